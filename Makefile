@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check torch==$$(sed -n 's/^torch==//p' constraints.txt) -c constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[all,test]' -c constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VISION) $(LIBRARIES) -c constraints.txt
-	@$(BIN)/python -m partita.warm_up
+	@$(BIN)/python -m partita.cli.warm_up
 	@touch $@
 
 demo: install

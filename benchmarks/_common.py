@@ -15,7 +15,7 @@ CHILD = """
 import json, resource, sys
 import msgspec
 import partita
-from partita.run.monitor import Monitor
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.protocol import Options

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from partita.cluster import Cluster
 from partita.conductor.plan import price_all
 from partita.conductor.simulate import simulate_plan
 from partita.conductor.split import make_split
 from partita.costs.profile import Measured, Profile
+from partita.execution.job import Answer, Job
+from partita.execution.launch import Host
 from partita.frontends.options import Asked
-from partita.graph import Graph, Source
-from partita.pipeline import Plan
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph, Source
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import Priced
 from partita.problems.throughput.baselines.layers import find_layers, plan_from_labels
 from partita.problems.throughput.descriptor import THROUGHPUT
 from partita.profiler.profile import profile_model
-from partita.runtime.job import Answer, Job
-from partita.runtime.launch import Host
 
 MODELS = Path(__file__).with_name("_models.py")
 

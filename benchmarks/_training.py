@@ -19,8 +19,8 @@ import msgspec
 import partita as pt
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import find_splits
-from partita.graph import Graph
-from partita.pipeline import Plan
+from partita.nouns.graph import Graph
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.pricing import layer_menus

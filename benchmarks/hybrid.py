@@ -136,7 +136,7 @@ def equal_partition(problem):  # type: ignore[no-untyped-def]
 
     The layers before the first transformer layer, and those after the last, share its stage or have one of their own.
     """
-    from partita.pipeline import Plan, Stage
+    from partita.nouns.pipeline import Plan, Stage
     from partita.problems.hybrid.evaluate import evaluate
 
     layers = {layer.id: layer for layer in problem.layers}
@@ -186,10 +186,10 @@ def solve_row(folder: Path, number: int) -> dict[str, object]:
     """One row, in this process: a first run loads the kernels, the best of three is reported."""
     import resource
 
+    from partita.engines.search.monitor import Monitor
     from partita.problems.hybrid.evaluate import evaluate
     from partita.problems.hybrid.solvers.exact import HybridExact
     from partita.problems.hybrid.solvers.protocol import Options
-    from partita.run.monitor import Monitor
 
     model, sync, devices, gib, microbatches, _ = ROWS[number]
     small = load(folder, BERT, 8, 8, 512, BATCH)

@@ -64,7 +64,7 @@ def plan(path: Path, cluster: str, objective: str, seconds: float, answer: Any) 
     from partita import read_cluster, read_graph
     from partita.conductor.plan import choose_problem, price_all
     from partita.conductor.solve import options_of, run_solver
-    from partita.run.monitor import Monitor
+    from partita.engines.search.monitor import Monitor
 
     graph, devices = read_graph(path), read_cluster(cluster)
     kind, _ = choose_problem(objective, devices, True)

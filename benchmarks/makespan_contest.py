@@ -52,7 +52,7 @@ MAKE = """
 import json, sys
 import msgspec
 import partita
-from partita.topology.read import read_cluster
+from partita.nouns.topology.read import read_cluster
 from partita.frontends.models import load_model
 name, spec, fields, clusters, graphs, share, folder = json.loads(sys.argv[1])
 graph = load_model(spec, dtype="float16", set_fields=fields)
@@ -80,7 +80,7 @@ import partita
 from partita.problems import kind_of
 from partita.problems.makespan.options import Options
 from partita.problems.makespan.samples import DIAMOND
-from partita.run.monitor import Monitor
+from partita.engines.search.monitor import Monitor
 path, name, limit, seed, episodes = json.loads(sys.argv[1])
 problem = partita.read_problem(path)
 kind = kind_of(problem)

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks._common import write
 
 from partita.documents.stated import write_problem
+from partita.nouns.topology import topology
 from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
-from partita.topology import topology
 
 #: By family, the short form for each number of devices.
 TOPOLOGIES = {
@@ -145,7 +145,7 @@ import json, resource, sys
 import partita
 from partita.problems.mapping.descriptor import MAPPING
 from partita.problems.mapping.samples import SAMPLES
-from partita.run.monitor import Monitor
+from partita.engines.search.monitor import Monitor
 for sample in SAMPLES[0]:
     partita.solve(sample, time_limit_s=20)
 problem, limit = partita.read_problem(sys.argv[1]), float(sys.argv[2])

@@ -71,11 +71,11 @@ class Compared:
 
 def compare(kind: str, training: bool) -> Compared:
     """Count the FLOPs of a type in both ways."""
-    from partita.errors import PartitaError
     from partita.frontends.hf.depth import shallow_fields
     from partita.frontends.models import load_module
     from partita.frontends.torch import trace_calls
-    from partita.graph import Source
+    from partita.ground.errors import PartitaError
+    from partita.nouns.graph import Source
 
     fields = shallow_fields(kind, DEPTH)
     for chosen in (fields, {}) if fields else ({},):

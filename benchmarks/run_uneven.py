@@ -16,11 +16,11 @@ from pathlib import Path
 from _common import write
 from _running import profiled, run
 from partita.conductor.solve import options_of, run_solver
+from partita.engines.search.monitor import Monitor
+from partita.execution.launch import Host
 from partita.problems.throughput.baselines.equal_layers import EqualLayers
 from partita.problems.throughput.baselines.equal_parameters import EqualParameters
 from partita.problems.throughput.descriptor import THROUGHPUT
-from partita.run.monitor import Monitor
-from partita.runtime.launch import Host
 
 MODELS = ("wide_table", "narrowing", "large_images", "hourglass", "one_giant")
 MICROBATCHES, SCHEDULE, NOISE = 8, "1f1b", 1.05

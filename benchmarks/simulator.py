@@ -53,7 +53,7 @@ simulate(staged_program(pipeline(2), find_schedule("1f1b"), 2))
 started = time.perf_counter()
 program = staged_program(pipeline(ranks), find_schedule(schedule), microbatches, contention=contention)
 if plain:
-    from plain_engine import plain_run
+    from second_opinions.plain_engine import plain_run
     end = plain_run(build(program).graph).end
     step, count = max(end), len(end)
 else:

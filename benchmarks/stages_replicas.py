@@ -55,13 +55,13 @@ CHILD = """
 import json, resource, sys, time
 import numpy as np
 import partita
-from partita.processes.pool import Pool
+from partita.engines.processes.pool import Pool
 from partita.conductor.place import staged_plan, step_on
 from partita.conductor.search import replicas_of, search_stages
 from partita.frontends.models import load_model
 from partita.problems import kind_of
-from partita.run.monitor import Monitor
-from partita.topology import topology
+from partita.engines.search.monitor import Monitor
+from partita.nouns.topology import topology
 spec, fields, samples, machine, microbatches, limit, jobs = json.loads(sys.argv[1])
 where = topology(machine)
 graph = load_model(spec, dtype="float16", batch_size=samples, set_fields=fields, training=True)

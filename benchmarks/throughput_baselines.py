@@ -17,7 +17,7 @@ from pathlib import Path
 from _common import write
 from partita.conductor.judge import judge_plan
 from partita.conductor.solve import solve
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems import kind_of
 from partita.problems.importers import read_problem
 from partita.problems.throughput.problem import ThroughputProblem

@@ -22,12 +22,12 @@ import numpy as np
 
 import partita
 from _common import write
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
-from partita.run.monitor import Monitor
 
 INCEPTION, BERT = "layer-inceptionv3_inference", "operator-bert_l-12_inference"
 

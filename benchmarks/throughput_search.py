@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from _common import write
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.block_problem import make_blocks
 from partita.problems.throughput.orders.genetic import Genetic

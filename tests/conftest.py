@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from command_line import partita as partita
+from instances.strategies import USUAL_EXAMPLES
 from partita.inside.torchvision_inside import declare_where_missing
-from strategies import USUAL_EXAMPLES
+from running.command_line import partita as partita
 
 # The libraries of the extra "vision" are in a folder of their own (see the Makefile). Tests import transformers
 # themselves, and with it a torchvision that may not fit the installed torch.

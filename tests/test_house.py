@@ -12,7 +12,7 @@ from partita.problems import kinds
 SOURCE = Path(partita.__file__).parent
 
 #: Files that serve every problem.
-SHARED = ("cli", "conductor", "documents", "run", "tables", "problems/facets", "warm_up.py")
+SHARED = ("cli", "conductor", "documents", "engines/search", "problems/facets")
 
 #: Files that list problems or what they have: formats, names at the top of the package.
 LISTS = {"problems/__init__.py", "problems/importers.py", "checker/listed.py", "__init__.py"}
@@ -96,12 +96,12 @@ def test_the_search_for_names_finds_them() -> None:
 #: What passes in a unit of time is called as the problem that makes the most of it.
 WORD = ("simulator/", "throughput")
 #: What YAML calls its objects is called as a problem.
-YAML = "topology/importers/yaml.py"
+YAML = "nouns/topology/importers/yaml.py"
 
 
 def test_nothing_else_names_a_problem_but_the_lists() -> None:
     """Of all files outside the problems' packages, and the kernels and checks of each."""
-    rooms = ("problems", "kernels", "checker")
+    rooms = ("problems", "engines/kernels", "checker")
     own = {path for kind in kinds() for room in rooms for path in files(f"{room}/{kind.name}")}
     others = [path for path in files(".") if path not in own and str(path.relative_to(SOURCE)) not in LISTS]
     found = [line for line in naming_problems(others, own_names()) if not line.startswith((WORD[0], YAML))]
@@ -139,7 +139,7 @@ def test_the_search_for_questions_finds_them(tmp_path: Path) -> None:
 
 
 #: Processes, whose ends are told in ways of their own.
-PROCESSES = ("mip/", "processes/", "runtime/")
+PROCESSES = ("engines/mip/", "engines/processes/", "execution/")
 
 
 def silent(path: Path) -> Iterator[int]:

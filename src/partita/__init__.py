@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster as Cluster
     from partita.conductor.bound import bound as bound
     from partita.conductor.check import check as check
     from partita.conductor.compare import compare as compare
@@ -22,18 +21,27 @@ if TYPE_CHECKING:
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
     from partita.documents.stated import write_problem as write_problem
-    from partita.errors import DisagreementError as DisagreementError
-    from partita.errors import FormatError as FormatError
-    from partita.errors import InputError as InputError
-    from partita.errors import MissingExtraError as MissingExtraError
-    from partita.errors import PartitaError as PartitaError
-    from partita.errors import TraceError as TraceError
-    from partita.errors import UnsupportedError as UnsupportedError
+    from partita.engines.search.result import Bound as Bound
+    from partita.engines.search.result import Event as Event
+    from partita.engines.search.result import Result as Result
+    from partita.engines.search.result import Status as Status
+    from partita.engines.search.result import StopReason as StopReason
     from partita.frontends.models import load_model as load_model
     from partita.frontends.torch import trace as trace
-    from partita.graph import Graph as Graph
-    from partita.pipeline import Plan as Plan
-    from partita.pipeline import Stage as Stage
+    from partita.ground.errors import DisagreementError as DisagreementError
+    from partita.ground.errors import FormatError as FormatError
+    from partita.ground.errors import InputError as InputError
+    from partita.ground.errors import MissingExtraError as MissingExtraError
+    from partita.ground.errors import PartitaError as PartitaError
+    from partita.ground.errors import TraceError as TraceError
+    from partita.ground.errors import UnsupportedError as UnsupportedError
+    from partita.ground.version import __version__ as __version__
+    from partita.nouns.cluster import Cluster as Cluster
+    from partita.nouns.graph import Graph as Graph
+    from partita.nouns.pipeline import Plan as Plan
+    from partita.nouns.pipeline import Stage as Stage
+    from partita.nouns.topology.read import read_cluster as read_cluster
+    from partita.nouns.topology.topology import Topology as Topology
     from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem as HybridProblem
     from partita.problems.importers import read_problem as read_problem
@@ -47,18 +55,10 @@ if TYPE_CHECKING:
     from partita.problems.throughput.generators.plain import plain_problem as plain_problem
     from partita.problems.throughput.generators.regal import regal_problem as regal_problem
     from partita.problems.throughput.problem import ThroughputProblem as ThroughputProblem
-    from partita.run.result import Bound as Bound
-    from partita.run.result import Event as Event
-    from partita.run.result import Result as Result
-    from partita.run.result import Status as Status
-    from partita.run.result import StopReason as StopReason
-    from partita.topology.read import read_cluster as read_cluster
-    from partita.topology.topology import Topology as Topology
-    from partita.version import __version__ as __version__
 
 #: Where the public names are.
 _NAMES = {
-    "partita.cluster": "Cluster",
+    "partita.nouns.cluster": "Cluster",
     "partita.conductor.bound": "bound",
     "partita.conductor.check": "check",
     "partita.conductor.compare": "compare",
@@ -68,12 +68,12 @@ _NAMES = {
     "partita.conductor.simulate": "simulate",
     "partita.conductor.solve": "solve",
     "partita.documents.stated": "read_graph write_graph write_problem",
-    "partita.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "
+    "partita.ground.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "
     "UnsupportedError",
     "partita.frontends.models": "load_model",
     "partita.frontends.torch": "trace",
-    "partita.graph": "Graph",
-    "partita.pipeline": "Plan Stage",
+    "partita.nouns.graph": "Graph",
+    "partita.nouns.pipeline": "Plan Stage",
     "partita.problems.hybrid.pricing": "hybrid_problem",
     "partita.problems.hybrid.problem": "HybridProblem",
     "partita.problems.makespan.problem": "MakespanProblem",
@@ -86,10 +86,10 @@ _NAMES = {
     "partita.problems.throughput.generators.plain": "plain_problem",
     "partita.problems.throughput.generators.regal": "regal_problem",
     "partita.problems.throughput.problem": "ThroughputProblem",
-    "partita.run.result": "Bound Event Result Status StopReason",
-    "partita.topology.read": "read_cluster",
-    "partita.topology.topology": "Topology",
-    "partita.version": "__version__",
+    "partita.engines.search.result": "Bound Event Result Status StopReason",
+    "partita.nouns.topology.read": "read_cluster",
+    "partita.nouns.topology.topology": "Topology",
+    "partita.ground.version": "__version__",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -23,9 +23,9 @@ from partita.checker.listed import LISTED
 from partita.conductor.documents import result_document
 from partita.documents.document import tagged
 from partita.documents.result_file import with_problem
-from partita.errors import PartitaError
+from partita.engines.search.result import Bound
+from partita.ground.errors import PartitaError
 from partita.problems import find_kind, kind_of
-from partita.run.result import Bound
 from toy.registered import registered
 from toy.samples import SIX
 from toy.tasks import TASKS

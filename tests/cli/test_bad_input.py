@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import workload
-from command_line import Run
+from running.command_line import Run
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -236,7 +236,7 @@ TRACING = {
 @pytest.mark.parametrize("flag", TRACING)
 def test_options_of_tracing_are_refused_for_graphs(partita: Callable[..., Run], tmp_path: Path, flag: str) -> None:
     from partita.documents.stated import write_graph
-    from partita.graph import Graph, Operator
+    from partita.nouns.graph import Graph, Operator
 
     path = tmp_path / "g.json"
     write_graph(

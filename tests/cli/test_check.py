@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from command_line import Run
+from running.command_line import Run
 
 Call = Callable[..., Run]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from command_line import Run
 from partita.documents.stated import write_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from running.command_line import Run
 
 Call = Callable[..., Run]
 

@@ -20,7 +20,7 @@ import pytest
 import partita
 from cli.conftest import workload
 from partita.documents.stated import write_graph
-from partita.graph import Graph, Operator, Tensor
+from partita.nouns.graph import Graph, Operator, Tensor
 
 SOURCE = Path(partita.__file__).parent
 
@@ -130,7 +130,8 @@ def test_a_read_only_package_can_be_imported(files: Path) -> None:
     """Where the machine code of kernels can be kept is looked for when they are imported; here nowhere beside them."""
     where = ENVIRONMENTS["read-only package, no home"]
     variables = os.environ | where.variables | {"PYTHONPATH": str(files / "shut"), "TMPDIR": str(files / "temporary")}
-    text = "import partita.kernels.throughput.plain_search as k; print(k.__file__, k.search_plain._cache.cache_path)"
+    text = "from partita.engines.kernels.throughput import plain_search as k; "
+    text += "print(k.__file__, k.search_plain._cache.cache_path)"
     done = subprocess.run(
         [sys.executable, "-c", text], env=variables, capture_output=True, encoding="utf-8", timeout=600, check=False
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import partita as pt
-from cost_graphs import make_graph
+from instances.cost_graphs import make_graph
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem

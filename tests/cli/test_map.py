@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from command_line import Run
 from partita.conductor.documents import result_document
 from partita.conductor.place import placing_of, staged_plan
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
 from partita.documents.stated import write_problem
-from partita.pipeline import Plan, Stage
+from partita.engines.search.result import Result, Status, StopReason
+from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.topology import topology
 from partita.problems.makespan.samples import DIAMOND
 from partita.problems.planned import read_planned
 from partita.problems.throughput.evaluate import evaluate
@@ -27,8 +28,7 @@ from partita.problems.throughput.problem import (
     Tensor,
     ThroughputProblem,
 )
-from partita.run.result import Result, Status, StopReason
-from partita.topology import topology
+from running.command_line import Run
 
 PIPELINE: dict[str, Any] = {
     "format": "partita.mapping",

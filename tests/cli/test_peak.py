@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import partita as pt
-from cost_graphs import make_graph
+from instances.cost_graphs import make_graph
 
 
 def test_a_generated_problem(partita: Callable[..., Any], tmp_path: Path) -> None:

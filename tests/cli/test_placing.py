@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run
 from partita.documents.stated import write_graph
 from partita.frontends.models import load_model
+from running.command_line import Run
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import partita as pt
+from models.runtime_models import random_model
 from partita.exporters import find_exporter
 from partita.problems.planned import read_split
-from runtime_models import random_model
 
 
 def model(training: bool, wanted: Callable[[pt.Graph], bool] = lambda _: True) -> pt.Graph:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run
-from cost_graphs import make_graph
+from instances.cost_graphs import make_graph
+from instances.profiles import make_profile
 from partita.costs.profile import read_profile
 from partita.documents.document import write_json
 from partita.documents.stated import write_graph
-from profiles import make_profile
+from running.command_line import Run
 
 pytest.importorskip("torch")
 

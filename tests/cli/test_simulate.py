@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run
+from instances.strategies import random_problem
 from partita.documents.document import write_json
 from partita.documents.stated import write_problem
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
@@ -16,7 +16,7 @@ from partita.simulator.schedules import DEFAULT_SCHEDULES
 from partita.simulator.schedules.csv import write_schedule
 from partita.simulator.schedules.protocol import Action
 from partita.simulator.trace_file import read_trace
-from strategies import random_problem
+from running.command_line import Run
 
 Partita = Callable[..., Run]
 

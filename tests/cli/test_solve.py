@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import workload
-from command_line import Run
+from running.command_line import Run
 
 REQUIRED = {"objective", "bound", "gap", "status", "stop_reason", "runtime_s", "solver", "seed", "unit"}
 
@@ -206,7 +206,7 @@ def test_time_limit_keeps_the_best_plan(partita: Callable[..., Run], tmp_path: P
 TELLING = """
 import sys
 from partita.cli import main
-from partita.run.monitor import Monitor
+from partita.engines.search.monitor import Monitor
 
 def tell(self, **known):
     report(self, **known)

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import brute_force
 from cli.conftest import workload
-from command_line import Run
+from instances.strategies import examples, plans, throughput_problems
 from partita.conductor.solve import run_solver
 from partita.conductor.sweep import Point, grid, sweep
-from partita.errors import InputError
+from partita.engines.search.result import StopReason
+from partita.ground.errors import InputError
 from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.variants import scale_bandwidth
-from partita.run.result import StopReason
-from strategies import examples, plans, throughput_problems
+from running.command_line import Run
+from second_opinions import brute_force
 
 Call = Callable[..., Run]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.cluster import Cluster
-from partita.cluster_sizes import with_devices
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.cluster_sizes import with_devices
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run
-from partita.topology.generators import GENERATORS
-from partita.topology.importers import IMPORTERS
+from partita.nouns.topology.generators import GENERATORS
+from partita.nouns.topology.importers import IMPORTERS
+from running.command_line import Run
 
 Call = Callable[..., Run]
 
-FIXTURES = Path(__file__).parent.parent / "topology" / "fixtures"
+FIXTURES = Path(__file__).parent.parent / "nouns" / "topology" / "fixtures"
 
 MODEL = """
 import torch

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from worker_pools import two_workers, workers_fixture
+from running.worker_pools import two_workers, workers_fixture
 
 __all__ = ["two_workers", "workers_fixture"]

@@ -11,11 +11,11 @@ import numpy as np
 
 import partita as pt
 from partita.conductor.place import runs, step_on
+from partita.nouns.topology.topology import Topology
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout
-from partita.topology.topology import Topology
 
 #: Machines of up to four devices.
 MACHINES = ((4,), (3,), (2, 2), (3, 1), (1, 1, 1, 1), (2, 1), (1, 3))

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import partita as pt
+from instances.strategies import random_problem
 from partita.cli.common import exit_code
 from partita.conductor import compare, plan, solve
-from partita.graph import Graph, Operator, Tensor
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status, StopReason
+from partita.nouns.graph import Graph, Operator, Tensor
 from partita.problems import kind_of
 from partita.report.results import summary_lines
-from partita.run.monitor import Monitor
-from partita.run.result import Status, StopReason
-from strategies import random_problem
 
 GRAPH = Graph(
     name="row",

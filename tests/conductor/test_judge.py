@@ -21,13 +21,13 @@ from typing import Any
 import pytest
 
 from partita.conductor.judge import adopt, adopt_better, best_of, evaluate, judge, judge_plan, proven, with_bound
-from partita.errors import DisagreementError, InputError
-from partita.pipeline import Contiguity, Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Event, Result, Row, Status, StopReason
+from partita.ground.errors import DisagreementError, InputError
+from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.outcome import Outcome
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Event, Result, Row, Status, StopReason
 
 PROBLEM = ThroughputProblem(
     name="row",

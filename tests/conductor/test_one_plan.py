@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 import partita as pt
-from command_line import Run, partita
 from exporters.splits import graph_of
 from partita.conductor.documents import answer_document
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.planned import read_plan, read_planned, read_split
+from running.command_line import Run, partita
 
 __all__ = ["partita"]
 

@@ -10,7 +10,9 @@ import pytest
 
 import partita as pt
 from partita.conductor.place import place, place_staged, placing_of, staged_plan, step_on
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.topology import topology
+from partita.nouns.topology.topology import Topology
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
@@ -18,8 +20,6 @@ from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
 from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import all_reduce_s
-from partita.topology import topology
-from partita.topology.topology import Topology
 
 RATE = 1e9
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from partita.graph import Graph, Operator, Tensor
+from partita.nouns.graph import Graph, Operator, Tensor
 
 GRAPH = Graph(
     name="row",

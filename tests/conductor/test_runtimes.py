@@ -9,11 +9,11 @@ import random
 import pytest
 
 import partita as pt
+from models.runtime_models import UNIT, accepts, better_split, random_model
 from partita.conductor.split import split_of
-from partita.errors import InputError, UnsupportedError
+from partita.engines.search.result import Status
 from partita.exporters import find_exporter
-from partita.run.result import Status
-from runtime_models import UNIT, accepts, better_split, random_model
+from partita.ground.errors import InputError, UnsupportedError
 
 #: Runtimes with what they are for.
 RUNTIMES = {"torchtitan": True, "megatron": True, "deepspeed": True, "vllm": False, "accelerate": False, "torch": False}

@@ -13,10 +13,10 @@ import partita as pt
 from partita.conductor import search as module
 from partita.conductor.place import staged_plan
 from partita.conductor.search import search_stages
+from partita.nouns.topology.topology import Topology
 from partita.problems import find_kind
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
-from partita.topology.topology import Topology
 
 
 def model(draw: random.Random, devices: int, memory: float | None = None) -> ThroughputProblem:

@@ -21,6 +21,7 @@ from partita.conductor import search as module
 from partita.conductor.place import staged_plan
 from partita.conductor.search import search_stages
 from partita.conductor.shapes import shape_bound
+from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of
 from partita.problems.facets.replicas import Replicas
 from partita.problems.throughput.devices import DeviceKind
@@ -28,7 +29,6 @@ from partita.problems.throughput.problem import Operator, Schedule, Tensor, Thro
 from partita.simulator.fastest import FastLinks, fast_links, least_collective_s, least_ring_s, least_step
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import placed_step
-from partita.topology.topology import Topology
 from problems.hybrid.brute_force_step import meshes
 
 FIRST, LAST = (int(part) for part in os.environ.get("SEEDS", "0:5").split(":"))

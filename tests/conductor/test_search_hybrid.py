@@ -12,15 +12,15 @@ import pytest
 import partita as pt
 from partita.conductor import search as module
 from partita.conductor.search import search_stages
-from partita.pipeline import Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.topology.topology import Topology
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.replicas import HybridReplicas
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.step.mesh import Mesh
-from partita.run.monitor import Monitor
-from partita.topology.topology import Topology
 from problems.hybrid.brute_force_step import rows_of
 from problems.hybrid.step_strategies import random_step
 

@@ -14,10 +14,10 @@ from partita.conductor.documents import answer_document
 from partita.conductor.split import split_of
 from partita.documents.document import write_json
 from partita.documents.split_file import split_document
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.errors import InputError
+from partita.nouns.graph import Graph
+from partita.nouns.split import Split, StagePart
 from partita.problems.planned import read_split
-from partita.split import Split, StagePart
 
 
 def check(split: Split, graph: Graph) -> None:

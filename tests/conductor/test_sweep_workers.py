@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from cli.conftest import workload
-from command_line import Run
 from partita.conductor.sweep import Point, Swept, SweptPoint, grid, sweep
+from partita.engines.processes.pool import Pool
 from partita.problems.importers import read_problem
 from partita.problems.throughput.variants import scale_bandwidth
-from partita.processes.pool import Pool
+from running.command_line import Run
 
 #: One after the other relaxes more; of the points of one bandwidth and memory each relaxes those with fewer devices.
 GRID = grid({"devices": [2, 3], "bandwidth": [0.5, 1.0], "memory": [15.0, 1e9]})

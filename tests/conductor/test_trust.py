@@ -10,10 +10,10 @@ import partita as pt
 from partita.conductor.bound import proof
 from partita.conductor.judge import adopt_better, judge_plan
 from partita.conductor.sweep import grid, sweep
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.problems.facets.sweep import Sweep
 from partita.problems.outcome import Outcome
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 from toy.registered import registered
 from toy.tasks import Branching, ListOrder, Options, Schedule, TaskProblem, Tasks
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.samples import Family, samples_of
+from instances.strategies import examples
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings, settings_of
-from strategies import examples
 from toy.tasks import TASKS
 
 __all__ = ["Case", "all_kinds", "at_most", "bound_cases", "equal", "options_of", "over_examples", "solver_cases"]
@@ -76,7 +76,7 @@ class Case:
 
     def warm(self) -> None:
         """Compile what has to be: that is no part of a time limit."""
-        from partita.run.monitor import Monitor
+        from partita.engines.search.monitor import Monitor
 
         for family in self.families:
             arguments = () if self.options is None else (self.options,)

@@ -15,9 +15,9 @@ from contracts.cases import Case, all_kinds, at_most, bound_cases, options_of, o
 from contracts.samples import samples_of
 from partita.conductor.compare import run_baselines
 from partita.conductor.judge import best_of
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
-from soon import SOON_S
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from running.soon import SOON_S
 
 CASES = bound_cases()
 

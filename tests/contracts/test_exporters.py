@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from command_line import Run, partita
 from exporters.splits import changed, usual
-from partita.catalogue.runtimes import RUNTIMES
 from partita.documents.document import write_json
-from partita.errors import InputError, UnsupportedError
 from partita.exporters import EXPORTERS, find_exporter
 from partita.exporters.exporter import Exporter, FileExporter
-from partita.split import Split
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.catalogue.runtimes import RUNTIMES
+from partita.nouns.split import Split
+from running.command_line import Run, partita
 
 __all__ = ["partita"]
 

@@ -26,7 +26,8 @@ import partita.problems.hybrid.baselines
 import partita.problems.hybrid.solvers
 import partita.problems.throughput.baselines
 import partita.problems.throughput.components
-from metamorphic import in_other_bytes, in_other_ids, in_other_time, renumbered
+from instances.strategies import examples, plans, throughput_problems
+from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.solvers.protocol import Options as HybridOptions
 from partita.problems.throughput.problem import (
@@ -41,11 +42,10 @@ from partita.problems.throughput.problem import (
 )
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.row import Row
-from partita.run.monitor import Monitor
 from problems.hybrid.step_strategies import random_step, step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 from problems.throughput.every_row import rows
-from strategies import examples, plans, throughput_problems
+from second_opinions.metamorphic import in_other_bytes, in_other_ids, in_other_time, renumbered
 
 #: Relative distance of values that are both proven; what is called optimal may be this far from it.
 CLOSE = 2e-6

@@ -19,10 +19,10 @@ from contracts.samples import samples_of
 from partita.conductor.documents import result_document
 from partita.conductor.judge import judge
 from partita.documents.document import write_json
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Event, Result, Status, StopReason
 from partita.problems.outcome import Outcome
-from partita.run.monitor import Monitor
-from partita.run.result import Event, Result, Status, StopReason
-from soon import SOON_S
+from running.soon import SOON_S
 
 CASES = solver_cases()
 

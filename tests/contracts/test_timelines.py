@@ -12,9 +12,9 @@ from contracts.cases import all_kinds
 from contracts.samples import samples_of
 from partita.conductor.simulate import sensitivities, simulate_plan
 from partita.conductor.solve import options_of, run_solver
-from partita.errors import UnsupportedError
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import UnsupportedError
 from partita.problems.facets.timeline import TimeLine
-from partita.run.monitor import Monitor
 from partita.simulator.document import simulation_document
 from partita.simulator.program import CONTENTIONS
 from partita.simulator.trace_file import trace_document

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partita.errors import InputError
-from partita.topology import Topology, topology
-from partita.topology.generators import GENERATORS
-from partita.topology.generators.generator import Generator
-from partita.topology.grammar import Option
-from partita.topology.importers import IMPORTERS
-from partita.topology.importers.importer import Importer
-from partita.topology.importers.source import Source
-from partita.topology.routes import widest
-from partita.topology.topology import Link
+from partita.ground.errors import InputError
+from partita.nouns.topology import Topology, topology
+from partita.nouns.topology.generators import GENERATORS
+from partita.nouns.topology.generators.generator import Generator
+from partita.nouns.topology.grammar import Option
+from partita.nouns.topology.importers import IMPORTERS
+from partita.nouns.topology.importers.importer import Importer
+from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.routes import widest
+from partita.nouns.topology.topology import Link
 
 families = pytest.mark.parametrize("family", GENERATORS, ids=lambda family: family.name)
 formats = pytest.mark.parametrize("form", IMPORTERS, ids=lambda form: form.name)

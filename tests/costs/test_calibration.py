@@ -7,12 +7,12 @@ import tomllib
 import msgspec
 import pytest
 
-from cost_graphs import make_graph
-from partita.cluster import Cluster
+from instances.cost_graphs import make_graph
+from instances.profiles import make_machine, make_profile
 from partita.costs.calibration import CLASSES, calibrate, device_toml, operator_class
 from partita.costs.roofline import Roofline
-from partita.graph import Operator
-from profiles import make_machine, make_profile
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Operator
 
 PEAK = make_machine().devices["here"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.costs.fusion import fuse_pointwise
-from partita.graph import Graph, Operator, Tensor
+from partita.nouns.graph import Graph, Operator, Tensor
 
 
 def chain(*names: str, bytes_each: int = 8, extra: dict[int, tuple[int, ...]] | None = None) -> Graph:

@@ -7,9 +7,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instances.strategies import examples
 from partita.costs.live import live_bytes
-from partita.graph import Graph, Operator, Tensor
-from strategies import examples
+from partita.nouns.graph import Graph, Operator, Tensor
 
 
 @st.composite

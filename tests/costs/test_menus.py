@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from menu_models import megatron, nn, torch
+from models.menu_models import megatron, nn, torch
 from partita.costs.menus.entries import MenuEntry
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import find_splits
@@ -23,9 +23,9 @@ from partita.costs.menus.modes import assign_modes
 from partita.costs.menus.pricing import LayerPricer, Training
 from partita.costs.roofline import Roofline
 from partita.costs.table import CostRow, CostTable
-from partita.errors import InputError, UnsupportedError
-from partita.graph import Graph
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.graph import Graph
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate as judge
 from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 from partita.problems.hybrid.problem import Configuration

@@ -11,7 +11,7 @@ from functools import cache
 import pytest
 
 import partita as pt
-from partita.graph import Graph
+from partita.nouns.graph import Graph
 from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
 
 pytest.importorskip("torch", reason="menus are made from traced models")

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from cost_graphs import make_graph
-from partita.cluster import Cluster
+from instances.cost_graphs import make_graph
+from instances.profiles import make_machine, make_profile
 from partita.conductor.plan import price
 from partita.costs.profile import Measured, Profile, read_profile
 from partita.costs.roofline import Roofline
 from partita.costs.signatures import fingerprint, signatures
 from partita.documents.document import write_json
-from partita.errors import FormatError, InputError
-from profiles import make_machine, make_profile
+from partita.ground.errors import FormatError, InputError
+from partita.nouns.cluster import Cluster
 
 TIMES: list[float | None] = [1.0, 2.0, None, 4.0, 5.0, 6.0]
 

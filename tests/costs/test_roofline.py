@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cost_graphs import make_graph
-from partita.catalogue.loader import load_catalogue
-from partita.catalogue.specs import DeviceSpec
+from instances.cost_graphs import make_graph
 from partita.costs.products import shape_efficiency
 from partita.costs.roofline import Roofline
-from partita.errors import InputError
-from partita.graph import Graph, Operator, Phase
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.graph import Graph, Operator, Phase
 
 DEVICE = DeviceSpec(
     name="X",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from partita.cluster import Cluster
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.throughput.pricing import price
-from soon import SOON_S
+from running.soon import SOON_S
 
 
 def test_fifty_thousand_operators() -> None:

@@ -13,8 +13,8 @@ from partita.costs.menus.entries import MenuEntry
 from partita.costs.menus.experts import find_experts
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import find_splits
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.errors import InputError
+from partita.nouns.graph import Graph
 from partita.problems.hybrid.layout_price import price_layout
 from partita.problems.hybrid.pricing import LayerMenus, layer_menus
 from partita.problems.hybrid.step.layout import Layout

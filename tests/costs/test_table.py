@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cost_graphs import make_cluster, make_graph
+from instances.cost_graphs import make_cluster, make_graph
 from partita.costs.table import CostRow, CostTable, read_cost_table
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 from partita.problems.throughput.pricing import price
 
 

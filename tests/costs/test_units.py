@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from cost_graphs import make_cluster
-from partita.cluster import Cluster
+from instances.cost_graphs import make_cluster
 from partita.costs.units import cut_units, weights_alone
-from partita.errors import InputError
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
+from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.throughput.baselines.layer_cuts import LayerCuts
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.pricing import price
-from partita.run.monitor import Monitor
-from partita.run.result import Status
 
 MODULES = [
     "wte",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_graphs import make_graph, training_graphs
+from instances.cost_graphs import make_graph, training_graphs
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
-from partita.graph import Graph
+from partita.nouns.graph import Graph
 
 
 def by_definition(graph: Graph, index: int, accumulates: bool) -> int:

@@ -20,9 +20,9 @@ from contracts.cases import options_of
 from crosscheck.parts import Part
 from crosscheck.second_opinions import everything, second_opinion
 from crosscheck.wordings import in_other_words
-from partita.errors import DisagreementError, MissingExtraError, SolverCrashError, UnsupportedError
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import DisagreementError, MissingExtraError, SolverCrashError, UnsupportedError
 from partita.problems.kind import AnyKind
-from partita.run.monitor import Monitor
 
 __all__ = ["CLOSE", "Claim", "Contradiction", "Found", "Said", "ask", "compare"]
 

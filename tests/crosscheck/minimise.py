@@ -12,7 +12,7 @@ import msgspec
 from crosscheck.claims import Contradiction, ask, compare
 from crosscheck.parts import Part
 from crosscheck.reductions import PASSES, measure
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.kind import AnyKind
 
 __all__ = ["minimise", "shown_again"]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import independent_evaluator as throughput_again
 from contracts.samples import WHERE, samples_of
 from partita.problems.hybrid.training import MeshLimits
 from partita.problems.kind import AnyKind
@@ -18,6 +17,7 @@ from problems.hybrid import independent_evaluator as hybrid_again
 from problems.latency import brute_force as latency_again
 from problems.makespan import independent_evaluator as makespan_again
 from problems.mapping import brute_force as mapping_again
+from second_opinions import independent_evaluator as throughput_again
 
 if TYPE_CHECKING:
     from crosscheck.claims import _Answer

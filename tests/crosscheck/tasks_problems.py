@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 
 from crosscheck.shapes import pool
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.problems import register
 from partita.problems.kind import BoundMethod, Solver
 from partita.problems.outcome import Outcome
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 from toy.tasks import TASKS, Branching, ListOrder, Mean, Options, Schedule, TaskProblem, Tasks
 
 __all__ = ["FAMILIES", "crashing", "hanging", "problems", "right", "wrong"]

@@ -14,13 +14,13 @@ import partita
 from crosscheck.claims import CLOSE, Claim, Contradiction, Found, Said, ask, compare
 from crosscheck.parts import Part, drawn_parts, parts_of
 from crosscheck.wordings import in_other_words
-from partita.errors import DisagreementError, SolverCrashError, UnsupportedError
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.errors import DisagreementError, SolverCrashError, UnsupportedError
 from partita.problems import kinds
 from partita.problems.kind import BoundMethod, Solver
 from partita.problems.latency.samples import SAMPLES as LATENCY_SAMPLES
 from partita.problems.outcome import Outcome
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 from toy.registered import registered
 from toy.tasks import Branching, Mean, Options, Schedule, TaskProblem, Tasks
 

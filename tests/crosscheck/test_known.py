@@ -11,7 +11,7 @@ import pytest
 
 from crosscheck.claims import ask_all, compare
 from crosscheck.parts import SLOW, drawn_parts, parts_of
-from partita.errors import FormatError
+from partita.ground.errors import FormatError
 from partita.problems import kind_of
 from partita.problems.importers import read_problem
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-import metamorphic
+from second_opinions import metamorphic
 
 __all__ = ["Wording", "in_other_words"]
 

@@ -22,7 +22,7 @@ from partita.documents.document import (
     write_atomic,
     write_json,
 )
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 
 
 class Point(msgspec.Struct, forbid_unknown_fields=True):

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from partita.documents.result_file import read_plan_bytes, result_document
-from partita.errors import FormatError, InputError
-from partita.run.result import Bound, Event, Result, Statistics, Status, StopReason
+from partita.engines.search.result import Bound, Event, Result, Statistics, Status, StopReason
+from partita.ground.errors import FormatError, InputError
 
 
 class Toy(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from partita import graph as graphs
-from partita.errors import FormatError
-from strategies import random_problem
+from instances.strategies import random_problem
+from partita.ground.errors import FormatError
+from partita.nouns import graph as graphs
 
 GRAPH = graphs.Graph(
     name="net",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from partita.documents.document import write_atomic
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 
 @pytest.mark.skipif(os.name != "posix", reason="about rights as POSIX has them")

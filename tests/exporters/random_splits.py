@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from exporters.splits import graph_of
-from partita.catalogue.runtimes import find_runtime
-from partita.cluster import Cluster
 from partita.conductor.split import make_split
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
-from partita.graph import Graph
+from partita.nouns.catalogue.runtimes import find_runtime
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
+from partita.nouns.split import Split, StagePart
 from partita.problems.facets.model import Parts
-from partita.split import Split, StagePart
 
 #: Models by what is special about them: nothing, tied ends, a mask that all blocks read, skips.
 MODELS = ("decoder", "decoder", "tied", "masked", "unet")

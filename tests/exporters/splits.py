@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from partita import load_model
-from partita.catalogue.runtimes import find_runtime
 from partita.conductor.split import make_split
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
-from partita.graph import Graph
+from partita.nouns.catalogue.runtimes import find_runtime
+from partita.nouns.graph import Graph
+from partita.nouns.split import Split, StagePart
 from partita.problems.facets.model import Parts
-from partita.split import Split, StagePart
 
 MODELS = Path(__file__).with_name("models.py")
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporters.splits import by_layers, graph_of, runs
+from instances.strategies import examples
 from partita.exporters.align import Call, align, base, carries_state
-from strategies import examples
 
 MODULES = ["", "tok_embeddings", "layers.0.up", "layers.1", "layers.1.norm", "layers.1.down", "layers.2", "norm", "x.y"]
 

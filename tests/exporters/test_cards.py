@@ -12,17 +12,17 @@ import pytest
 
 from exporters.readers import shell
 from exporters.splits import cut, graph_of
-from partita.catalogue.loader import load_catalogue
-from partita.cluster import Cluster
 from partita.conductor.split import make_split
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
-from partita.errors import InputError
 from partita.exporters import find_exporter
 from partita.exporters.card_names import check_cards, is_card
 from partita.exporters.cards import cards_of_split
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.cluster import Cluster
+from partita.nouns.split import Split, StagePart
 from partita.problems.facets.model import Parts
-from partita.split import Split, StagePart
 
 #: What drivers call cards of the catalogue, and cards that are none of them.
 NAMES = {

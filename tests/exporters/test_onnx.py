@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from exporters.splits import by_layers, unet, usual
-from partita.errors import InputError
 from partita.exporters import find_exporter
 from partita.exporters.module_inputs import wrapped_model
 from partita.exporters.onnx_model import _exported
-from partita.split import Split
+from partita.ground.errors import InputError
+from partita.nouns.split import Split
 
 torch = pytest.importorskip("torch")
 onnx = pytest.importorskip("onnx")

@@ -14,8 +14,8 @@ from partita.conductor.documents import answer_document
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
 from partita.exporters import find_exporter
+from partita.nouns.split import Split
 from partita.problems.planned import read_split
-from partita.split import Split
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")

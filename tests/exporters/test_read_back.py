@@ -14,10 +14,10 @@ from exporters.random_splits import random_split
 from exporters.readers import accelerate, deepspeed, llama_cpp, megatron, onnx_forms, torch_pipelining, torchtitan, vllm
 from exporters.readers.plan import ReadPlan
 from exporters.splits import by_layers
-from partita.errors import UnsupportedError
 from partita.exporters import EXPORTERS, find_exporter
 from partita.exporters.exporter import FileExporter
-from partita.split import Split
+from partita.ground.errors import UnsupportedError
+from partita.nouns.split import Split
 
 #: Those that get the model's nodes take longer.
 MODELS = ("onnx", "onnx-stages", "onnxruntime", "openvino")

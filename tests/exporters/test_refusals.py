@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from exporters.splits import by_layers, changed, cut, graph_of, usual
-from partita.catalogue.meshes import MeshLimits
-from partita.catalogue.runtimes import Limits
-from partita.errors import UnsupportedError
 from partita.exporters import EXPORTERS, find_exporter
 from partita.exporters.refusals import refusals
-from partita.split import Split
+from partita.ground.errors import UnsupportedError
+from partita.nouns.catalogue.meshes import MeshLimits
+from partita.nouns.catalogue.runtimes import Limits
+from partita.nouns.split import Split
 
 Make = Callable[[], Split]
 

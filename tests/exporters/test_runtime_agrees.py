@@ -13,12 +13,12 @@ import partita as pt
 from exporters.readers import deepspeed, megatron, torchtitan
 from partita import load_model
 from partita.conductor.split import split_of
-from partita.errors import InputError, UnsupportedError
+from partita.engines.search.result import Status
 from partita.exporters import find_exporter
-from partita.graph import Graph
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.graph import Graph
+from partita.nouns.split import Split
 from partita.problems.hybrid.step.limits import alike
-from partita.run.result import Status
-from partita.split import Split
 
 RUNTIMES = ("megatron", "torchtitan", "deepspeed", "torch")
 

@@ -21,10 +21,10 @@ from exporters.models import Decoder, decoder
 from exporters.readers.llama_cpp import devices_of
 from exporters.readers.megatron import arguments, read_layout
 from exporters.splits import by_layers, changed
+from instances.strategies import examples
 from partita.exporters import find_exporter
 from partita.exporters.megatron import layout
-from partita.split import Split
-from strategies import examples
+from partita.nouns.split import Split
 
 TWO = {"replicas": 2, "tensor": 2, "devices": tuple(f"L4:{n}" for n in range(4))}
 

@@ -16,7 +16,7 @@ import pytest
 
 from exporters.splits import by_layers, graph_of, runs, unet
 from partita.exporters import find_exporter
-from partita.split import Split
+from partita.nouns.split import Split
 
 torch = pytest.importorskip("torch")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from partita.graph import Graph, Operator, Tensor
+from partita.nouns.graph import Graph, Operator, Tensor
 
 
 def targets(graph: Graph) -> list[str]:

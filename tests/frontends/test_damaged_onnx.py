@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from command_line import Run
+from running.command_line import Run
 
 onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 

@@ -9,8 +9,8 @@ pytest.importorskip("transformers")
 
 import partita as pt
 from partita.conductor.plan import price
-from partita.errors import InputError
 from partita.frontends.models import load_model
+from partita.ground.errors import InputError
 
 SMALL = {"n_layer": "2", "n_embd": "64", "n_head": "4", "vocab_size": "100"}
 

@@ -15,14 +15,14 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 
-from command_line import Run
 from frontends.helpers import targets
 from partita.documents.stated import read_graph
-from partita.errors import InputError, TraceError
 from partita.frontends.fill import made
 from partita.frontends.given import read_file, read_inputs, read_short
 from partita.frontends.models import load_model, load_module
-from partita.graph import Graph, Source
+from partita.ground.errors import InputError, TraceError
+from partita.nouns.graph import Graph, Source
+from running.command_line import Run
 
 GPT2 = {"n_layer": "1", "n_embd": "64", "n_head": "2", "vocab_size": "1000"}
 VIT = {"num_hidden_layers": "1", "hidden_size": "64", "num_attention_heads": "2", "intermediate_size": "128"}

@@ -13,7 +13,6 @@ torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
 from frontends.helpers import targets
-from partita.errors import TraceError
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.refit import refit
@@ -21,6 +20,7 @@ from partita.frontends.hf.rules import Example
 from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
+from partita.ground.errors import TraceError
 
 TEXT = {
     "num_hidden_layers": 1,

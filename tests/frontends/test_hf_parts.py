@@ -18,7 +18,6 @@ pytest.importorskip("transformers", reason="hf: models need transformers")
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from frontends.helpers import targets, tensor
-from partita.errors import InputError, TraceError
 from partita.frontends import model as models
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import Parts, _fill_tables, build
@@ -28,6 +27,7 @@ from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.parts import fill, merged, usual_fields, usual_note
 from partita.frontends.models import load_model, load_module
 from partita.frontends.options import Asked
+from partita.ground.errors import InputError, TraceError
 from partita.inside.torchvision_inside import declare_where_missing
 
 # Classes of transformers import torchvision where it is there.

@@ -120,8 +120,8 @@ def test_a_state_written_in_place_keeps_its_home() -> None:
 
 
 def test_a_cost_of_many_launches_is_that_of_each() -> None:
-    from partita.catalogue.loader import load_catalogue
     from partita.costs.roofline import Roofline
+    from partita.nouns.catalogue.loader import load_catalogue
 
     graph = trace(Cells("RNNCell"), (torch.zeros(2, LENGTH, 16),))
     loop = graph.operators[0]

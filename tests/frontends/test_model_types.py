@@ -16,11 +16,11 @@ transformers = pytest.importorskip("transformers", reason="hf: models need trans
 from benchmarks._flops import counted  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: E402
 
-from partita.errors import PartitaError, TraceError  # noqa: E402
 from partita.frontends.hf.depth import shallow_fields  # noqa: E402
 from partita.frontends.models import load_model, load_module  # noqa: E402
 from partita.frontends.torch import trace_calls  # noqa: E402
-from partita.graph import Source  # noqa: E402
+from partita.ground.errors import PartitaError, TraceError  # noqa: E402
+from partita.nouns.graph import Source  # noqa: E402
 
 TRACED = (
     "align_text_model",

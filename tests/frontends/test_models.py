@@ -23,7 +23,6 @@ from frontends.helpers import (
     targets,
     tensor,
 )
-from partita.errors import InputError, TraceError
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import build as build_class
 from partita.frontends.hf.configuration import read_configuration
@@ -33,6 +32,7 @@ from partita.frontends.hf.load import _simplify
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
+from partita.ground.errors import InputError, TraceError
 
 SMALL = {
     "gpt2": {"n_layer": 2, "n_embd": 32, "n_head": 4, "vocab_size": 99},

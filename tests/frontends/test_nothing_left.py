@@ -21,9 +21,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils import checkpoint
 
-from partita.errors import PartitaError, TraceError
 from partita.frontends.models import load_model
 from partita.frontends.torch import trace
+from partita.ground.errors import PartitaError, TraceError
 
 CHECKS = "TRANSFORMERS_DISABLE_TORCH_CHECK"
 #: Libraries whose functions, classes and their attributes are looked at.

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from command_line import Run
-from partita.errors import InputError, NoBatchSizeError
-from partita.graph import Graph
+from partita.ground.errors import InputError, NoBatchSizeError
+from partita.nouns.graph import Graph
+from running.command_line import Run
 
 onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 torch = pytest.importorskip("torch", reason="models are exported by torch")
@@ -24,7 +24,7 @@ pytest.importorskip("onnxscript", reason="torch exports by onnxscript")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from onnx_menu import HUB, PLAIN, Built  # noqa: E402
+from models.onnx_menu import HUB, PLAIN, Built  # noqa: E402
 from partita.frontends.onnx.views import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64

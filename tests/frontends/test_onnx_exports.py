@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch", reason="models are exported by torch")
 runtime = pytest.importorskip("onnxruntime", reason="it optimises and quantises files")
 
 from frontends.test_onnx import entering, traffic  # noqa: E402
-from onnx_menu import PLAIN, _hub  # noqa: E402
+from models.onnx_menu import PLAIN, _hub  # noqa: E402
 from partita.costs.roofline import Roofline  # noqa: E402
 
 MENU = {**PLAIN, "vit": _hub("vit", image_size=32, patch_size=8, hidden_size=64, num_hidden_layers=2,

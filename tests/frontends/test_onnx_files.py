@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.errors import InputError, NoBatchSizeError
-from partita.graph import Graph
+from partita.ground.errors import InputError, NoBatchSizeError
+from partita.nouns.graph import Graph
 
 onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 

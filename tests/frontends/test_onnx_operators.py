@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 

@@ -17,10 +17,10 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from frontends.helpers import targets
-from partita.errors import InputError, TraceError
 from partita.frontends.models import load_model
 from partita.frontends.surroundings import BRANCH_NOTE
 from partita.frontends.torch import trace
+from partita.ground.errors import InputError, TraceError
 
 
 class Applied(nn.Module):

@@ -12,9 +12,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from frontends.helpers import check_parameters, eager_flops, find, produced_by, targets, tensor
-from partita.errors import InputError, TraceError
 from partita.frontends.torch import trace
-from partita.graph import Graph
+from partita.ground.errors import InputError, TraceError
+from partita.nouns.graph import Graph
 
 
 def traced(function, *modules, args, training=False):

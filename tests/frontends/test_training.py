@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from frontends.helpers import check_training, eager_flops, find, produced_by, targets, tensor
-from partita.errors import TraceError
 from partita.frontends.torch import trace
+from partita.ground.errors import TraceError
 
 
 class Two(nn.Module):

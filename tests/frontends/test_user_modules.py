@@ -19,11 +19,11 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 from torch.utils.flop_counter import FlopCounterMode
 
 from frontends.helpers import check_training, targets
-from partita.errors import TraceError
 from partita.frontends.models import load_model
 from partita.frontends.run import loss_of
 from partita.frontends.surroundings import BRANCH_NOTE
 from partita.frontends.torch import trace
+from partita.ground.errors import TraceError
 
 X = torch.zeros(8, 64)
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 6, 7, 0, 1], [1, 2, 3, 4, 5, 6, 7, 0, 4, 4]])

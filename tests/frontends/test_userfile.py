@@ -12,9 +12,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 
 from frontends.helpers import check_training, targets
-from partita.errors import InputError, TraceError
 from partita.frontends.models import load_model, load_module
-from partita.graph import Source
+from partita.ground.errors import InputError, TraceError
+from partita.nouns.graph import Source
 
 SOURCE = """
     import torch
@@ -192,7 +192,7 @@ def test_a_callable_that_needs_data(file) -> None:
 def test_missing_torch_names_the_install_command(monkeypatch, file) -> None:
     import importlib.util
 
-    from partita.errors import MissingExtraError
+    from partita.ground.errors import MissingExtraError
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"torch is not installed; .*partita\[torch\]"):

@@ -10,7 +10,7 @@ from collections.abc import Callable  # noqa: E402
 from typing import Any  # noqa: E402
 
 import partita as pt  # noqa: E402
-from partita.errors import TraceError  # noqa: E402
+from partita.ground.errors import TraceError  # noqa: E402
 
 nn = torch.nn
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.catalogue.specs import DeviceSpec
 from partita.costs.roofline import Roofline
 from partita.fusion.fuse import FusedGraph, fuse
 from partita.fusion.rules import FusionRules
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 
 
 def kinds(fused: FusedGraph) -> Counter[str]:

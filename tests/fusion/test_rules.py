@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from partita.errors import FormatError, InputError
 from partita.fusion.rules import FUSION_RULES, FusionRules, fusion_rules
 from partita.fusion.types import CATEGORIES, VOCABULARY, operator_type
+from partita.ground.errors import FormatError, InputError
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import independent_evaluator
 import partita as pt
 from benchmarks import _irregular
+from partita.engines.search.result import Status
 from partita.frontends.models import load_model
-from partita.run.result import Status
+from second_opinions import independent_evaluator
 
 #: Largest gap between a plan and what is proven.
 GAP = 0.01

@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import independent_evaluator
 import partita as pt
 from partita.cli import main
 from partita.problems.throughput.report.modules import stage_modules
+from second_opinions import independent_evaluator
 
 #: Small relatives of real models: name, configuration fields.
 SMALL = (

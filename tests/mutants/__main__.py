@@ -107,7 +107,7 @@ def _forget() -> None:
     """Drop what depends on the package, and the tests: they are imported anew. Compiled kernels stay."""
     folder = str(_HERE.parent)
     for name, module in list(sys.modules.items()):
-        ours = name == "partita" or (name.startswith("partita.") and not name.startswith("partita.kernels"))
+        ours = name == "partita" or (name.startswith("partita.") and not name.startswith("partita.engines.kernels"))
         if ours or ((getattr(module, "__file__", None) or "").startswith(folder) and not name.startswith("mutants")):
             del sys.modules[name]
 

@@ -31,7 +31,10 @@ MODULES: dict[str, tuple[str, ...]] = {
         f"{_LATENCY}/test_files.py",
     ),
     "partita.problems.makespan.evaluate": (f"{_MAKESPAN}/test_evaluate.py",),
-    "partita.run.incumbent": ("tests/run/test_incumbent_claims.py", "tests/run/test_incumbent.py"),
+    "partita.engines.search.incumbent": (
+        "tests/engines/search/test_incumbent_claims.py",
+        "tests/engines/search/test_incumbent.py",
+    ),
     "partita.problems.throughput.bounds.knowledge": (f"{_THROUGHPUT}/bounds/test_knowledge.py",),
     "partita.conductor.judge": ("tests/conductor/test_judge.py",),
     "partita.documents.document": ("tests/documents/test_document.py",),

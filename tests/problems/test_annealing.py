@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from partita.kernels.annealing import Cooling
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch, Length
-from partita.run.incumbent import Incumbent
 
 #: Moves of all rounds.
 TEN = Length(10.0)

@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from cli.conftest import workload
-from partita.errors import FormatError, InputError, UnsupportedError
+from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.importers import Importer, detect_format, open_problem
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Tensor, ThroughputProblem

@@ -13,9 +13,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from partita.costs.profile import Transfer  # noqa: E402
-from partita.errors import TraceError  # noqa: E402
 from partita.frontends.torch import trace_calls  # noqa: E402
-from partita.graph import Source  # noqa: E402
+from partita.ground.errors import TraceError  # noqa: E402
+from partita.nouns.graph import Source  # noqa: E402
 from partita.profiler.alignment import align  # noqa: E402
 from partita.profiler.clock import CpuClock  # noqa: E402
 from partita.profiler.links import fit_line  # noqa: E402

@@ -8,12 +8,12 @@ from itertools import product
 
 import pytest
 
+from instances.pipelines import equal_stages
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.schedules import DEFAULT_SCHEDULES, find_schedule
 from partita.simulator.schedules.protocol import Schedule
 from partita.simulator.simulate import Simulation, simulate
 from partita.simulator.stages import staged_program
-from pipelines import equal_stages
 
 STAGES = (1, 2, 3, 4, 6)
 TIMES = ((1.0, 1.0), (1.0, 2.0), (2.5, 1.5))

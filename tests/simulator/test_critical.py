@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from partita.errors import DisagreementError
+from instances.timelines import Slice, timeline, two_devices
+from partita.ground.errors import DisagreementError
 from partita.simulator.critical import CriticalSummary, critical_path, critical_summary
 from partita.simulator.timeline import BACKWARD, COPY_IN, FORWARD, TRANSFER, UPDATE, Lane
-from timelines import Slice, timeline, two_devices
 
 LANES = [Lane(0, "gpu0", "compute"), Lane(0, "gpu0", "copy"), Lane(1, "gpu1", "compute")]
 

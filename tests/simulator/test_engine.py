@@ -11,7 +11,7 @@ import pytest
 
 from partita.simulator.engine import run
 from partita.simulator.tasks import TaskGraph, Times
-from plain_engine import covered, graph_of, lists, moved_at_most, plain_run
+from second_opinions.plain_engine import covered, graph_of, lists, moved_at_most, plain_run
 
 #: How many random graphs of each kind are compared.
 CHAINED, HOLDING, MOVING, EXACT = 500, 700, 500, 300

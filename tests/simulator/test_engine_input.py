@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.errors import InputError
-from partita.kernels.simulator.events import run_tasks
+from partita.engines.kernels.simulator.events import run_tasks
+from partita.ground.errors import InputError
 from partita.simulator.engine import run
-from plain_engine import graph_of
+from second_opinions.plain_engine import graph_of
 
 GOOD = graph_of(
     [1, 1, 1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.critical import critical_path, critical_summary
 from partita.simulator.fixed import Span, fixed_timeline
 from partita.simulator.timeline import OPERATOR, TRANSFER, Lane

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.errors import InputError, MissingExtraError
+from instances.timelines import Slice, crowded, timeline, two_devices
+from partita.ground.errors import InputError, MissingExtraError
 from partita.simulator.gantt_plot import draw_gantt, draw_memory, write_gantt
 from partita.simulator.timeline import BACKWARD, FORWARD, SORTS, TRANSFER, UPDATE, Lane, Timeline
-from timelines import Slice, crowded, timeline, two_devices
 
 DPI = 150
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from instances.timelines import Slice, crowded, timeline, two_devices
 from partita.simulator.gantt_text import gantt_lines, main_sorts
 from partita.simulator.timeline import BACKWARD, COPY_IN, FORWARD, SORTS, UPDATE, Lane, Timeline
-from timelines import Slice, crowded, timeline, two_devices
 
 
 def many(devices: int) -> Timeline:

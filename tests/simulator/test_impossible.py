@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partita.errors import FormatError, InputError
+from instances.pipelines import equal_stages
+from partita.ground.errors import FormatError, InputError
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import End, Order, Place, Program, Step
 from partita.simulator.schedules import find_schedule
@@ -17,7 +18,6 @@ from partita.simulator.schedules.protocol import Action, Schedule
 from partita.simulator.simulate import simulate
 from partita.simulator.stages import staged_program
 from partita.simulator.timeline import FORWARD
-from pipelines import equal_stages
 
 
 class Given(Schedule):

@@ -12,7 +12,8 @@ from itertools import product
 
 import pytest
 
-from partita.errors import InputError
+from instances.pipelines import row_edges
+from partita.ground.errors import InputError
 from partita.problems.hybrid.step.pipeline import held, refusal
 from partita.simulator.pipeline import Pipeline, PipelineStage, StageWork
 from partita.simulator.schedules import DEFAULT_SCHEDULES as SCHEDULES
@@ -20,8 +21,7 @@ from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.protocol import InTurns, Schedule
 from partita.simulator.simulate import simulate
 from partita.simulator.stages import _actions, staged_program
-from pipelines import row_edges
-from plain_memory import plain_peak
+from second_opinions.plain_memory import plain_peak
 
 FIRST, LAST = (int(part) for part in os.environ.get("SEEDS", "0:400").split(":"))
 

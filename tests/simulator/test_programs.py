@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from instances.pipelines import Ran, equal_stages, random_pipeline, without_transfers
 from partita.simulator.builder import Builder
 from partita.simulator.critical import critical_summary
 from partita.simulator.pipeline import Pipeline
@@ -25,8 +26,7 @@ from partita.simulator.simulate import simulate
 from partita.simulator.stages import staged_program
 from partita.simulator.timeline import SYNC, UPDATE
 from partita.simulator.trace_file import trace_document
-from pipelines import Ran, equal_stages, random_pipeline, without_transfers
-from plain_engine import covered, moved_at_most
+from second_opinions.plain_engine import covered, moved_at_most
 
 #: What is computed with divisions is compared within this.
 SAME = 1e-9

@@ -10,13 +10,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from partita.errors import InputError
+from instances.pipelines import Ran, halves
+from partita.ground.errors import InputError
 from partita.simulator import rounds
 from partita.simulator.program import End, Place, Program, Step
 from partita.simulator.rounds import in_rounds, offsets
 from partita.simulator.simulate import simulate
 from partita.simulator.timeline import FORWARD, TRANSFER
-from pipelines import Ran, halves
 
 #: Paces are compared within this share.
 SAME = 1e-9

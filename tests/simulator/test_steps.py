@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import pytest
 
+from instances.pipelines import equal_stages, random_pipeline
 from partita.simulator import steps
 from partita.simulator.pipeline import Pipeline, StageWork
 from partita.simulator.program import CONTENTIONS, End, Program
@@ -17,7 +18,6 @@ from partita.simulator.schedules import find_schedule
 from partita.simulator.simulate import Simulation, simulate
 from partita.simulator.stages import staged_program
 from partita.simulator.steps import StepSummary, step_summary, summary
-from pipelines import equal_stages, random_pipeline
 
 #: Figures are compared within this share of the step.
 SAME = 1e-9

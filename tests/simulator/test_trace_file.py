@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.errors import FormatError, InputError
+from instances.timelines import Slice, crowded, timeline, two_devices
+from partita.ground.errors import FormatError, InputError
 from partita.simulator.timeline import COPY_IN, FORWARD, TRANSFER, Lane, Timeline
 from partita.simulator.trace_file import read_trace, trace_document, write_trace
-from timelines import Slice, crowded, timeline, two_devices
 
 #: Keys an event must have, by its phase, and those it may have besides.
 REQUIRED = {

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import strategies as st
 
 from contracts.samples import Family, Samples
-from strategies import halves
+from instances.strategies import halves
 from toy.tasks import TASKS, Options, Schedule, TaskProblem
 
 __all__ = ["SAMPLES"]

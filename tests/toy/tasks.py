@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from partita.errors import InputError
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Worth
+from partita.ground.errors import InputError
 from partita.problems.kind import BoundMethod, Kind, SearchOptions, Solver, Stated
 from partita.problems.outcome import Outcome
 from partita.problems.settings import setting
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Worth
 
 
 class TaskProblem(Stated, frozen=True, kw_only=True):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from command_line import Run
 from partita.documents.stated import write_problem
+from running.command_line import Run
 from toy.samples import MANY
 from toy.tasks import TaskProblem
 

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from partita.cli.streams import ReaderGoneError, prepare_streams
-from partita.errors import DisagreementError, PartitaError, RankError
-from partita.run import compiling
-from partita.version import __version__
+from partita.engines.search import compiling
+from partita.ground.errors import DisagreementError, PartitaError, RankError
+from partita.ground.version import __version__
 
 EXIT_USAGE = 2
 EXIT_RANK = 3

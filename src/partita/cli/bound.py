@@ -11,13 +11,13 @@ from partita.cli.common import emit_json, show
 from partita.cli.flags import GroupedCommand, json_option, option, time_limit_option
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file
-from partita.units import format_time
+from partita.ground.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from partita.engines.search.result import Bound
     from partita.problems.facets.report import Report
-    from partita.run.result import Bound
 
 
 def command() -> click.Command:
@@ -70,7 +70,7 @@ def command() -> click.Command:
 
 def _table(parts: Sequence[Bound], unit: str, report: Report[Any, Any, Any]) -> Table:
     """What was proven by the end of each method."""
-    from partita.tables.text import new_table
+    from partita.documents.tables.text import new_table
 
     table = new_table("Bounds")
     for title in ("method", "proven", "holds for", "time"):

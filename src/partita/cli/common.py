@@ -15,9 +15,9 @@ import click
 
 from partita.cli import EXIT_INTERRUPTED, EXIT_NOTHING
 from partita.cli.flags import json_option, option, path_option, seed_type, time_limit_option, together
-from partita.errors import InputError
-from partita.run.result import Event, Progress, Result, Status, StopReason, relative_gap
-from partita.units import format_time
+from partita.engines.search.result import Event, Progress, Result, Status, StopReason, relative_gap
+from partita.ground.errors import InputError
+from partita.ground.units import format_time
 
 #: As the path of a file to write: standard output.
 STDOUT = "-"

@@ -12,7 +12,7 @@ from partita.cli.common import Output, Search, exit_code, output_options, progre
 from partita.cli.flags import GroupedCommand, option
 from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import ModelSource, read_source
-from partita.run.result import Row, StopReason
+from partita.engines.search.result import Row, StopReason
 
 
 def command() -> click.Command:
@@ -57,9 +57,9 @@ def command() -> click.Command:
         from partita.conductor.judge import adopt_better, judge_plan
         from partita.conductor.plan import SEARCH, plan_priced
         from partita.conductor.solve import options_of, run_solver
+        from partita.engines.search.monitor import Monitor
         from partita.problems.planned import read_plan
         from partita.report.results import comparison_table, ranked, summary_lines
-        from partita.run.monitor import Monitor
 
         output, search = Output.take(parameters), Search.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)

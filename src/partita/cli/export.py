@@ -34,9 +34,9 @@ def command() -> click.Command:
 
         What a runtime cannot run is refused with the reason; `partita plan --runtime NAME` plans within its limits.
         """
-        from partita.errors import InputError
         from partita.exporters import find_exporter
         from partita.exporters.exporter import FileExporter
+        from partita.ground.errors import InputError
         from partita.problems.planned import read_split
 
         exporter = find_exporter(name)

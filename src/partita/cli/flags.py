@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import MOST_SEED, AnyKind
 from partita.problems.settings import Setting, flags_of

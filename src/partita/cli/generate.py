@@ -10,7 +10,7 @@ from partita.cli.common import check_writable, warn
 from partita.cli.flags import GroupedCommand, path_option, read_flags, setting_flags, take_flags
 from partita.cli.options import cluster_option, file_options, model_options, settings_of_conversion, take_reading
 from partita.cli.source import is_model, read_file, read_model
-from partita.errors import InputError, UnsupportedError
+from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind, Generator
 from partita.problems.settings import flags_of, read_settings

@@ -73,14 +73,14 @@ def _exporters() -> Listed:
 
 def _catalogued(of: str, words: Callable[[Any], str]) -> Listed:
     """What the catalogue has, each in words and with its source."""
-    from partita.catalogue.loader import load_catalogue
+    from partita.nouns.catalogue.loader import load_catalogue
 
     found = list(getattr(load_catalogue(), of).values())
     return [(spec.name, f"{words(spec)}; {spec.source}") for spec in found], found
 
 
 def _device(spec: Any) -> str:
-    from partita.units import format_bytes, format_count
+    from partita.ground.units import format_bytes, format_count
 
     peaks = ", ".join(f"{dtype} {format_count(value)}FLOP/s" for dtype, value in spec.peak_flops.items())
     speed = format_count(spec.memory_bandwidth_bytes_per_s)
@@ -88,7 +88,7 @@ def _device(spec: Any) -> str:
 
 
 def _link(spec: Any) -> str:
-    from partita.units import format_count
+    from partita.ground.units import format_count
 
     return f"{format_count(spec.bandwidth_bytes_per_s)}B/s each way, {spec.latency_s:.1e} s"
 

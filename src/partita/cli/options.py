@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from partita.cli.flags import Positive, axis_settings, option, setting_flags, together
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 

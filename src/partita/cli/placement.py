@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from partita.cli.common import Search, warn
-from partita.errors import PartitaError
+from partita.documents.tables.text import new_table, paragraphs
+from partita.ground.errors import PartitaError
+from partita.ground.units import format_time
 from partita.problems import kind_of
-from partita.tables.text import new_table, paragraphs
-from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from partita.conductor.place import PlacedPlan
+    from partita.engines.search.monitor import Monitor
+    from partita.nouns.topology.topology import Topology
     from partita.problems.facets.model import Answer
-    from partita.run.monitor import Monitor
-    from partita.topology.topology import Topology
 
 #: Wall time for a placement, at least: where the stages go belongs to the answer.
 LEAST_PLACE_S = 0.1
@@ -31,7 +31,7 @@ def place_answer(
 ) -> PlacedPlan | None:
     """A model's plan on its devices; None where it does not matter where it goes, or where it cannot be said."""
     from partita.conductor.place import PLACE_S, place, uneven
-    from partita.run.result import StopReason
+    from partita.engines.search.result import StopReason
 
     result = answer.result
     count = answer.cluster.device_count

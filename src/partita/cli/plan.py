@@ -10,14 +10,14 @@ from partita.cli.common import Output, Search, exit_code, output_options, progre
 from partita.cli.flags import GroupedCommand, path_option
 from partita.cli.options import machine_options, model_options, replicas_option, settings_of_models, worker_options
 from partita.cli.source import read_model
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems import kind_of
 
 #: Of a time limit, the share of planning; the rest is for placing.
 PLANNING = 0.95
 
 if TYPE_CHECKING:
-    from partita.processes.pool import Backend
+    from partita.engines.processes.pool import Backend
 
 
 def command() -> click.Command:
@@ -65,11 +65,11 @@ def command() -> click.Command:
         from partita.conductor.runtimes import runtime_sentences
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
-        from partita.processes.pool import Pool
+        from partita.documents.tables.text import paragraphs
+        from partita.documents.tables.topology_plot import save_topology
+        from partita.engines.processes.pool import Pool
+        from partita.engines.search.monitor import Monitor
         from partita.report.results import comparison_table, summary_lines
-        from partita.run.monitor import Monitor
-        from partita.tables.text import paragraphs
-        from partita.tables.topology_plot import save_topology
 
         output = Output.take(parameters, problem_output, graph_output, gantt, placement_plot)
         if gantt is not None:

@@ -9,12 +9,12 @@ import click
 from partita.cli.common import Output, output_options, quiet_stdout, warn
 from partita.cli.flags import GroupedCommand, option, together
 from partita.cli.options import model_options, read_fields, take_inputs
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 if TYPE_CHECKING:
     from partita.costs.calibration import Calibration
     from partita.costs.profile import Profile
-    from partita.graph import Graph
+    from partita.nouns.graph import Graph
 
 _count = click.IntRange(min=1)
 
@@ -99,7 +99,7 @@ def _measure(model: str, parameters: dict[str, Any]) -> tuple[Graph, Profile]:
 
 
 def _best_device() -> str:
-    from partita.errors import require
+    from partita.ground.errors import require
 
     require("torch", "torch")
     import torch
@@ -108,10 +108,10 @@ def _best_device() -> str:
 
 
 def _calibrate(path: str, against: str | None, output: Output) -> int:
-    from partita.catalogue.loader import load_catalogue
     from partita.costs.calibration import calibrate, device_toml
     from partita.costs.profile import read_profile
-    from partita.tables.profile import calibration_document, calibration_table
+    from partita.documents.tables.profile import calibration_document, calibration_table
+    from partita.nouns.catalogue.loader import load_catalogue
 
     found = read_profile(path)
     calibration: Calibration = calibrate(found, found.spec if against is None else load_catalogue().device(against))
@@ -122,7 +122,7 @@ def _calibrate(path: str, against: str | None, output: Output) -> int:
 
 def _tables(graph: Graph, found: Profile, by: str) -> list[Any]:
     from partita.costs.calibration import calibrate
-    from partita.tables.profile import block_table, calibration_table, operator_table, profile_lines
+    from partita.documents.tables.profile import block_table, calibration_table, operator_table, profile_lines
 
     table = block_table(graph, found) if by == "block" else operator_table(found)
     return [table, calibration_table(calibrate(found, found.spec)), profile_lines(graph, found)]

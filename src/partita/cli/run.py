@@ -9,7 +9,7 @@ import click
 from partita.cli.common import check_writable, emit_json, show
 from partita.cli.flags import GroupedCommand, Positive, json_option, option, path_option, seed_type
 from partita.cli.options import input_options, read_fields, take_inputs
-from partita.errors import require
+from partita.ground.errors import require
 
 
 def command() -> click.Command:
@@ -63,8 +63,8 @@ def command() -> click.Command:
         on the same microbatches with the same weights, which follow from the seed.
         """
         require("torch", "torch")
-        from partita.runtime.report import measured_timeline, run_document, run_tables, verified
-        from partita.runtime.run import run_plan
+        from partita.execution.report import measured_timeline, run_document, run_tables, verified
+        from partita.execution.run import run_plan
         from partita.simulator.trace_file import write_trace
 
         check_writable(trace)

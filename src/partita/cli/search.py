@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from partita.cli.common import Search
 from partita.cli.source import ModelSource
-from partita.tables.text import new_table, paragraphs
-from partita.units import format_time
+from partita.documents.tables.text import new_table, paragraphs
+from partita.ground.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from partita.conductor.search import Searched
+    from partita.engines.processes.pool import Pool
+    from partita.engines.search.result import Progress
     from partita.problems.facets.model import Answer
-    from partita.processes.pool import Pool
-    from partita.run.result import Progress
 
 #: Rows that are shown.
 _SHOWN = 12
@@ -26,7 +26,7 @@ def search_model(
 ) -> tuple[Answer[Any], Searched]:
     """The best stages, replicas and placement of a model, with the plans of all objectives competing."""
     from partita.conductor.search_model import search_model as run
-    from partita.run.result import Event
+    from partita.engines.search.result import Event
 
     def line(text: str) -> None:
         progress(Event(0.0, None, None, text))

@@ -11,7 +11,7 @@ from partita.cli.common import Output, Search, exit_code, output_options, progre
 from partita.cli.flags import GroupedCommand, path_option, together
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file, read_placing
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 
@@ -44,8 +44,8 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
     def solve(file: str, **parameters: Any) -> int:
         from partita.conductor.documents import result_document
         from partita.conductor.solve import options_of, run_solver
+        from partita.engines.search.monitor import Monitor
         from partita.report.results import summary_lines
-        from partita.run.monitor import Monitor
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), Search.take(parameters)

@@ -19,16 +19,16 @@ import msgspec
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
 from partita.cli.options import read_fields, take_inputs, take_reading
-from partita.errors import InputError, NoBatchSizeError, UnsupportedError
+from partita.ground.errors import InputError, NoBatchSizeError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import flags_of
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
+    from partita.nouns.topology.topology import Topology
     from partita.problems.facets.model import Priced
-    from partita.topology.topology import Topology
 
 
 def read_source(
@@ -115,9 +115,9 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     from partita.conductor.place import placing_kind, placing_of, staged_plan
     from partita.documents.document import document_keys, read_bytes
     from partita.documents.result_file import RESULT_FORMAT
+    from partita.nouns.topology.read import topology
     from partita.problems.planned import read_planned
     from partita.problems.settings import read_settings
-    from partita.topology.read import topology
 
     tag = document_keys(read_bytes(path), path).get("format")
     if tag is None or bytes(tag) != msgspec.json.encode(RESULT_FORMAT):
@@ -188,7 +188,7 @@ class ModelSource:
 
     def topology(self) -> Topology:
         """The devices with their names and links, as far as what was given says them."""
-        from partita.topology.read import topology
+        from partita.nouns.topology.read import topology
 
         return topology(self.where)
 
@@ -201,7 +201,7 @@ class ModelSource:
 
     def at(self, point: Mapping[str, Any]) -> Priced[Any]:
         """The priced problem at a point of a grid, if it is one; another number of devices is another cluster."""
-        from partita.cluster_sizes import with_devices
+        from partita.nouns.cluster_sizes import with_devices
 
         rest = dict(point)
         devices = rest.pop("devices", None)
@@ -217,8 +217,8 @@ def measured_machine(parameters: Mapping[str, Any]) -> str | None:
     costs = parameters.get(f"{PREFIX}costs")
     if costs is None or not str(costs).lower().endswith(".json"):
         return None
-    from partita.catalogue.files import read_document
     from partita.costs.profile import Profile
+    from partita.nouns.catalogue.files import read_document
 
     return str(costs) if read_document(Path(costs)).get("format") == Profile.format else None
 
@@ -233,8 +233,8 @@ def read_model(
     """
     from partita.conductor.plan import choose_problem
     from partita.conductor.solve import check_solver
+    from partita.nouns.topology.read import read_cluster
     from partita.problems.settings import read_settings
-    from partita.topology.read import read_cluster
 
     if cluster is None:
         # A profile of the model says what machine it was measured on.

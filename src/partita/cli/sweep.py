@@ -11,10 +11,10 @@ from partita.cli.common import Output, Search, output_options, progress_line, ru
 from partita.cli.flags import GroupedCommand, axes_of, axis_flags, path_option, take_axes
 from partita.cli.options import all_settings, file_options, machine_options, model_options, worker_options
 from partita.cli.source import read_source
-from partita.errors import MissingExtraError
+from partita.ground.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from partita.processes.pool import Backend
+    from partita.engines.processes.pool import Backend
 
 
 def command() -> click.Command:
@@ -52,7 +52,7 @@ def command() -> click.Command:
         """
         from partita.conductor.sweep import grid
         from partita.conductor.sweep import sweep as run
-        from partita.processes.pool import Pool
+        from partita.engines.processes.pool import Pool
         from partita.report.sweep import sweep_csv, sweep_document, sweep_table
 
         output = Output.take(parameters, csv_path, plot_path)

@@ -10,11 +10,11 @@ import click
 
 from partita.cli.common import check_writable, emit_json, show
 from partita.cli.flags import GroupedCommand, json_option, path_option
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 if TYPE_CHECKING:
-    from partita.topology.grammar import Option
-    from partita.topology.topology import Topology
+    from partita.nouns.topology.grammar import Option
+    from partita.nouns.topology.topology import Topology
 
 #: More devices than this are shown without their matrix.
 MOST_DEVICES = 12
@@ -36,7 +36,7 @@ def command() -> click.Command:
         NAME is a short form such as mesh:16x16 or dgx1:4, a file (nvidia-smi topo -m, NCCL or hwloc XML, Slurm,
         ASTRA-sim, a matrix in CSV), a cluster such as 2x(4xL4), or a family or format for its options.
         """
-        from partita.topology.read import find_generator, find_importer, topology
+        from partita.nouns.topology.read import find_generator, find_importer, topology
 
         check_writable(plot)
         family = None if name is None else find_generator(name) or find_importer(name)
@@ -49,7 +49,7 @@ def command() -> click.Command:
         assert name is not None
         found = topology(name)
         if plot is not None:
-            from partita.tables.topology_plot import save_topology
+            from partita.documents.tables.topology_plot import save_topology
 
             save_topology(plot, found)
         if as_json:
@@ -63,8 +63,8 @@ def command() -> click.Command:
 
 def _list(as_json: bool) -> None:
     """Families first, then formats."""
-    from partita.topology.generators import GENERATORS
-    from partita.topology.importers import IMPORTERS
+    from partita.nouns.topology.generators import GENERATORS
+    from partita.nouns.topology.importers import IMPORTERS
 
     rows = [("family", g.name, g.example, g.summary) for g in GENERATORS]
     rows += [("format", i.name, "FILE[:option=…]", i.summary) for i in IMPORTERS]
@@ -77,7 +77,7 @@ def _list(as_json: bool) -> None:
 
 def _describe(family: Any, as_json: bool) -> None:
     """A family or format with its options."""
-    from partita.topology.grammar import DEVICE
+    from partita.nouns.topology.grammar import DEVICE
 
     options: list[Option] = [*family.options, replace(DEVICE, default=getattr(family, "device", None))]
     if as_json:
@@ -111,7 +111,7 @@ def _summary(found: Topology) -> list[Any]:
     """Devices, bandwidths and what was taken for granted."""
     import numpy as np
 
-    from partita.tables.text import new_table, paragraphs
+    from partita.documents.tables.text import new_table, paragraphs
 
     kinds = Counter(found.kinds) or Counter({"not stated": found.device_count})
     said = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())

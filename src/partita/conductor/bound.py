@@ -9,12 +9,12 @@ from typing import Any
 from partita.conductor.certify import explained
 from partita.conductor.judge import proven
 from partita.conductor.solve import check_time_limit, run_solver
-from partita.errors import InputError, UnsupportedError
+from partita.engines.search.interrupt import interruptible
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Status
+from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kind_of
 from partita.problems.kind import Proof
-from partita.run.interrupt import interruptible
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Status
 
 
 def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from partita.engines.search.result import Bound
 from partita.problems import kind_of
 from partita.problems.kind import AnyResult
-from partita.run.result import Bound
 
 
 def explained(problem: Any, bound: Bound) -> Bound:

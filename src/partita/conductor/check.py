@@ -15,11 +15,11 @@ from partita.checker.verdict import PlanVerdict, Verdict
 from partita.conductor.documents import result_document
 from partita.documents.document import decode, read_bytes, tagged
 from partita.documents.result_file import RESULT_FORMAT, problem_digest, with_problem
-from partita.errors import FormatError, InputError, PartitaError
+from partita.engines.search.result import Result
+from partita.ground.errors import FormatError, InputError, PartitaError
+from partita.ground.rounding import TOLERANCE
 from partita.problems import kind_of
 from partita.problems.importers import read_problem, stated_problem
-from partita.rounding import TOLERANCE
-from partita.run.result import Result
 
 
 def check(result: Any, problem: Any = None) -> Verdict:

@@ -8,11 +8,11 @@ from typing import Any
 
 from partita.conductor.judge import adopt_better, judge_plan
 from partita.conductor.solve import options_of
+from partita.engines.search.interrupt import interruptible
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Row, Status, StopReason
 from partita.problems import kind_of
 from partita.problems.kind import AnyResult
-from partita.run.interrupt import interruptible
-from partita.run.monitor import Monitor
-from partita.run.result import Row, Status, StopReason
 
 #: Wall time past its limit that a run without a plan spends on the simplest ones.
 LATE_S = 1.0

@@ -10,10 +10,10 @@ from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
 from partita.documents.split_file import split_document
+from partita.engines.search.result import Row
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
 from partita.problems.kind import AnyResult
-from partita.run.result import Row
 
 
 def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dict[str, Any]:

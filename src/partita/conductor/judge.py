@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from partita.errors import DisagreementError
+from partita.engines.search.incumbent import agreed
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
+from partita.ground.errors import DisagreementError
+from partita.ground.rounding import OPTIMALITY_GAP, clearly_below
 from partita.problems import kind_of
 from partita.problems.kind import AnyKind, AnyResult, Solver
 from partita.problems.outcome import Outcome
-from partita.rounding import OPTIMALITY_GAP, clearly_below
-from partita.run.incumbent import agreed
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
 
 
 def evaluate(problem: Any, plan: Any) -> Any:

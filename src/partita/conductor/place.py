@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partita.conductor.solve import options_of, run_solver
-from partita.errors import InputError, UnsupportedError
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.topology.read import topology as read_topology
 from partita.problems import kind_of, kinds
 from partita.problems.facets.stages import Placing
 from partita.problems.kind import AnyKind, AnyResult
-from partita.run.monitor import Monitor
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, placed_step
 from partita.simulator.steps import StepSummary
-from partita.topology.read import topology as read_topology
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from partita.cluster import Cluster
-    from partita.topology.topology import Topology
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.topology.topology import Topology
 
 #: Wall time for a placement, unless stated: the search stops earlier where it has a proof.
 PLACE_S = 5.0

@@ -12,20 +12,20 @@ from partita.conductor.judge import adopt, judge_stated
 from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver, why_not
 from partita.costs.profile import Measured
 from partita.costs.table import cost_source
-from partita.errors import InputError, UnsupportedError
+from partita.engines.search.interrupt import interruptible
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Progress, Row, Status, StopReason
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
 from partita.problems.facets.model import Answer, Priced, Refinement
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
-from partita.run.interrupt import interruptible
-from partita.run.monitor import Monitor
-from partita.run.result import Progress, Row, Status, StopReason
-from partita.topology.read import read_cluster
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 #: Of a time limit, the share of the search; and of what that leaves, the shares of the baselines, of the plan without a
 #: runtime's limits, of what is better than the answer beyond its objective, and of the answer without a limit.

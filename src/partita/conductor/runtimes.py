@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from partita.catalogue.runtimes import find_runtime
+from partita.ground.units import format_time
+from partita.nouns.catalogue.runtimes import find_runtime
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer
-from partita.units import format_time
 
 #: What is lost below this, relative, is nothing.
 _NOTHING = 5e-4

@@ -22,14 +22,14 @@ from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_k
 from partita.conductor.shapes import shape_bound, shape_guess
 from partita.conductor.solve import options_of
 from partita.documents.document import sha256
-from partita.errors import InputError, UnsupportedError
+from partita.engines.processes.pool import Pool
+from partita.engines.search.interrupt import interruptible
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
 from partita.problems.facets.replicas import Replicas, Shape
-from partita.processes.pool import Pool
-from partita.run.interrupt import interruptible
-from partita.run.monitor import Monitor
 from partita.simulator.fastest import fast_links, least_step
-from partita.topology.topology import Topology
 
 #: Wall time of one split and of one mapping, at most.
 SPLIT_S, MAP_S = 20.0, 5.0

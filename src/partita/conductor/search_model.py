@@ -10,18 +10,18 @@ from partita.conductor.compare import run_baselines
 from partita.conductor.plan import BASELINES, SEARCH, answer, plan_priced, price_all
 from partita.conductor.search import Searched, replicas_of, search_stages
 from partita.conductor.solve import options_of
+from partita.engines.processes.pool import Pool
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Statistics, Status, StopReason
+from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
 from partita.problems.facets.model import Answer, Priced
 from partita.problems.kind import AnyKind
 from partita.problems.settings import settings_of
-from partita.processes.pool import Pool
-from partita.run.monitor import Monitor
-from partita.run.result import Statistics, Status, StopReason
-from partita.topology.topology import Topology
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 
 def search_model(

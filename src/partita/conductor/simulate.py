@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems import kind_of
 from partita.problems.facets.timeline import Request
 from partita.simulator.document import Holding

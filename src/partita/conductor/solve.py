@@ -7,13 +7,13 @@ from typing import Any
 
 from partita.conductor.certify import certified
 from partita.conductor.judge import judge
-from partita.errors import InputError, UnsupportedError
+from partita.engines.search.interrupt import interruptible
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Progress, Status
+from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import MOST_SEED, AnyKind, AnyResult, Solver
 from partita.problems.settings import read_settings
-from partita.run.interrupt import interruptible
-from partita.run.monitor import Monitor
-from partita.run.result import Progress, Status
 
 #: Wall time to say why there is no plan, at least.
 LEAST_EXPLAIN_S = 0.5

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from partita.cluster import Cluster
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
 from partita.costs.optimizer import formats_of
-from partita.graph import Graph
+from partita.documents.tables.modules import part_modules
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
+from partita.nouns.split import Layer, Part, Send, SharedModule, Split, StagePart, Weight, cards_of
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer, Parts
-from partita.split import Layer, Part, Send, SharedModule, Split, StagePart, Weight, cards_of
-from partita.tables.modules import part_modules
 
 
 def split_of(answer: Answer[Any]) -> Split | None:

@@ -28,13 +28,13 @@ from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan, with_bound
 from partita.conductor.plan import BASELINES, SEARCH, answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
+from partita.engines.processes.pool import Pool
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Progress, Result, Row, Status, StopReason, relative_gap
+from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
 from partita.problems import kind_of
 from partita.problems.facets.model import Answer, Priced
 from partita.problems.kind import AnyResult
-from partita.processes.pool import Pool
-from partita.rounding import CLOSE, OPTIMALITY_GAP
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Progress, Result, Row, Status, StopReason, relative_gap
 
 #: Where on the grid: values by axis; an axis without a value stays as it is.
 Point = Mapping[str, Any]

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.catalogue.specs import DeviceSpec
 from partita.costs.menus.targets import ATTENTION, ELEMENTWISE, EMBEDDINGS, NORMS, REDUCTIONS, SOFTMAX, base_name
 from partita.costs.profile import Measurement, Profile
 from partita.costs.roofline import Roofline
-from partita.graph import Operator
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.graph import Operator
 
 #: Least efficiency that is taken from measurements: below it something else than the device was measured.
 _LEAST = 1e-3

@@ -15,7 +15,7 @@ import msgspec
 
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.targets import ELEMENTWISE, NORMS, REDUCTIONS, SOFTMAX
-from partita.graph import Graph, Operator
+from partita.nouns.graph import Graph, Operator
 
 
 def fuse_pointwise(graph: Graph, layer: Sequence[int] | None = None) -> Graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.graph import GRADIENT_PREFIX, Graph
+from partita.nouns.graph import GRADIENT_PREFIX, Graph
 
 
 def parameter_gradients(graph: Graph) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.graph import Graph
+from partita.nouns.graph import Graph
 
 
 def live_bytes(graph: Graph) -> int:

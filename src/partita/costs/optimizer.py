@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
-from partita.catalogue.formats import Formats
-from partita.errors import InputError
-from partita.graph import Graph, Parameter
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.formats import Formats
+from partita.nouns.graph import Graph, Parameter
 
 Optimizer = Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
 

@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.catalogue.files import converted, read_document
-from partita.catalogue.specs import DeviceSpec
-from partita.checks import check_fields
-from partita.cluster import Cluster
 from partita.costs.roofline import Roofline
 from partita.costs.signatures import Signature, fingerprint, signatures
 from partita.costs.source import CostSource
-from partita.errors import FormatError, InputError
-from partita.graph import Graph
+from partita.ground.checks import check_fields
+from partita.ground.errors import FormatError, InputError
+from partita.nouns.catalogue.files import converted, read_document
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partita.catalogue.specs import DeviceSpec
 from partita.costs.products import is_aligned, shape_efficiency
-from partita.graph import Graph, Operator
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.graph import Graph, Operator
 
 #: Backward, an attention kernel makes the scores once more: five products where the graph counts four (Dao,
 #: "FlashAttention-2", 2023, section 3.1).

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from partita.catalogue.runtimes import Runtime
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
-from partita.errors import UnsupportedError
-from partita.graph import Graph
+from partita.ground.errors import UnsupportedError
+from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Graph
 
 #: Modules that share this much of their operators do the same.
 _ALIKE = 0.8

@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 
 from partita.costs.gradients import parameter_gradients
-from partita.graph import Graph, Operator, Phase
+from partita.nouns.graph import Graph, Operator, Phase
 
 #: Number format and shape of one array.
 Array = tuple[str, tuple[int, ...]]
@@ -19,7 +19,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes
     ----------
     target, phase, dtype, flops, bytes_read, bytes_written, product, causal
-        Of the operator; see ``partita.graph.Operator``.
+        Of the operator; see ``partita.nouns.graph.Operator``.
     inputs, outputs
         Number formats and shapes of what it reads (tensors, then parameters) and makes, in the graph's order.
     accumulates

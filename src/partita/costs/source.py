@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from partita.catalogue.specs import DeviceSpec
-from partita.graph import Graph
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.graph import Graph
 
 
 class CostSource(Protocol):

@@ -24,14 +24,14 @@ from typing import Any
 
 import msgspec
 
-from partita.catalogue.files import check_keys, converted, read_document
-from partita.catalogue.specs import DeviceSpec
-from partita.checks import check_fields
 from partita.costs.profile import Measured, Profile, read_profile
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.errors import FormatError, InputError
-from partita.graph import Graph
+from partita.ground.checks import check_fields
+from partita.ground.errors import FormatError, InputError
+from partita.nouns.catalogue.files import check_keys, converted, read_document
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.graph import Graph
 
 _WILD = re.compile(r"[*?\[]")
 

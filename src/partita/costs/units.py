@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 
-from partita.catalogue.runtimes import Cuts
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.layers import assign_layers
-from partita.graph import Graph
+from partita.nouns.catalogue.runtimes import Cuts
+from partita.nouns.graph import Graph
 
 
 def cut_units(graph: Graph, cuts: Cuts) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.costs.gradients import parameter_gradients
-from partita.graph import Graph
+from partita.nouns.graph import Graph
 
 
 def colocation_roots(graph: Graph) -> list[int]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 
 T = TypeVar("T")
 

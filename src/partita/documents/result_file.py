@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, sha256, tagged
-from partita.errors import FormatError, InputError
-from partita.run.result import Result
+from partita.engines.search.result import Result
+from partita.ground.errors import FormatError, InputError
 
 RESULT_FORMAT = "partita.result"
 RESULT_VERSION = 1

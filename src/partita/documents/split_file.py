@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode, sha256
-from partita.errors import InputError
-from partita.split import Split
+from partita.ground.errors import InputError
+from partita.nouns.split import Split
 
 #: Beside the fields of the split.
 _DIGEST = "sha256"

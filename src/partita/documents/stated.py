@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from partita.documents.document import read_bytes, read_tagged, tagged, write_json
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.errors import InputError
+from partita.nouns.graph import Graph
 
 GRAPH_FORMAT = "partita.graph"
 GRAPH_VERSION = 1

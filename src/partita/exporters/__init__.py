@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from partita.errors import InputError
 from partita.exporters.accelerate import Accelerate
 from partita.exporters.deepspeed import DeepSpeed
 from partita.exporters.exporter import Exporter
@@ -15,6 +14,7 @@ from partita.exporters.openvino import OpenVino
 from partita.exporters.torch import TorchPipelining
 from partita.exporters.torchtitan import TorchTitan
 from partita.exporters.vllm import Vllm
+from partita.ground.errors import InputError
 
 EXPORTERS: tuple[Exporter, ...] = (
     Accelerate(),

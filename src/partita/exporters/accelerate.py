@@ -11,7 +11,7 @@ from partita.documents.document import json_bytes
 from partita.exporters.cards import cards_of_split, order_notes
 from partita.exporters.exporter import FileExporter
 from partita.exporters.facts import Facts
-from partita.split import Split
+from partita.nouns.split import Split
 
 
 class Accelerate(FileExporter):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: What a call may be in a trace whose operators are taken further apart.
 _FINER = {

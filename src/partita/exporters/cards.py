@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from partita.catalogue.loader import load_catalogue
-from partita.split import Split
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.split import Split
 
 #: Sets the order in which cards are counted here.
 ORDER = "CUDA_DEVICE_ORDER=PCI_BUS_ID"

@@ -12,7 +12,7 @@ from partita.exporters.cards import cards_of_split, check_source
 from partita.exporters.exporter import FileExporter, lines
 from partita.exporters.facts import Facts
 from partita.exporters.rank_cards import rank_cards, rank_lines
-from partita.split import Split
+from partita.nouns.split import Split
 
 _TEMPLATE = '''"""Where the stages of {model} begin: a pipeline of {stages} stages for DeepSpeed, planned by partita.
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from partita.catalogue.runtimes import Limits, Runtime, find_runtime
 from partita.documents.document import write_atomic
-from partita.errors import UnsupportedError
 from partita.exporters.cards import card_refusals
 from partita.exporters.facts import Facts, differences
 from partita.exporters.refusals import refusals
 from partita.exporters.writing import Content, write_folder
-from partita.split import Split
+from partita.ground.errors import UnsupportedError
+from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
+from partita.nouns.split import Split
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -26,7 +26,7 @@ class Exporter(ABC):
     Attributes
     ----------
     name
-        Of the runtime, as in ``partita.catalogue.runtimes``.
+        Of the runtime, as in ``partita.nouns.catalogue.runtimes``.
     needs_model
         Whether the model itself is needed, not only its split.
     """

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from partita.exporters.cards import cards_of_split
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: Facts by name: numbers, texts and tuples of these.
 Facts = Mapping[str, Any]

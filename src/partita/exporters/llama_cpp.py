@@ -10,7 +10,7 @@ from partita.exporters.exporter import FileExporter, lines
 from partita.exporters.facts import Facts
 from partita.exporters.rank_cards import rank_cards
 from partita.exporters.rows import layer_counts
-from partita.split import Split
+from partita.nouns.split import Split
 
 
 class LlamaCpp(FileExporter):

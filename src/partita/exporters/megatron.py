@@ -12,7 +12,7 @@ from partita.exporters.exporter import FileExporter, lines
 from partita.exporters.facts import Facts
 from partita.exporters.rank_cards import rank_cards, rank_lines
 from partita.exporters.rows import ends_tied, layer_counts
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: Flags of number formats.
 _FORMATS = {"bfloat16": "--bf16", "float16": "--fp16"}

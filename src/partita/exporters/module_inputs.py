@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partita.errors import InputError
 from partita.frontends.models import load_module
-from partita.split import Split
+from partita.ground.errors import InputError
+from partita.nouns.split import Split
 
 if TYPE_CHECKING:
     import torch

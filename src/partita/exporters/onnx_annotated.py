@@ -8,7 +8,7 @@ from typing import Any
 from partita.exporters.cards import cards_of_split, order_notes
 from partita.exporters.exporter import FileExporter
 from partita.exporters.onnx_model import encoded, staged_model
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: Since this version of the format nodes have device configurations.
 _IR_VERSION = 11

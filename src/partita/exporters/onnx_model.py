@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from partita.errors import InputError, UnsupportedError, require
 from partita.exporters.align import Call, align, carries_state
 from partita.frontends.options import one_line
-from partita.split import Split
+from partita.ground.errors import InputError, UnsupportedError, require
+from partita.nouns.split import Split
 
 #: What torch's exporter writes of a node: the modules around it and its name in the trace, and the node itself.
 _SCOPES, _TRACED = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.fx_node"

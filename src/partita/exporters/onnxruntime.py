@@ -11,7 +11,7 @@ from partita.exporters.cards import cards_of_split, order_notes
 from partita.exporters.exporter import FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
 from partita.exporters.writing import Content
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: Where the annotation of a node is, and the session option that assigns annotations to devices.
 _ANNOTATION, _OPTION = "layer_ann", "session.layer_assignment_settings"

@@ -11,7 +11,7 @@ from partita.exporters.cards import cards_of_split, check_source
 from partita.exporters.exporter import FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
 from partita.exporters.writing import Content
-from partita.split import Split
+from partita.nouns.split import Split
 
 _SCRIPT = '''"""Compile {model} for OpenVINO with the nodes on the devices that partita planned.
 

@@ -10,10 +10,10 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from partita.errors import InputError
 from partita.exporters.align import Call, align, carries_state
 from partita.exporters.module_inputs import PREFIX
-from partita.split import Split
+from partita.ground.errors import InputError
+from partita.nouns.split import Split
 
 
 def split_policy(split: Split) -> Callable[[Any], Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from partita.catalogue.formats import format_refusals, needs_shares
-from partita.catalogue.meshes import Mesh
-from partita.catalogue.runtimes import Limits
 from partita.exporters.rows import list_of
-from partita.split import Split
+from partita.nouns.catalogue.formats import format_refusals, needs_shares
+from partita.nouns.catalogue.meshes import Mesh
+from partita.nouns.catalogue.runtimes import Limits
+from partita.nouns.split import Split
 
 
 def refusals(split: Split, name: str, limits: Limits) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.split import Split
+from partita.nouns.split import Split
 
 
 def layer_counts(split: Split) -> list[int]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import InputError
 from partita.exporters.exporter import FolderExporter
 from partita.exporters.writing import Content
+from partita.ground.errors import InputError
+from partita.nouns.split import Split
 from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.csv import write_schedule
-from partita.split import Split
 
 
 class TorchPipelining(FolderExporter):

@@ -29,7 +29,7 @@ from partita.exporters.cards import Cards, cards_of_split
 from partita.exporters.module_inputs import more_data, wrapped_model
 from partita.exporters.pipelining import split_policy
 from partita.inside.pipelining_inside import ForwardSchedule, Replicate, TableSchedule, read_table
-from partita.split import Split
+from partita.nouns.split import Split
 
 FOLDER = Path(__file__).parent
 #: Cards are counted in the cluster's order; CUDA counts the fastest first otherwise.

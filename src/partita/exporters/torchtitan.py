@@ -13,7 +13,7 @@ from partita.exporters.facts import Facts
 from partita.exporters.rank_cards import rank_cards, rank_lines
 from partita.exporters.rows import list_of
 from partita.exporters.schedule_names import TORCH_NAMES
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: What torchtitan's own language models call their parts.
 _EMBEDDING, _LAYERS, _HEAD = ("tok_embeddings",), "layers", ("norm", "output")

@@ -11,7 +11,7 @@ from partita.exporters.exporter import FileExporter, lines
 from partita.exporters.facts import Facts
 from partita.exporters.rank_cards import rank_cards
 from partita.exporters.rows import layer_counts
-from partita.split import Split
+from partita.nouns.split import Split
 
 #: Number formats that it is asked for.
 _FORMATS = ("float32", "float16", "bfloat16")

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 #: What a file holds, or what writes it.
 Content = bytes | Callable[[Path], None]

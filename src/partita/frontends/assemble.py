@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partita.errors import TraceError
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
 from partita.frontends.loops import fold_loops
 from partita.frontends.records import Call, Capture, Layout, Read, Value
 from partita.frontends.views import Piece, fold, live_calls, region
-from partita.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
-from partita.units import format_bytes
+from partita.ground.errors import TraceError
+from partita.ground.units import format_bytes
+from partita.nouns.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
 
 if TYPE_CHECKING:
     from partita.frontends.tape import Tape

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 
 
 def reached(experts: int, tokens: int, chosen: int) -> float:

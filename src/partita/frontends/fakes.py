@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from partita.errors import TraceError
 from partita.frontends.capture import Recorder, dtype_name
 from partita.frontends.contents import known, tell
 from partita.frontends.records import Stored
 from partita.frontends.values import MAX_ELEMENTS
+from partita.ground.errors import TraceError
 from partita.inside.torch_inside import (
     FakeTensor,
     contents_of,

@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.given import FORM, OWN, SCALAR, Array, array_of, is_array
 from partita.frontends.options import nearest
-from partita.graph import Graph
+from partita.ground.errors import InputError
+from partita.nouns.graph import Graph
 
 #: Elements up to which given inputs have values; code that reads larger ones cannot be followed anyway.
 _MOST = 2**21

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from partita.catalogue.files import check_keys, converted, read_document
-from partita.errors import InputError
 from partita.frontends.options import nearest, parse_value
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.files import check_keys, converted, read_document
 
 #: What an array of no dimensions is written as.
 SCALAR = "scalar"

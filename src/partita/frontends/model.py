@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import TraceError
 from partita.frontends.fill import unread, what_ran
 from partita.frontends.options import CACHED, Asked
 from partita.frontends.torch import trace
-from partita.graph import Graph
+from partita.ground.errors import TraceError
+from partita.nouns.graph import Graph
 
 
 @dataclass(frozen=True)

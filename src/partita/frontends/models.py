@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from partita.checks import check_at_least
-from partita.errors import InputError, TraceError, require
 from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, asked_of
-from partita.graph import Graph, Source
+from partita.ground.checks import check_at_least
+from partita.ground.errors import InputError, TraceError, require
+from partita.nouns.graph import Graph, Source
 
 #: Samples of a microbatch and tokens of a sample that are taken for a slip of the keyboard beyond: sizes of parts of
 #: the inputs, such as those of images, are values and take memory.

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from partita.errors import InputError
-from partita.graph import Source
+from partita.ground.errors import InputError
+from partita.nouns.graph import Source
 
 _LOG = logging.getLogger("partita")
 

@@ -11,7 +11,6 @@ import numpy
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from partita.errors import TraceError
 from partita.frontends.blame import where as where_in_code
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
@@ -31,6 +30,7 @@ from partita.frontends.surroundings import (
 from partita.frontends.tape import Tape
 from partita.frontends.turns import alone
 from partita.frontends.values import Values
+from partita.ground.errors import TraceError
 from partita.inside.messages import is_of_nested_sizes, is_of_numpy
 from partita.inside.torch_inside import (
     DataDependentOutputException,

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from partita.errors import TraceError
 from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
 from partita.frontends.whole import Form, Trial, form_of, nested, try_out, write_down
+from partita.ground.errors import TraceError
 from partita.inside.torch_inside import DataDependentOutputException, homes_of, tree_flatten, tree_map, tree_unflatten
 
 WHILE_NOTE = (

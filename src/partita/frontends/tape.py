@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from partita.errors import TraceError
 from partita.frontends.flops import FRESH
 from partita.frontends.records import Stored
+from partita.ground.errors import TraceError
 from partita.inside.torch_inside import FakeTensor, packet_name, storage_id, tree_flatten, tree_map_only, without_modes
 
 

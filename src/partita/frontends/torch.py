@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.errors import InputError, PartitaError, TraceError, require
 from partita.frontends.experts import with_expected_experts
-from partita.graph import Graph
+from partita.ground.errors import InputError, PartitaError, TraceError, require
+from partita.nouns.graph import Graph
 
 if TYPE_CHECKING:
     from partita.frontends.records import Capture

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError, NoBatchSizeError, TraceError
 from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.frontends.turns import alone
-from partita.graph import Graph
+from partita.ground.errors import InputError, NoBatchSizeError, TraceError
 from partita.inside.torchvision_inside import declare_where_missing
+from partita.nouns.graph import Graph
 
 
 def load_file(spec: str, asked: Asked) -> Graph:

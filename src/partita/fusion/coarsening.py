@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from partita.dags import topological_order
 from partita.fusion.patterns import Patterns, State
+from partita.ground.dags import topological_order
 
 #: How a path that ends at an operator stands in the rules, and whether the operator is all of it.
 _Row = tuple[State, bool]

@@ -12,7 +12,7 @@ import msgspec
 from partita.fusion.coarsening import coarsen
 from partita.fusion.rules import FusionRules, fusion_rules
 from partita.fusion.types import FUSED
-from partita.graph import Graph, Operator, Tensor
+from partita.nouns.graph import Graph, Operator, Tensor
 
 
 @dataclass(frozen=True)

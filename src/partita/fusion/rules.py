@@ -24,10 +24,10 @@ from pathlib import Path
 
 import msgspec
 
-from partita.catalogue.files import check_keys, converted, read_document
-from partita.errors import FormatError, InputError
 from partita.fusion.patterns import Patterns
 from partita.fusion.types import CATEGORIES, VOCABULARY, operator_type
+from partita.ground.errors import FormatError, InputError
+from partita.nouns.catalogue.files import check_keys, converted, read_document
 
 _ELEMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*[?*+]?")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 if TYPE_CHECKING:
     from partita.problems.kind import AnyKind

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.random import generator
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 
 
 class Length(NamedTuple):

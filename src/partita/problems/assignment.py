@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 
 
 def stage_of_each(stages: Sequence[Iterable[int]], ids: Iterable[int], noun: str) -> dict[int, int]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from partita.run.monitor import Monitor
-from partita.units import format_bytes
+from partita.engines.search.monitor import Monitor
+from partita.ground.units import format_bytes
 
 #: No probe gets less time than this.
 _LEAST_S = 0.05

@@ -12,7 +12,7 @@ import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
 from partita.documents.stated import GRAPH_FORMAT
-from partita.errors import FormatError, InputError, UnsupportedError
+from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.problems import find_kind, kinds
 
 #: partita's own format: a document tagged with the format of a problem.

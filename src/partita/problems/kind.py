@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, T
 
 import msgspec
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Result, Worth
 from partita.problems.outcome import Outcome
 from partita.problems.settings import settings_of
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Result, Worth
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files

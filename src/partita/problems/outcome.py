@@ -32,7 +32,7 @@ class Outcome(Generic[CoL]):
     proven_by
         Name of the method that proved the bound, where the solver has several; empty for the solver itself.
     certificate
-        Of the bound, see ``partita.run.result.Bound``; None for none.
+        Of the bound, see ``partita.engines.search.result.Bound``; None for none.
     """
 
     plan: CoL | None

@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from partita.cluster import Cluster
 from partita.documents.document import document_keys, read_bytes
 from partita.documents.result_file import RESULT_FORMAT, plan_bytes, problem_digest
 from partita.documents.split_file import decode_split
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.split import Split, cards_of
 from partita.problems import kind_of, kinds
 from partita.problems.importers import read_problem, stated_problem
 from partita.problems.kind import AnyKind
-from partita.split import Split, cards_of
 
 #: What a user does about a file that contradicts itself.
 _REMEDY = (

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 
 #: Edges out of one node must agree on their cost up to this relative difference.
 COST_TOLERANCE = 1e-6

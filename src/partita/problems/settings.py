@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from partita.errors import InputError
-from partita.units import parse_bytes
+from partita.ground.errors import InputError
+from partita.ground.units import parse_bytes
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 

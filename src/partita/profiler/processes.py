@@ -7,9 +7,9 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from partita.errors import InputError, ProfileError
-from partita.processes.child import Child
-from partita.processes.replies import Reply
+from partita.engines.processes.child import Child
+from partita.engines.processes.replies import Reply
+from partita.ground.errors import InputError, ProfileError
 from partita.profiler.worker import Job, Report
 
 #: Seconds between two looks at the processes.

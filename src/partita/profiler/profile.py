@@ -9,14 +9,14 @@ from statistics import median, quantiles
 
 import msgspec
 
-from partita.catalogue.specs import DeviceSpec, LinkSpec
-from partita.checks import check_at_least
-from partita.cluster import Cluster, Machine
 from partita.costs.calibration import calibrate
 from partita.costs.profile import Measurement, Phase, Profile, Settings
 from partita.costs.signatures import Signature, fingerprint, signatures
-from partita.errors import InputError, require
-from partita.graph import Graph, Source
+from partita.ground.checks import check_at_least
+from partita.ground.errors import InputError, require
+from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
+from partita.nouns.cluster import Cluster, Machine
+from partita.nouns.graph import Graph, Source
 from partita.profiler.alignment import align, besides
 from partita.profiler.links import fit_line
 from partita.profiler.processes import run_processes

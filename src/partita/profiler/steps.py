@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from partita.errors import TraceError
 from partita.frontends.options import one_line
 from partita.frontends.records import Event
 from partita.frontends.run import loss_of
+from partita.ground.errors import TraceError
 from partita.profiler.clock import Clock
 from partita.profiler.timing import MemoryTimer, Timer, instruments
 

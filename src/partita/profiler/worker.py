@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from partita.costs.profile import Hardware, Transfer
+from partita.engines.processes.serving import Request, serve
 from partita.frontends.records import Event
-from partita.graph import Graph, Source
-from partita.processes.serving import Request, serve
+from partita.nouns.graph import Graph, Source
 from partita.profiler.steps import Observed
 
 if TYPE_CHECKING:
+    from partita.execution.inputs import Inputs
     from partita.frontends.model import Model
-    from partita.runtime.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ def work(job: Job, rank: int) -> Report:
     """Profile beside the other processes."""
     import torch
 
+    from partita.execution.inputs import Inputs
     from partita.frontends.models import load_module
     from partita.frontends.tape import Tape
     from partita.frontends.torch import trace_calls
@@ -72,7 +73,6 @@ def work(job: Job, rank: int) -> Report:
     from partita.profiler.links import time_messages
     from partita.profiler.steps import Step, observe
     from partita.profiler.timing import calibrated_clock
-    from partita.runtime.inputs import Inputs
 
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)

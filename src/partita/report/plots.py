@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.documents.tables.figure import new_figure, save_figure
 from partita.problems.facets.sweep import Axis
 from partita.report.sweep import varied
-from partita.tables.figure import new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

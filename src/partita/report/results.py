@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from partita.documents.tables.text import new_table
+from partita.engines.search.result import Result, Row, Status, StopReason
+from partita.ground.units import format_time
 from partita.problems.facets.report import Report
-from partita.run.result import Result, Row, Status, StopReason
-from partita.tables.text import new_table
-from partita.units import format_time
 
 #: What rows of a comparison can be ranked by.
 Rank = Literal["objective", "step"]

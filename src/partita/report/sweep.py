@@ -7,9 +7,9 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.documents.tables.text import new_table
+from partita.ground.units import format_time
 from partita.problems.facets.sweep import Axis, Sweep
-from partita.tables.text import new_table
-from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.errors import DisagreementError
+from partita.ground.errors import DisagreementError
 from partita.simulator.timeline import SORTS, Timeline
 
 

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import InputError, StuckError
-from partita.kernels.simulator.events import Tasks, nothing_run, run_tasks
-from partita.kernels.simulator.sharing import nothing_moved
+from partita.engines.kernels.simulator.events import Tasks, nothing_run, run_tasks
+from partita.engines.kernels.simulator.sharing import nothing_moved
+from partita.ground.errors import InputError, StuckError
 from partita.simulator.tasks import Floats, Ints, TaskGraph, Times
 
 #: Times beyond this are refused: sums of them would not be finite.

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from partita.costs.collectives import sent_share
-from partita.rounding import TOLERANCE
+from partita.ground.rounding import TOLERANCE
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import Floats, Layout, placed_step
 

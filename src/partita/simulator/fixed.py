@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.timeline import Lane, Timeline
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from partita.documents.document import write_atomic
-from partita.errors import InputError, MissingExtraError
+from partita.ground.errors import InputError, MissingExtraError
+from partita.ground.units import GIB, format_bytes
 from partita.simulator.gantt_text import main_sorts
 from partita.simulator.timeline import SORTS, Floats, Ints, Timeline
-from partita.units import GIB, format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

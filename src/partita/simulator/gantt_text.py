@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.rounding import TOLERANCE
+from partita.ground.rounding import TOLERANCE
+from partita.ground.units import format_time
 from partita.simulator.timeline import SORTS, Ints, Timeline
-from partita.units import format_time
 
 #: Stands where a lane mostly does nothing.
 IDLE = "·"

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time
 from partita.costs.exposure import exposed_once
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Program, Step
 from partita.simulator.schedules import find_schedule

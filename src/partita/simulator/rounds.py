@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.dags import topological_order
+from partita.ground.dags import topological_order
 from partita.simulator.program import Ints, Place, Program, Step
 
 #: The parts of a step, in order.

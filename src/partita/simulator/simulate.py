@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.errors import InputError, StuckError
+from partita.ground.errors import InputError, StuckError
 from partita.simulator.build import build
 from partita.simulator.builder import Tasks, owner_name
 from partita.simulator.critical import critical_path

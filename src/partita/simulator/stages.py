@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.chunks import cut
 from partita.simulator.pipeline import NOTHING, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import Contention, Order, Place, Program, Step

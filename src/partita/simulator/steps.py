@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.errors import InputError
-from partita.rounding import TOLERANCE
+from partita.ground.errors import InputError
+from partita.ground.rounding import TOLERANCE
 from partita.simulator.program import Program
 from partita.simulator.simulate import Simulation, simulate
 from partita.simulator.timeline import SYNC, UPDATE

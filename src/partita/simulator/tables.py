@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from partita.rounding import up_to
+from partita.documents.tables.text import new_table, paragraphs
+from partita.ground.rounding import up_to
+from partita.ground.units import format_bytes, format_time
 from partita.simulator.critical import critical_summary
 from partita.simulator.sensitivity import Change
 from partita.simulator.simulate import Simulation
-from partita.tables.text import new_table, paragraphs
-from partita.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from partita.documents.document import decode, read_bytes, write_atomic
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 from partita.simulator.timeline import SORTS, Ints, Timeline
 
 #: Of what partita keeps in ``otherData``.

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 

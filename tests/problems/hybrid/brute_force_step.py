@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from partita.pipeline import Plan, Stage
+from partita.ground.rounding import leq
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
 from partita.problems.hybrid.problem import Edge, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.step.interleaved import part_rows
 from partita.problems.hybrid.step.mesh import Mesh, StageCost
-from partita.rounding import leq
 
 
 def shortest_step(problem: HybridProblem) -> float:

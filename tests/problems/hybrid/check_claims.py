@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 from partita.problems.hybrid.solvers.protocol import Options
-from partita.run.monitor import Monitor
 from problems.hybrid.samples import optimum
 
 #: Rounding of the evaluator alone.

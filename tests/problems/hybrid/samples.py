@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from contracts.samples import Family, Samples
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Options
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer

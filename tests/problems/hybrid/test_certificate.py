@@ -10,12 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.errors import InputError
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError
 from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options
-from partita.run.monitor import Monitor
 from problems.hybrid.check_certificate import check
 from problems.hybrid.independent_evaluator import judge
 from problems.hybrid.strategies import hybrid_problems, machine_problems

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from crosscheck.hybrid_problems import FAMILIES
-from partita.errors import UnsupportedError
+from partita.ground.errors import UnsupportedError
 from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options

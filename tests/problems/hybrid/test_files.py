@@ -12,7 +12,7 @@ import pytest
 
 import partita as pt
 from partita.cli import main
-from partita.errors import FormatError, InputError, UnsupportedError
+from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 
 

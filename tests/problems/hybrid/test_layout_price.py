@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.errors import InputError
+from partita.nouns.graph import Graph
 from partita.problems.hybrid.layout_price import price_layout
 from partita.problems.hybrid.pricing import layer_menus
 from partita.problems.hybrid.step.layout import Layout

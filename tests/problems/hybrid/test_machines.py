@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.explain import explain_infeasible
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
@@ -19,7 +20,6 @@ from partita.problems.hybrid.report.tables import plan_tables, slowest_stage
 from partita.problems.hybrid.solvers import decision, exact
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options
-from partita.run.monitor import Monitor
 from problems.hybrid.brute_force_machines import best_objective_on_machines
 from problems.hybrid.check_exact import EQUAL, check_exact
 from problems.hybrid.strategies import hybrid_problems, machine_problems

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.conductor.compare import compare
 from partita.conductor.judge import adopt_better
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.ground.units import GIB
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.baselines import DEFAULT_BASELINES
 from partita.problems.hybrid.baselines.choices import fastest_choices
 from partita.problems.hybrid.baselines.kinds import OnKinds
@@ -25,8 +27,6 @@ from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, 
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.solvers.protocol import Options, Solver
 from partita.problems.hybrid.step_time import step_time
-from partita.run.monitor import Monitor
-from partita.units import GIB
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.independent_evaluator import judge, stage_cost
 from problems.hybrid.strategies import hybrid_problems, machine_problems

@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 import partita as pt
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.timeline import Request
 from partita.problems.hybrid.baselines.kinds import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.descriptor import HYBRID
@@ -23,7 +24,6 @@ from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.timeline import hybrid_program
 from partita.problems.hybrid.training import StageLimits, Training
-from partita.run.monitor import Monitor
 from partita.simulator.simulate import simulate
 from problems.hybrid.brute_force_rows import rows_of, shortest_row
 from problems.hybrid.brute_force_step import shortest_step

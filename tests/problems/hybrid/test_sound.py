@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import leq
 from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.explain import explain_infeasible
@@ -17,8 +19,6 @@ from partita.problems.hybrid.room import most_room
 from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.training import LayerState, Training
-from partita.rounding import leq
-from partita.run.monitor import Monitor
 from problems.hybrid.check_certificate import check
 from problems.hybrid.check_claims import EXACT, check_claims
 from problems.hybrid.samples import optimum

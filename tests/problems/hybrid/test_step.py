@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Request
 from partita.problems.hybrid.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.descriptor import HYBRID
@@ -23,7 +24,6 @@ from partita.problems.hybrid.step.layout import Layout, layout_plan, parse_layou
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.timeline import hybrid_program
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, StageLimits, Training
-from partita.run.monitor import Monitor
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
 from problems.hybrid.step_strategies import limited, random_step, spread_step

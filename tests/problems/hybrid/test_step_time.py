@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partita.pipeline import Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import Options
 from partita.problems.hybrid.step_time import step_time
-from partita.run.monitor import Monitor
 from problems.hybrid.strategies import hybrid_problems
 
 

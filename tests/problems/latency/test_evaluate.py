@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import partita as pt
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan, complete, on_accelerators
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import partita as pt
-from command_line import Run, partita
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
+from running.command_line import Run, partita
 
 __all__ = ["partita"]
 

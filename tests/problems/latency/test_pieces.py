@@ -7,6 +7,8 @@ import itertools
 import pytest
 
 import partita as pt
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.latency.annealing import PlacementSearch
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
@@ -14,8 +16,6 @@ from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options
 from partita.problems.latency.solvers.combined import _beside_one_piece
 from partita.problems.latency.view import View
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 from problems.latency.random_problems import random_problem
 
 

@@ -12,6 +12,8 @@ import msgspec
 import pytest
 
 import partita as pt
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.problems.importers import read_problem
 from partita.problems.latency.bounds import DEFAULT_BOUNDS
 from partita.problems.latency.bounds.relaxation import chain_of, spine_of
@@ -20,8 +22,6 @@ from partita.problems.latency.enumeration import best_placement
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem
 from partita.problems.latency.solvers import DEFAULT_SOLVERS
 from partita.problems.latency.view import View
-from partita.run.monitor import Monitor
-from partita.run.result import Status
 from problems.latency.brute_force import best_latency, judge
 from problems.latency.random_problems import random_problem
 

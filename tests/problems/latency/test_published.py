@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import partita as pt
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.problems.latency.bounds import ChainBound
 from partita.problems.latency.problem import LatencyProblem
-from partita.run.monitor import Monitor
-from partita.run.result import Status
 
 FOLDER = Path(__file__).parents[4] / "shared" / "data" / "dnn-partitioning" / "latency"
 

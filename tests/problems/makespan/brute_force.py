@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
+from partita.ground.rounding import leq
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import leq
 
 __all__ = ["best_makespan"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from instances.strategies import halves
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from strategies import halves
 
 __all__ = ["TYPES", "chain_problems", "makespan_problems"]
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from instances.strategies import examples
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.blocks import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound, refuted
@@ -18,11 +20,9 @@ from partita.problems.makespan.generators.graphs import random_makespan_problem
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.separators import chain_of
-from partita.run.monitor import Monitor
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.strategies import chain_problems
 from problems.makespan.test_exact import FAMILIES, tight_chains
-from strategies import examples
 
 
 def link(time: float, devices: int = 2) -> tuple[tuple[float, ...], ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.coarse import coarse
 from partita.problems.makespan.coarse_search import _grouped, coarse_search
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.run.incumbent import Incumbent
 
 
 def braids(rows: int, length: int, *, memory: float | None) -> MakespanProblem:

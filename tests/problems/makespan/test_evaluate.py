@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.plan import Placed, Schedule, Sent
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator

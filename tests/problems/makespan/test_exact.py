@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.mip.schedule import schedule_refusal
+from instances.strategies import examples, halves
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
@@ -22,12 +25,9 @@ from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import MakespanProgram, prove_by_program
 from partita.problems.makespan.solvers.protocol import Options
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.samples import fork_joins, row
 from problems.makespan.strategies import chain_problems, makespan_problems
-from strategies import examples, halves
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 

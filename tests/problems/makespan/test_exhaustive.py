@@ -11,15 +11,15 @@ from hypothesis import given
 import partita as pt
 from crosscheck.makespan_problems import FAMILIES as DRAWN
 from crosscheck.makespan_problems import TINY
-from partita.mip.schedule import schedule_refusal
+from instances.strategies import examples
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
-from partita.run.incumbent import Incumbent
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.test_exact import FAMILIES, tight_chains
-from strategies import examples
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import partita as pt
-from partita.cluster import Cluster
+from instances.strategies import examples
 from partita.conductor.documents import answer_document
 from partita.conductor.plan import choose_problem, plan, price
 from partita.costs.roofline import Roofline
 from partita.costs.table import CostRow, CostTable
-from partita.errors import InputError, UnsupportedError
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.problem import MakespanProblem
-from partita.run.monitor import Monitor
-from partita.run.result import Status
-from strategies import examples
 
 MB = 1_000_000
 

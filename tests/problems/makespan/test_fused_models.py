@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import partita as pt
-from partita.errors import InputError
 from partita.fusion.fuse import fuse
-from partita.graph import Graph, Operator, Parameter, Tensor
+from partita.ground.errors import InputError
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.fusion import lift
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import partita as pt
-from partita.mip.schedule import schedule_refusal
+from partita.engines.mip.schedule import schedule_refusal
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.fusion import FusedProblem, fuse_problem, lift
 from partita.problems.makespan.instance import build_instance

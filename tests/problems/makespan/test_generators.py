@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import partita as pt
+from partita.ground.random_dags import FAMILIES
 from partita.problems.makespan.generators.graphs import random_makespan_problem
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.separators import chain_of
-from partita.random_dags import FAMILIES
 
 
 @pytest.mark.parametrize("family", FAMILIES)

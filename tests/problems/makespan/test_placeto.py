@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines.placeto.solver import Placeto, schedule_order
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
@@ -20,7 +21,6 @@ from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.schedules import list_schedule
 from partita.problems.makespan.solvers.protocol import Options
-from partita.run.monitor import Monitor
 from problems.makespan.samples import fork_joins
 
 #: Branches between a fork and a join.

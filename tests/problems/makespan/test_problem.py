@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import partita as pt
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.makespan.options import Changes, change
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from problems.makespan.samples import row

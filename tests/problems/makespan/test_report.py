@@ -9,6 +9,7 @@ from hypothesis import given
 from rich.console import Console
 
 import partita as pt
+from instances.strategies import examples
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.plan import Placed, Schedule, Sent
@@ -17,7 +18,6 @@ from partita.problems.makespan.report.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from problems.makespan.strategies import makespan_problems
 from problems.makespan.test_evaluate import PLAN, PROBLEM, changed
-from strategies import examples
 
 
 def shown(*tables: object) -> str:

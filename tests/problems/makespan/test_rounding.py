@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from partita.mip.schedule import schedule_refusal
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
@@ -13,8 +15,6 @@ from partita.problems.makespan.plan import Placed, Schedule
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.solvers.program import prove_by_program
 from partita.problems.makespan.solvers.protocol import Options
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 

@@ -8,7 +8,9 @@ import pytest
 
 import partita as pt
 from crosscheck.makespan_problems import FAMILIES
-from partita.mip.schedule import schedule_refusal
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.simple import impossible
 from partita.problems.makespan.exhaustive import try_everything
@@ -18,8 +20,6 @@ from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Ope
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.protocol import Options
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 

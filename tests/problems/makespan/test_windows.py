@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.kernels.makespan.lists import schedule
-from partita.kernels.makespan.windows import close_window, find_lags, open_window
-from partita.mip.schedule import schedule_refusal
+from instances.strategies import examples
+from partita.engines.kernels.makespan.lists import schedule
+from partita.engines.kernels.makespan.windows import close_window, find_lags, open_window
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.baselines.base import Listed
 from partita.problems.makespan.evaluate import evaluate
@@ -27,13 +30,10 @@ from partita.problems.makespan.solvers import DEFAULT_MAKESPAN_SOLVERS
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.solvers.protocol import Options
 from partita.problems.makespan.windows import Windows
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.samples import fork_joins
 from problems.makespan.strategies import makespan_problems
 from problems.makespan.test_exact import FAMILIES, close, needs_program
-from strategies import examples
 
 #: What searches begin with; the learned baseline is none of them.
 LISTED = [baseline for baseline in DEFAULT_BASELINES if isinstance(baseline, Listed)]

@@ -8,6 +8,8 @@ import random
 import numpy as np
 import pytest
 
+from partita.engines.search.monitor import Monitor
+from partita.nouns.topology import topology
 from partita.problems.mapping.bounds.domains import Domains
 from partita.problems.mapping.bounds.islands import _filled
 from partita.problems.mapping.bounds.patterns import Patterns
@@ -16,8 +18,6 @@ from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
-from partita.run.monitor import Monitor
-from partita.topology import topology
 from problems.mapping.brute_force import best_objective
 from problems.mapping.random_problems import random_problem
 

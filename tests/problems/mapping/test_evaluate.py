@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance, device_array
 from partita.problems.mapping.plan import Placement
@@ -115,7 +115,7 @@ def test_without_devices_nothing_is_worth_anything() -> None:
 
 def test_evaluators_and_kernel_agree() -> None:
     """On random mappings of random problems."""
-    from partita.kernels.mapping.arrays import load_of
+    from partita.engines.kernels.mapping.arrays import load_of
 
     for seed in range(120):
         problem = random_problem(seed, random.Random(seed).choice(("both", "point-to-point", "all-reduce")))

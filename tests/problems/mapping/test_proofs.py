@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.bounds.neighbours import Neighbours
 from partita.problems.mapping.bounds.thresholds import Thresholds
 from partita.problems.mapping.evaluate import evaluate
@@ -11,7 +12,6 @@ from partita.problems.mapping.problem import Form
 from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.solvers.combined import Combined
 from partita.problems.mapping.solvers.exact import MappingExact
-from partita.run.monitor import Monitor
 from problems.mapping.brute_force import best_objective
 from problems.mapping.random_problems import random_problem
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partita.kernels.mapping.matching import covers
+from partita.engines.kernels.mapping.matching import covers
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping import exact
 from partita.problems.mapping.baselines import DEFAULT_BASELINES
 from partita.problems.mapping.bisection import heavier_form
@@ -17,7 +18,6 @@ from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.samples import MACHINES, UNEQUAL
 from partita.problems.mapping.solvers.combined import Combined
 from partita.problems.mapping.solvers.exact import MappingExact
-from partita.run.monitor import Monitor
 from problems.mapping.samples import grid
 
 

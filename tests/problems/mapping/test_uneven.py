@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import partita as pt
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.bounds.neighbours import Neighbours
 from partita.problems.mapping.bounds.thresholds import Thresholds
 from partita.problems.mapping.descriptor import MAPPING
@@ -15,7 +16,6 @@ from partita.problems.mapping.problem import Form, MappingProblem, MappingStage,
 from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.solvers.combined import Combined
 from partita.problems.mapping.solvers.exact import MappingExact
-from partita.run.monitor import Monitor
 from problems.mapping.brute_force import best_objective, objective
 from problems.mapping.random_problems import random_problem, uneven_problem
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from brute_force import best_acyclic
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
-from partita.run.monitor import Monitor
+from second_opinions.brute_force import best_acyclic
 
 
 def check_exact(problem: ThroughputProblem) -> float | None:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from partita.pipeline import Plan, Stage
+from instances.strategies import throughput_problems
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import Row
-from strategies import throughput_problems
 
 __all__ = ["assigned", "best_of_all", "is_row", "rows"]
 

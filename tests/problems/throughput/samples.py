@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import brute_force
 from contracts.samples import Family, Samples
-from partita.pipeline import Plan
+from instances.strategies import random_problem, throughput_problems
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
 from partita.problems.throughput.row import Row
 from problems.throughput.every_row import best_of_all, rows
-from strategies import random_problem, throughput_problems
+from second_opinions import brute_force
 
 __all__ = ["SAMPLES"]
 

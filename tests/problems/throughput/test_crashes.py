@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-import broken_backend as broken
+from instances.strategies import random_problem
 from partita import bound, solve
-from partita.errors import SolverCrashError
-from partita.mip.backend import BACKENDS, Backend
-from partita.mip.model import ProgramResult
-from partita.mip.solve import available
+from partita.engines.mip.backend import BACKENDS, Backend
+from partita.engines.mip.model import ProgramResult
+from partita.engines.mip.solve import available
+from partita.engines.processes import kept
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Event, Progress, Status, StopReason
+from partita.ground.errors import SolverCrashError
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -27,11 +30,8 @@ from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers.exact import Exact
-from partita.processes import kept
-from partita.run.monitor import Monitor
-from partita.run.result import Event, Progress, Status, StopReason
-from soon import SOON_S
-from strategies import random_problem
+from running import broken_backend as broken
+from running.soon import SOON_S
 
 pytestmark = pytest.mark.skipif(
     not all(available(backend) for backend in BACKENDS), reason="the MIP backends are not installed"
@@ -52,7 +52,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setenv("BROKEN_BACKEND", str(broken.SEGFAULT))
     replaced = Crashing(BACKENDS)
     for module in ("child", "solve"):
-        monkeypatch.setattr(f"partita.mip.{module}.BACKENDS", replaced)
+        monkeypatch.setattr(f"partita.engines.mip.{module}.BACKENDS", replaced)
     for idle in kept.IDLE.values():
         while idle:
             idle.pop().end()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from partita.errors import InputError
-from partita.pipeline import Contiguity, Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.evaluation import Transfers
 from partita.problems.throughput.problem import (

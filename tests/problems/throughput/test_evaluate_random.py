@@ -7,12 +7,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-import brute_force
-import independent_evaluator
-from partita.pipeline import Plan
+from instances.strategies import examples, plans, throughput_problems
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from strategies import examples, plans, throughput_problems
+from second_opinions import brute_force, independent_evaluator
 
 problems_with_plans = throughput_problems().flatmap(lambda p: st.tuples(st.just(p), plans(p)))
 

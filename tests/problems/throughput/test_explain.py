@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.explain import explain_infeasible
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 

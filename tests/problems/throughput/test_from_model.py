@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cost_graphs import make_cluster, make_graph
-from partita.cluster import Cluster
-from partita.errors import InputError
-from partita.graph import Graph, Operator, Parameter, Tensor
-from partita.pipeline import Plan, Stage
+from instances.cost_graphs import make_cluster, make_graph
+from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import SavedTensor

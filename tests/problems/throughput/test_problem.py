@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.throughput.problem import (
     DeviceKind,
     Operator,

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.graph import Graph
-from partita.pipeline import Plan
+from instances.strategies import graphs, plans, throughput_problems
+from partita.nouns.graph import Graph
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from strategies import graphs, plans, throughput_problems
 
 problems_with_plans = throughput_problems().flatmap(lambda p: st.tuples(st.just(p), plans(p)))
 

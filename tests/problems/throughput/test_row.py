@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.errors import InputError, UnsupportedError
-from partita.pipeline import Plan, Stage
+from instances.strategies import examples
+from partita.engines.search.result import Status
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.row import Row
-from partita.run.result import Status
 from problems.throughput.every_row import assigned, best_of_all, is_row, rows
-from strategies import examples
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.pipeline import Plan, Stage
+from instances.strategies import examples, plans
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.nodes import nodes_of
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.sample_latency import sample_latency
 from partita.problems.throughput.virtual_stages import edges_of, virtual_stages
-from strategies import examples, plans
 
 
 def chain(times: list[float], size: float, devices: int = 2) -> ThroughputProblem:
@@ -129,7 +129,7 @@ def test_a_stage_of_replicas_keeps_a_sample_for_as_many_rounds() -> None:
 @given(data=st.data())
 def test_virtual_stages_are_ordered_and_their_loads_add_up(data: st.DataObject) -> None:
     """Every edge goes forward, pieces stay on one device, and a device's pieces carry exactly its load."""
-    from strategies import throughput_problems
+    from instances.strategies import throughput_problems
 
     problem = data.draw(throughput_problems(unsupported=False))
     plan = data.draw(plans(problem))

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from instances.strategies import plans, random_problem, throughput_problems
 from partita.conductor.simulate import Simulated, simulate, simulate_plan
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
-from strategies import plans, random_problem, throughput_problems
 
 #: The pace of long runs is compared within this share.
 SAME = 1e-9

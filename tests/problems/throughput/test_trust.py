@@ -8,10 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from partita.errors import DisagreementError
-from partita.kernels.arrays import Ints, Longs
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED
+from partita.engines.kernels.arrays import Ints, Longs
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.search_state import FOUND, LIMIT, REFUTED
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.errors import DisagreementError
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -30,8 +32,6 @@ from partita.problems.throughput.solvers.gap_closing import GapCloser
 from partita.problems.throughput.solvers.race import Target, searcher_of
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds, lower_bounds
 from partita.problems.throughput.solvers.view import Placed, SearchView, Split
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 SOLVER = {solver.name: solver for solver in SOLVERS}
 

@@ -11,7 +11,7 @@ import pytest
 import partita as pt
 from partita.conductor.documents import result_document
 from partita.documents.document import write_json
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.files.plans import read_plan
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem

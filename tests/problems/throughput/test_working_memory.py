@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.errors import InputError
-from partita.kernels.throughput.search_state import FOUND, REFUTED
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.bounds.streaming import streams
 from partita.problems.throughput.components import HIERARCHY, STREAMING
 from partita.problems.throughput.evaluate import evaluate
@@ -37,8 +39,6 @@ from partita.problems.throughput.solvers.slicing import Slicing
 from partita.problems.throughput.solvers.variant_decision import VariantSearcher
 from partita.problems.throughput.solvers.variant_view import variant_view
 from partita.problems.throughput.working_memory import best_order, order_violation, ordered_plan, peak_of_order
-from partita.run.monitor import Monitor
-from partita.run.result import Status
 
 
 def make_problem(seed: int, most: int = 5, **changes: object) -> ThroughputProblem:

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
-import order_times
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.check import check_orders, find_fault
 from partita.simulator.schedules.protocol import Action, Letter
+from second_opinions import order_times
 
 
 def row(text: str) -> list[Action]:

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-import order_times
 from partita.simulator.schedules import find_schedule
+from second_opinions import order_times
 
 RANKS = (1, 2, 3, 4, 6, 8)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 from partita.simulator.schedules import DEFAULT_SCHEDULES, find_schedule
 from partita.simulator.schedules.csv import UserSchedule, read_schedule, write_schedule
 from partita.simulator.schedules.protocol import Action

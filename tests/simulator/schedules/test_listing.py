@@ -9,13 +9,13 @@ from collections import Counter
 
 import pytest
 
-import order_times
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator import schedules
 from partita.simulator.schedules import DEFAULT_SCHEDULES, find_schedule
 from partita.simulator.schedules.check import check_orders
 from partita.simulator.schedules.csv import UserSchedule
 from partita.simulator.schedules.protocol import InTurns, Schedule
+from second_opinions import order_times
 
 GRID = [
     (ranks, chunks, microbatches)

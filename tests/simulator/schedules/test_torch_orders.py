@@ -8,7 +8,7 @@ from partita.simulator.schedules import find_schedule
 
 pytest.importorskip("torch.distributed.pipelining.schedules", reason="torch is not installed")
 
-import torch_schedules
+from models import torch_schedules
 
 RANKS = (1, 2, 3, 4, 8)
 MICROBATCHES = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 24)

@@ -10,7 +10,7 @@ from functools import cached_property
 from partita.costs.gradients import parameter_gradients, partial_gradients
 from partita.costs.menus.targets import EMBEDDINGS, base_name
 from partita.costs.workspace import colocation_roots, saved_readers
-from partita.graph import Graph, Parameter, Tensor
+from partita.nouns.graph import Graph, Parameter, Tensor
 
 #: Vocabularies are padded to a multiple of this for each device; tables with fewer rows are not split.
 ROWS_PER_DEVICE = 128

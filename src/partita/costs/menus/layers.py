@@ -11,7 +11,7 @@ import re
 from partita.costs.menus.forward import GraphView
 from partita.costs.menus.modes import Splits
 from partita.costs.menus.regions import Region, find_regions
-from partita.dags import row_of_blocks
+from partita.ground.dags import row_of_blocks
 
 #: With fewer repeated modules than this the lists inside them are looked at instead.
 _FEW = 8

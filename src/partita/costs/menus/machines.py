@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.catalogue.specs import DeviceSpec
-from partita.cluster import Cluster, LinkPath
 from partita.costs.collectives import Level
-from partita.errors import InputError, UnsupportedError
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.cluster import Cluster, LinkPath
 
 
 @dataclass(frozen=True)

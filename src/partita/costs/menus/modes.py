@@ -16,7 +16,7 @@ from functools import cached_property
 from partita.costs.menus.forward import GraphView, numel
 from partita.costs.menus.regions import Region
 from partita.costs.menus.targets import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES
-from partita.graph import Tensor
+from partita.nouns.graph import Tensor
 
 
 class Mode(Enum):

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.catalogue.specs import DeviceSpec
-from partita.cluster import LinkPath
 from partita.costs.collectives import Level, collective_time
 from partita.costs.menus.entries import Collective, MenuEntry
 from partita.costs.menus.exchanges import exchanges
@@ -22,7 +20,9 @@ from partita.costs.menus.shares import average_share
 from partita.costs.menus.targets import ATTENTION
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
-from partita.graph import Operator
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.cluster import LinkPath
+from partita.nouns.graph import Operator
 
 #: A memory option must spare this part of a layer's activations to be offered.
 _WORTH = 0.01

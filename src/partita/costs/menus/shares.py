@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from partita.costs.menus.forward import GraphView
-from partita.graph import Operator
+from partita.nouns.graph import Operator
 
 Shape = tuple[int, int, int, int]
 

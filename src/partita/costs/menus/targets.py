@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.graph import Operator
+from partita.nouns.graph import Operator
 
 
 def _names(text: str) -> frozenset[str]:

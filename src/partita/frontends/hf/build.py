@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
-from partita.errors import TraceError
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.parts import fill
 from partita.frontends.options import one_line, passed_over
+from partita.ground.errors import TraceError
 from partita.inside.messages import missing_package
 from partita.inside.transformers_inside import built
 

@@ -14,9 +14,9 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
-from partita.errors import InputError
 from partita.frontends.options import CACHED
 from partita.frontends.run import run_module
+from partita.ground.errors import InputError
 
 
 def resident_cache(model: Any, kwargs: Mapping[str, Any], context: int) -> Any:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.hf.parts import STAND_INS, merged, usual_fields, usual_note
 from partita.frontends.options import nearest, one_line, parse_value
+from partita.ground.errors import InputError
 from partita.inside.torchvision_inside import declare_where_missing
 from partita.inside.transformers_inside import configuration_class, model_types
 

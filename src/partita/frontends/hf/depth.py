@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.hf.configuration import read_configuration
+from partita.ground.errors import InputError
 
 #: Fields that count layers of the same kind; lists count those of each stage.
 _COUNTS = (

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.fill import fill_module
 from partita.frontends.given import given_sizes
 from partita.frontends.options import Asked
+from partita.ground.errors import InputError
 
 
 def sized(asked: Asked) -> Asked:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.options import nearest
+from partita.ground.errors import InputError
 from partita.inside.transformers_inside import classes_of
 
 TASKS: dict[str, str] = {

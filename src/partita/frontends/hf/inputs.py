@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from partita.errors import InputError, TraceError
 from partita.frontends.given import FORM
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
@@ -20,6 +19,7 @@ from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
 from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.options import Asked
+from partita.ground.errors import InputError, TraceError
 from partita.inside.messages import is_of_grey_images
 
 RULES = {**rules.RULES, **IMAGES, **SOUND}

@@ -7,7 +7,6 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError, PartitaError, TraceError
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import Parts, build, with_values
 from partita.frontends.hf.configuration import settled_configuration
@@ -19,9 +18,10 @@ from partita.frontends.hf.refit import refit
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.frontends.turns import alone
-from partita.graph import Graph
+from partita.ground.errors import InputError, PartitaError, TraceError
 from partita.inside.messages import is_of_formats
 from partita.inside.torchvision_inside import declare_where_missing
+from partita.nouns.graph import Graph
 
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from partita.errors import TraceError
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example, first
 from partita.frontends.run import run_module
+from partita.ground.errors import TraceError
 from partita.inside.torch_inside import tree_leaves
 
 #: Tokens of text beside those of images and sounds where the sequence would be all of these.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import Call, Layout, Read, Stored, Value
+from partita.ground.errors import InputError
 
 #: Number of ONNX's element type to the name that graphs use, and its bits.
 TYPES = {

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
 from partita.frontends.onnx.files import describe, opset_of
 from partita.frontends.onnx.sequences import Item, Items, Row
 from partita.frontends.onnx.walk import Control, Scope, Walk, arrays_of
 from partita.frontends.records import Call, Read
+from partita.ground.errors import InputError
 
 #: Shape and element type of an output, or of each array of a sequence.
 Made = tuple[tuple[int, ...], int] | list[tuple[tuple[int, ...], int]]

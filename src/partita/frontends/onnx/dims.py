@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from partita.errors import InputError, NoBatchSizeError
 from partita.frontends.options import Asked, nearest
+from partita.ground.errors import InputError, NoBatchSizeError
 
 
 def open_sizes(inputs: Iterable[Any]) -> dict[str, list[str]]:

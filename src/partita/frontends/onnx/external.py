@@ -8,8 +8,8 @@ from typing import Any
 
 from onnx import TensorProto
 
-from partita.errors import InputError
 from partita.frontends.onnx.arrays import array_bytes
+from partita.ground.errors import InputError
 
 
 def place_of(tensor: Any) -> tuple[str, int, int | None] | None:

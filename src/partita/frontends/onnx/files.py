@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from partita.errors import FormatError, InputError
 from partita.frontends.onnx.arrays import array_bytes, check_type
 from partita.frontends.onnx.external import check_place
 from partita.frontends.onnx.functions import inlined
 from partita.frontends.onnx.runtime import ADDED, DOMAIN, LIKE, rule_of
 from partita.frontends.options import one_line
+from partita.ground.errors import FormatError, InputError
 
 #: Fields of a tensor that may hold its data.
 _DATA = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.flops import attention_flops
+from partita.ground.errors import InputError
 
 Shape = tuple[int, ...]
 Shapes = Sequence[Shape]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.options import one_line
+from partita.ground.errors import InputError
 
 
 def inlined(path: str, model: Any) -> Any:

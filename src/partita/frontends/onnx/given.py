@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from partita.errors import InputError
 from partita.frontends.given import OWN, Array, array_of, is_array
 from partita.frontends.onnx.arrays import TYPES
 from partita.frontends.onnx.dims import dimension_name, is_open
 from partita.frontends.options import nearest
+from partita.ground.errors import InputError
 
 #: Elements up to which whole numbers have values.
 _MOST = 2**18

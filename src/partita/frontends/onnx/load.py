@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError, require
 from partita.frontends.options import Asked
-from partita.graph import Graph
+from partita.ground.errors import InputError, require
+from partita.nouns.graph import Graph
 
 
 def load_onnx(path: str, asked: Asked) -> Graph:

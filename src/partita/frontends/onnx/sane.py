@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from partita.errors import InputError
 from partita.frontends.onnx.files import describe
+from partita.ground.errors import InputError
 
 
 def check_attributes(path: str, node: Any, ranks: Iterable[int | None]) -> None:

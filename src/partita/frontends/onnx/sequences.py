@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, constant_array
+from partita.ground.errors import InputError
 
 _INT64, _BOOL = 7, 9
 

@@ -10,13 +10,13 @@ import numpy as np
 import onnx
 from onnx import TypeProto, helper, numpy_helper
 
-from partita.errors import InputError
 from partita.frontends.onnx.arrays import Array, check_type
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
 from partita.frontends.onnx.runtime_rules import Rule
 from partita.frontends.onnx.sane import check_attributes
 from partita.frontends.options import one_line, passed_over
+from partita.ground.errors import InputError
 
 #: Elements of an array whose values are followed.
 MOST_KNOWN = 4096

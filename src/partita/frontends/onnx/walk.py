@@ -8,7 +8,6 @@ from typing import Any
 
 from onnx import helper
 
-from partita.errors import InputError
 from partita.frontends.experts import reached
 from partita.frontends.onnx.arrays import Array, arithmetic_dtype, array_bytes, constant_array, new_array
 from partita.frontends.onnx.dims import declared_shape
@@ -23,6 +22,7 @@ from partita.frontends.onnx.shapes import infer, is_random, known_outputs
 from partita.frontends.onnx.stored import Store, constant_tensor, dense
 from partita.frontends.onnx.views import view_of
 from partita.frontends.records import Call, Capture, Read
+from partita.ground.errors import InputError
 
 #: Operators that take these inputs for their shape or type alone.
 _SHAPE_ONLY = {"CastLike": 1, "EyeLike": 0, "RandomNormalLike": 0, "RandomUniformLike": 0}

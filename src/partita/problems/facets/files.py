@@ -9,8 +9,8 @@ from typing import Any, Generic
 
 import msgspec
 
+from partita.nouns.split import Split
 from partita.problems.facets import E, Facet, L, P
-from partita.split import Split
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.catalogue.formats import format_refusals, needs_shares
-from partita.catalogue.meshes import MeshLimits
-from partita.catalogue.runtimes import Cuts, Runtime, find_runtime
 from partita.costs.optimizer import formats_of
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.formats import format_refusals, needs_shares
+from partita.nouns.catalogue.meshes import MeshLimits
+from partita.nouns.catalogue.runtimes import Cuts, Runtime, find_runtime
 
 if TYPE_CHECKING:
-    from partita.graph import Graph
+    from partita.nouns.graph import Graph
     from partita.problems.facets.model import Pricing
 
 #: Where stages may begin, the fewest places last.

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import msgspec
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result, Row
+from partita.nouns.split import StagePart
 from partita.problems.facets import Facet, P
 from partita.problems.settings import setting
-from partita.run.monitor import Monitor
-from partita.run.result import Result, Row
-from partita.split import StagePart
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 #: Microbatches per device that are usual for small pipeline bubbles.
 PER_DEVICE = 4
@@ -51,7 +51,7 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     master_weights
         Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it.
     runtime
-        Name of the runtime that is to run the plan, which must keep its limits (``partita.catalogue.runtimes``).
+        Name of the runtime that is to run the plan, which must keep its limits (``partita.nouns.catalogue.runtimes``).
     name
         The problem's; the model's and the cluster's unless stated.
     """
@@ -121,9 +121,9 @@ class Parts:
     """A plan in parts of the traced model, in pipeline order, and how they run.
 
     Operators of parts are in any order, and their modules are still to be found. ``recompute`` says by operator what
-    its layer runs again, as in ``partita.split.Layer``, and nothing where it is missing; ``gradient_dtype`` is the
+    its layer runs again, as in ``Layer`` of a split, and nothing where it is missing; ``gradient_dtype`` is the
     format of gradients, ``parameter`` for that of weights; the others are as in the settings of a pricing and in
-    ``partita.split.Split``.
+    a ``Split``.
     """
 
     stages: Sequence[StagePart]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.facets import Facet, L, P
 from partita.problems.outcome import Outcome
-from partita.run.monitor import Monitor
 
 
 @dataclass(frozen=True, kw_only=True)

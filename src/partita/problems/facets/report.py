@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
+from partita.engines.search.result import Result, Row
+from partita.ground.units import format_bytes, format_count
 from partita.problems.facets import E, Facet, L, P
-from partita.run.result import Result, Row
-from partita.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
     from partita.problems.facets.model import Answer
 
 

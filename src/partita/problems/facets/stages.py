@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, Generic, Protocol
 
+from partita.nouns.topology.topology import Topology
 from partita.problems.facets import E, Facet, L, P
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout
-from partita.topology.topology import Topology
 
 
 class Stages(Facet, Generic[P, L, E]):

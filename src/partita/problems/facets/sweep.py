@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
+from partita.engines.search.result import Result
+from partita.ground.units import format_bytes
 from partita.problems.facets import Facet, L, P
 from partita.problems.settings import Setting, setting, settings_of
-from partita.run.result import Result
-from partita.units import format_bytes
 
 if TYPE_CHECKING:
     from partita.problems.facets.model import Answer

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal
 
 import msgspec
 
-from partita.errors import InputError, UnsupportedError
+from partita.ground.errors import InputError, UnsupportedError
 from partita.problems.facets import E, Facet, L, P
 from partita.simulator.program import Contention, Order, Place, Program, Step
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import InputError, UnsupportedError
+from partita.ground.errors import InputError, UnsupportedError
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem

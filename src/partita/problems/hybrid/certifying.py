@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving
 from partita.checker.hybrid.suffix_sets import SuffixSets, closed_sets
+from partita.engines.search.result import Bound
+from partita.ground.rounding import just_below
 from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.rounding import just_below
-from partita.run.result import Bound
 
 #: Most sets that are listed, and most stages that have to be looked at.
 _SETS, _STAGES = 200, 100_000

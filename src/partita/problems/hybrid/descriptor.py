@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.options import Changes, Options, change
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy

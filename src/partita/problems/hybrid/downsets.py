@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from partita.dags import ranks, topological_order
+from partita.ground.dags import ranks, topological_order
 
 #: Bit sets of each layer's successors (or predecessors), as integers.
 Masks = Sequence[int]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.ground.rounding import leq
+from partita.ground.units import format_bytes
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
 from partita.problems.hybrid.worth import (
@@ -19,8 +21,6 @@ from partita.problems.hybrid.worth import (
     choose,
     stages_of_layers,
 )
-from partita.rounding import leq
-from partita.units import format_bytes
 
 
 def evaluate(problem: HybridProblem, plan: Plan) -> HybridEvaluation:

@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import leq
+from partita.ground.units import format_bytes
 from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.evaluate import evaluate
@@ -18,9 +21,6 @@ from partita.problems.hybrid.solvers.free import FreeMesh
 from partita.problems.hybrid.solvers.protocol import Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import LayerState
-from partita.rounding import leq
-from partita.run.monitor import Monitor
-from partita.units import format_bytes
 
 #: Tables larger than this are not filled only for an explanation.
 _MOST_ENTRIES = 20_000_000

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result, Row
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement
 from partita.problems.hybrid.limits import check_layout_on, limited_settings, on_runtime
@@ -21,13 +23,11 @@ from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan, parse_layout
 from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
-from partita.run.monitor import Monitor
-from partita.run.result import Result, Row
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
     from partita.costs.menus.entries import LayerMenu
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 #: Schedules that are looked at unless others are asked for.
 PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")

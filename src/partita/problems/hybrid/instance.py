@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from partita.kernels.arrays import Floats, Longs, as_arrays, bit_rows
-from partita.kernels.graph_arrays import lists, pointer_of, rows_of
-from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
+from partita.engines.kernels.arrays import Floats, Longs, as_arrays, bit_rows
+from partita.engines.kernels.graph_arrays import lists, pointer_of, rows_of
+from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
+from partita.ground.rounding import allowance, rounded_down
 from partita.problems.hybrid.downsets import as_bits, members_of
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.room import Room, most_room
-from partita.rounding import allowance, rounded_down
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from partita.checks import check_at_least
-from partita.pipeline import Plan
+from partita.ground.checks import check_at_least
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import Layout, check_layout, layout_plan
@@ -15,8 +15,8 @@ from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 
 @dataclass(frozen=True)

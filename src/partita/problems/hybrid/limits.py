@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partita.catalogue.meshes import MeshLimits
-from partita.catalogue.runtimes import Runtime
 from partita.costs.rows import row_of
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.meshes import MeshLimits
+from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Graph
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import Edge, HybridProblem, Layer
 from partita.problems.hybrid.step.layout import Layout

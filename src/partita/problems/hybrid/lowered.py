@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import forward_time

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.hybrid.pricing import LayerMenus, layer_menus
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 #: Most kinds of devices that stages may be on.
 MOST_KINDS = 3

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec.structs import asdict
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions

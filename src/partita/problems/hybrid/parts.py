@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, chain
 
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.split import StagePart
 from partita.problems.facets.model import Parts, Priced
 from partita.problems.hybrid.pricing import layer_operators, selective_ways
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import is_row
 from partita.problems.hybrid.step.layout import parse_layout
 from partita.problems.hybrid.step.rows import row_starts
-from partita.split import StagePart
 
 
 def plan_parts(priced: Priced[HybridProblem], plan: Plan) -> Parts:

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from partita.catalogue.specs import DeviceSpec
-from partita.checks import check_at_least
-from partita.cluster import Cluster
 from partita.costs.fusion import fuse_pointwise
 from partita.costs.menus.alike import first_alike
 from partita.costs.menus.entries import LayerMenu, MenuEntry
@@ -25,14 +22,17 @@ from partita.costs.menus.spread import Spreader
 from partita.costs.optimizer import check_optimizer
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.checks import check_at_least
+from partita.ground.errors import InputError
+from partita.ground.units import format_bytes
+from partita.nouns.catalogue.specs import DeviceSpec
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
+from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.step.pricing import Offload, offloaded, step_layers, step_training
 from partita.problems.hybrid.step.spreads import Sharing, spread_menus, spread_notes, spread_training
 from partita.problems.hybrid.training import Training
-from partita.topology.read import read_cluster
-from partita.units import format_bytes
 
 #: The paper adds up what replicas send and receive of every weight; links of the catalogue carry both at once.
 DUPLEX = 0.5
@@ -256,7 +256,7 @@ def layer_operators(graph: Graph, menus: LayerMenus) -> dict[int, tuple[int, ...
 
 
 def selective_ways(graph: Graph, menus: LayerMenus) -> dict[int, str]:
-    """What ``selective`` recomputation of each layer is, by its id: as ``partita.split.Layer`` calls it."""
+    """What ``selective`` recomputation of each layer is, by its id: as ``partita.nouns.split.Layer`` calls it."""
     splits = find_splits(GraphView(graph))
     scores = {splits.layer[region.core[0]] for region in splits.regions if region.core}
     return {menu.id: "attention" if number in scores else "operators" for number, menu in enumerate(menus.layers)}

@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.checks import check_at_least, check_fields, check_number, check_positive
-from partita.dags import check_acyclic, check_ends, topological_order
-from partita.errors import InputError
+from partita.ground.checks import check_at_least, check_fields, check_number, check_positive
+from partita.ground.dags import check_acyclic, check_ends, topological_order
+from partita.ground.errors import InputError
+from partita.ground.rounding import leq
 from partita.problems.hybrid.training import LayerState, Training, check_limits, check_training
 from partita.problems.kind import Stated
-from partita.rounding import leq
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from partita.dags import topological_order
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.ground.dags import topological_order
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem, Layer
@@ -17,7 +18,6 @@ from partita.problems.hybrid.solvers.candidates import Candidate, candidates_of
 from partita.problems.hybrid.solvers.protocol import Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.step.costs import forward_time
-from partita.run.monitor import Monitor
 
 
 class HybridReplicas(Replicas[HybridProblem, Plan]):

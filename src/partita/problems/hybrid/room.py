@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from partita.pipeline import Plan
+from partita.ground.rounding import TOLERANCE, leq, rounded_down, rounded_up
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.rounding import TOLERANCE, leq, rounded_down, rounded_up
 
 #: Room of a device by its limit (None for none) and the number of layers.
 Room = Callable[[float | None, int], float]

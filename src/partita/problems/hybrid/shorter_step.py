@@ -10,7 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result, Row
+from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import Refinement
 from partita.problems.hybrid.baselines.equal_stages import every
 from partita.problems.hybrid.baselines.layouts import Layouts
@@ -21,9 +24,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.rounding import CLOSE, OPTIMALITY_GAP
-from partita.run.monitor import Monitor
-from partita.run.result import Result, Row
 
 
 def shorter_steps(

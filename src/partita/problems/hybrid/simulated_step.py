@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Remembered, Request
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time

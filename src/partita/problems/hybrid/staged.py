@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partita.errors import InputError, UnsupportedError
-from partita.pipeline import Plan
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.stages import Stages
 from partita.problems.hybrid.lowered import lowered
 from partita.problems.hybrid.problem import HybridProblem

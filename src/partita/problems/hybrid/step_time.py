@@ -22,7 +22,7 @@ not overlapped. So a step takes at least N times the objective, and in the limit
 
 from __future__ import annotations
 
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation, StepTime
 

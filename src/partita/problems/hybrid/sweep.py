@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from partita.pipeline import Plan
+from partita.engines.search.result import Result
+from partita.ground.units import format_time
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import Answer
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.step import utilisation
 from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
 from partita.problems.hybrid.simulated_step import simulated_step
-from partita.run.result import Result
-from partita.units import format_time
 
 
 class HybridSweep(Sweep[HybridProblem, Plan]):

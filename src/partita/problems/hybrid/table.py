@@ -7,12 +7,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import UnsupportedError
+from partita.ground.errors import UnsupportedError
+from partita.ground.rounding import clearly_below
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.decision import Family
-from partita.rounding import clearly_below
 
 #: Most suffix sets: a table takes thousands of decisions.
 MOST_SETS = 1000
@@ -34,7 +34,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
         If there are too many suffix sets, configurations of one degree differ in weights or synchronisation, or the
         problem has machines.
     """
-    from partita.kernels.hybrid.stages import fill_times
+    from partita.engines.kernels.hybrid.stages import fill_times
 
     def refusal(cause: str) -> UnsupportedError:
         return UnsupportedError(f"problem {problem.name!r} has {cause}; solve it for one size at a time")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.hybrid.lowered import configuration_of, lowered
 from partita.problems.hybrid.problem import HybridProblem

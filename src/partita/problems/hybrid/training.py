@@ -11,9 +11,9 @@ from collections.abc import Container
 
 import msgspec
 
-from partita.catalogue.meshes import MeshLimits
-from partita.checks import check_number
-from partita.errors import InputError
+from partita.ground.checks import check_number
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.meshes import MeshLimits
 
 #: Schedules that a plan may have, in the simulator's words.
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "gpipe")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partita.checks import check_at_least
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.engines.search.result import Worth
+from partita.ground.checks import check_at_least
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.run.result import Worth
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Ints
-from partita.kernels.latency.anneal import anneal
-from partita.kernels.latency.arrays import empty_placement
-from partita.kernels.latency.quotient import reset
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.latency.anneal import anneal
+from partita.engines.kernels.latency.arrays import empty_placement
+from partita.engines.kernels.latency.quotient import reset
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.slicing import Slicer
 from partita.problems.latency.view import View
-from partita.run.incumbent import Incumbent
 
 #: Orders that are cut at first, and the share of their best that are starts of rounds.
 ORDERS, STARTS = 60, 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from partita.checker.certificate import Certificate, as_in_file, first_proving
 from partita.checker.latency.ends import best_ends
+from partita.engines.search.result import Bound
 from partita.problems.latency.problem import LatencyProblem
-from partita.run.result import Bound
 
 #: Operators and edges up to which one is made.
 _MOST = 20_000

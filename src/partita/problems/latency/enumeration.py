@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from partita.kernels.latency.branches import FOUND, OVER, branch, rests
+from partita.engines.kernels.latency.branches import FOUND, OVER, branch, rests
+from partita.ground.rounding import rounded_down
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.view import View
-from partita.rounding import rounded_down
 
 #: Operators and slots up to which all placements are tried, and operators whose search ends by itself.
 MOST_OPERATORS, MOST_SLOTS, FEW = 24, 62, 12

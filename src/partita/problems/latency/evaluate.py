@@ -10,12 +10,12 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from partita.dags import topological_order
+from partita.engines.search.result import Worth
+from partita.ground.dags import topological_order
+from partita.ground.rounding import leq
+from partita.ground.units import format_bytes
 from partita.problems.latency.plan import LatencyPlan, complete, homes, readers_of
 from partita.problems.latency.problem import LatencyProblem
-from partita.rounding import leq
-from partita.run.result import Worth
-from partita.units import format_bytes
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ import math
 
 import numpy as np
 
-from partita.dags import topological_order
-from partita.kernels.arrays import Ints
-from partita.mip.model import Callbacks, Floats, Model, ProgramStatus
-from partita.mip.solve import missing, solve_program
+from partita.engines.kernels.arrays import Ints
+from partita.engines.mip.model import Callbacks, Floats, Model, ProgramStatus
+from partita.engines.mip.solve import missing, solve_program
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.dags import topological_order
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Most operators times accelerators of a program.
 MOST_CELLS = 20_000

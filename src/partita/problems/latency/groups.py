@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.dags import directed_graph, topological_order
+from partita.ground.dags import directed_graph, topological_order
 from partita.problems.latency.problem import LatencyProblem
 
 

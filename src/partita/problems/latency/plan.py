@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.latency.problem import LatencyProblem
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from partita.checks import check_at_least, check_fields
-from partita.dags import check_acyclic, check_ends, topological_order
-from partita.errors import InputError
+from partita.ground.checks import check_at_least, check_fields
+from partita.ground.dags import check_acyclic, check_ends, topological_order
+from partita.ground.errors import InputError
 from partita.problems.kind import Stated
 from partita.problems.settings import setting
 

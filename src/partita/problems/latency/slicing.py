@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.dags import directed_graph
-from partita.kernels.arrays import Floats, Ints
-from partita.kernels.graph_arrays import csr, graph_of
-from partita.kernels.latency.slicing import slice_order
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.graph_arrays import csr, graph_of
+from partita.engines.kernels.latency.slicing import slice_order
+from partita.ground.dags import directed_graph
 from partita.problems.latency.view import View
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from partita.dags import ranks
-from partita.kernels.arrays import Floats, Ints
-from partita.kernels.graph_arrays import graph_of, lists, partition_of
-from partita.kernels.latency.arrays import LatencyArrays
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.graph_arrays import graph_of, lists, partition_of
+from partita.engines.kernels.latency.arrays import LatencyArrays
+from partita.ground.dags import ranks
+from partita.ground.rounding import up_to
 from partita.problems.latency.plan import LatencyPlan, homes
 from partita.problems.latency.problem import LatencyProblem
-from partita.rounding import up_to
 
 
 class View:

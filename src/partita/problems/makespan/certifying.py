@@ -15,10 +15,10 @@ from partita.checker.makespan.places import allowed
 from partita.checker.makespan.separators import Chain, SeparatorPotentials
 from partita.checker.makespan.work import WeightedWork
 from partita.checker.numbers import down
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.result import Bound
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
-from partita.run.result import Bound
 
 #: Edges times pairs of devices up to which earliest ends are listed, and steps of the ascent in the weights.
 _MOST, _STEPS = 20_000, 300

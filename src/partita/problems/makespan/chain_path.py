@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.makespan.separators import Chain
 
 #: A block and the places of its ends among the devices; a block without such an end has −1 there.

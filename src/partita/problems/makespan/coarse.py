@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.priorities import mean_times, mean_transfers
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.graph_arrays import partition_of
-from partita.kernels.makespan.anneal import anneal
-from partita.kernels.makespan.arrays import MakespanArrays
-from partita.kernels.random import generator
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.graph_arrays import partition_of
+from partita.engines.kernels.makespan.anneal import anneal
+from partita.engines.kernels.makespan.arrays import MakespanArrays
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.coarse import Groups, coarse, packed
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_state
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.priorities import upward_ranks
-from partita.run.incumbent import Incumbent
 
 #: Groups, and moves for each of them: rounds from coarse to fine, as far as time allows.
 _ROUNDS = ((32, 60), (128, 30))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 #: Up to so many devices every order of them is tried; of more those by speed and as they are listed.

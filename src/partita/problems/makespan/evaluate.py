@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from partita.errors import InputError
+from partita.engines.search.result import Worth
+from partita.ground.errors import InputError
+from partita.ground.rounding import TOLERANCE, leq
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import Flow, MakespanProblem
-from partita.rounding import TOLERANCE, leq
-from partita.run.result import Worth
 
 #: Name, start and end.
 Span = tuple[str, float, float]

@@ -1,4 +1,4 @@
-"""Small problems by trying everything (``partita.kernels.makespan.exhaust``): plan and proof, without a solver."""
+"""Small problems by trying everything (``kernels.makespan.exhaust``): plan and proof, without a solver."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from partita.engines.search.incumbent import Incumbent
+from partita.ground.rounding import rounded_down
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import left_shifted
-from partita.rounding import rounded_down
-from partita.run.incumbent import Incumbent
 
 #: Placements and tasks of orders that are tried: about a second.
 STEPS = 1_000_000
@@ -35,7 +35,7 @@ def try_everything(
     most
         Only schedules shorter than this are wanted.
     """
-    from partita.kernels.makespan.exhaust import exhaust
+    from partita.engines.kernels.makespan.exhaust import exhaust
 
     n, flows = instance.count, len(instance.problem.flows)
     if n > _OPERATORS or n + flows > _TASKS or best.done:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.catalogue.runtimes import Runtime
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.split import StagePart
 from partita.problems.facets.limits import devices_for, runtime_of
 from partita.problems.facets.model import FromModel, Parts, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
-from partita.split import StagePart
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
     from partita.problems.makespan.pricing import Tied
 
 #: Transfer times are kept for every pair of devices and size of tensor.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats
+from partita.engines.kernels.arrays import Bools, Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partita.graph import Graph
+from partita.nouns.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.coarse_search import coarse_search
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_heuristics, search
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.windows import Windows
-from partita.run.incumbent import Incumbent
 
 #: Operators up to which everything is annealed at once, at first; more leave no time for it.
 _FEW = 600

@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, Longs
-from partita.kernels.graph_arrays import graph_of, partition_of, rows_of
-from partita.kernels.makespan.arrays import MakespanArrays, Room, new_room
+from partita.engines.kernels.arrays import Bools, Floats, Longs
+from partita.engines.kernels.graph_arrays import graph_of, partition_of, rows_of
+from partita.engines.kernels.makespan.arrays import MakespanArrays, Room, new_room
+from partita.ground.rounding import clearly_below, rounded_up, up_to
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import clearly_below, rounded_up, up_to
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class MakespanInstance:
         since for every edge u → v its producer is on some device c, ends no earlier than head[u, c], and the flow takes
         its time from c to d after that; the least over c is below. The same holds backwards for ``tail``. Both are of
         one device of v, so that the makespan is at least min over d of head + tail, for every v. Producers and readers
-        that must queue raise both (``partita.kernels.makespan.labels``).
+        that must queue raise both (``partita.engines.kernels.makespan.labels``).
         """
         return critical_of(self.head, self.arrays.tail)
 
@@ -149,7 +149,7 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
 
 def labels(arrays: MakespanArrays, order: Longs, time: Floats) -> tuple[Floats, Floats]:
     """Heads and tails with other times than the problem's; see ``MakespanInstance``."""
-    from partita.kernels.makespan.labels import find_labels
+    from partita.engines.kernels.makespan.labels import find_labels
 
     head, tail = np.zeros(time.shape), np.zeros(time.shape)
     find_labels(arrays, order, time, head, tail)

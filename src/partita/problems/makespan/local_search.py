@@ -1,4 +1,4 @@
-"""Schedules by annealing devices and order (``partita.kernels.makespan.anneal``), in rounds from the best."""
+"""Schedules by annealing devices and order (``partita.engines.kernels.makespan.anneal``), in rounds from the best."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Ints
-from partita.kernels.makespan.anneal import anneal
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.makespan.anneal import anneal
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import Growing, earliest_finish
@@ -19,7 +20,6 @@ from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.priorities import mean_times, upward_ranks
 from partita.problems.makespan.schedules import devices_of, from_room, list_schedule, order_of
-from partita.run.incumbent import Incumbent
 
 #: Temperatures at the start of a round, as shares of the makespan, in turn; a round cools to this share of that.
 _START, _COOLED = (0.02, 0.005, 0.05), 0.02
@@ -71,7 +71,7 @@ def offer_heuristics(instance: MakespanInstance, best: Incumbent[Schedule]) -> N
 
 def offer_state(instance: MakespanInstance, best: Incumbent[Schedule], state: State, *, insertion: bool) -> None:
     """Offer the list schedule of a state, if it looks better."""
-    from partita.kernels.makespan.lists import schedule
+    from partita.engines.kernels.makespan.lists import schedule
 
     room = instance.room()
     # Sums of the kernel are the evaluator's, so what is not better here is not there.

@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
-from partita.catalogue.runtimes import Cuts
-from partita.cluster import Cluster
 from partita.costs.live import live_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.costs.units import called_together, cut_units, weights_alone
-from partita.dags import joined
-from partita.errors import InputError
 from partita.fusion.types import operator_type
-from partita.graph import Graph
+from partita.ground.dags import joined
+from partita.ground.errors import InputError
+from partita.ground.units import format_bytes
+from partita.nouns.catalogue.runtimes import Cuts
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.problems.makespan.handing import Handing, hand_over
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.transfers import Transfers
-from partita.units import format_bytes
 
 #: Whether readers of one weight in different modules hold a copy each, or share a device.
 Tied = Literal["copy", "together"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 

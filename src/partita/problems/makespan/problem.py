@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.checks import check_fields, check_number
-from partita.dags import check_acyclic, check_ends, topological_order
-from partita.errors import InputError
+from partita.ground.checks import check_fields, check_number
+from partita.ground.dags import check_acyclic, check_ends, topological_order
+from partita.ground.errors import InputError
 from partita.problems.kind import Stated
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.makespan.arrays import Room
+from partita.engines.kernels.makespan.arrays import Room
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.plan import Placed, Schedule, Sent
 
@@ -16,8 +16,8 @@ from partita.problems.makespan.plan import Placed, Schedule, Sent
 def list_schedule(
     instance: MakespanInstance, device: Sequence[int], order: Sequence[int], *, insertion: bool = True
 ) -> Schedule:
-    """The schedule of the list scheduler (``partita.kernels.makespan.lists``)."""
-    from partita.kernels.makespan.lists import schedule
+    """The schedule of the list scheduler (``partita.engines.kernels.makespan.lists``)."""
+    from partita.engines.kernels.makespan.lists import schedule
 
     room = instance.room()
     devices = np.array(device, dtype=np.int32)

@@ -18,8 +18,8 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from partita.dags import ranks
-from partita.kernels.arrays import Longs
+from partita.engines.kernels.arrays import Longs
+from partita.ground.dags import ranks
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import Flow, MakespanProblem, Operator
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.options import Changes, change

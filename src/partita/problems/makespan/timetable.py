@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, Longs
-from partita.mip.schedule import ScheduleModel
+from partita.engines.kernels.arrays import Bools, Floats, Longs
+from partita.engines.mip.schedule import ScheduleModel
+from partita.ground.rounding import SUMMED, lowered, up_to
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
-from partita.rounding import SUMMED, lowered, up_to
 
 #: The latest end that is looked at, in whole numbers, with decimals and with rounding; what memory sums to; the largest
 #: exponent of a scale.

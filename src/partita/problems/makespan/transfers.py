@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from partita.cluster import Cluster, LinkPath
-from partita.units import format_time
+from partita.ground.units import format_time
+from partita.nouns.cluster import Cluster, LinkPath
 
 #: Times from each device (row) to each (column).
 Table = tuple[tuple[float, ...], ...]

@@ -8,18 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Ints
-from partita.kernels.makespan.anneal import anneal
-from partita.kernels.makespan.arrays import Room
-from partita.kernels.random import generator
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.makespan.anneal import anneal
+from partita.engines.kernels.makespan.arrays import Room
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
+from partita.ground.rounding import raised
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import devices_of, from_room, order_of
-from partita.rounding import raised
-from partita.run.incumbent import Incumbent
 
 #: Operators of a window, at least and at most.
 _NARROW, _WIDE = 24, 160
@@ -104,7 +104,7 @@ class Windows(AnnealingSearch):
 
     def _anneal(self, chosen: tuple[int, int, float, int, Room]) -> tuple[int, int, Ints, Ints]:
         """A window, as it is after that: its place, and the devices and the order of its operators."""
-        from partita.kernels.makespan.windows import close_window, open_window
+        from partita.engines.kernels.makespan.windows import close_window, open_window
 
         first, last, share, seed, room = chosen
         a, device, order = self.instance.arrays, self.device.copy(), self.order.copy()
@@ -141,7 +141,7 @@ class Windows(AnnealingSearch):
         return kept
 
     def _schedule(self, device: Ints, order: Ints) -> float:
-        from partita.kernels.makespan.lists import schedule
+        from partita.engines.kernels.makespan.lists import schedule
 
         return float(schedule(self.instance.arrays, device, order, True, math.inf, self.room))
 
@@ -161,7 +161,7 @@ class Windows(AnnealingSearch):
 
     def _look(self) -> None:
         """Lags of the schedule that is in the room."""
-        from partita.kernels.makespan.windows import find_lags
+        from partita.engines.kernels.makespan.windows import find_lags
 
         starts = np.concatenate([self.room.start, self.room.flow_start])
         ends = np.concatenate([self.room.end, self.room.flow_end])

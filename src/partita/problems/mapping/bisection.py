@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from partita.kernels.arrays import Ints, Longs
+from partita.engines.kernels.arrays import Ints, Longs
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance
@@ -49,7 +49,7 @@ def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) ->
     seed
         Of the random mapping.
     """
-    from partita.kernels.mapping.depth_first import FOUND, depth_first
+    from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
 
     easy = Instance(instance.problem.replace(form=form))
     random = np.random.default_rng(seed).permutation(easy.devices)[: easy.count].astype(np.int32)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from partita.checker.certificate import Problem, as_in_file, first_proving
 from partita.checker.mapping.crowded import BestLoads, CrowdedDevices
 from partita.checker.numbers import down, least
+from partita.engines.search.result import Bound
+from partita.ground.rounding import clearly_below
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
-from partita.rounding import clearly_below
-from partita.run.result import Bound
 
 #: Replicas times devices up to which one is made.
 _MOST = 50_000

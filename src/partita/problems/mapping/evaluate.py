@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import msgspec
 
-from partita.errors import InputError
+from partita.engines.search.result import Worth
+from partita.ground.errors import InputError
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
-from partita.run.result import Worth
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

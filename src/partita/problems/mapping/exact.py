@@ -20,13 +20,13 @@ import math
 
 import numpy as np
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.incumbent import Incumbent
+from partita.ground.rounding import GAP
 from partita.problems.mapping.bisection import placing_order
 from partita.problems.mapping.bounds.neighbours import best_loads, lowered
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.plan import Placement
-from partita.rounding import GAP
-from partita.run.incumbent import Incumbent
 
 #: Devices tried for one target at first, and how they grow.
 _CHECKS, _GROWTH, _MOST_CHECKS = 200_000, 8, 1 << 62
@@ -40,7 +40,7 @@ def settle(instance: Instance, best: Incumbent[Placement], most: float = math.in
 
     There has to be a mapping in ``best``. What rounding takes off the bound no search gives back: then that ends, too.
     """
-    from partita.kernels.mapping.depth_first import FOUND, NONE, depth_first
+    from partita.engines.kernels.mapping.depth_first import FOUND, NONE, depth_first
 
     order, above, twin = placing_order(instance, by_stage=False), _above(instance), _twins(instance)
     least, floor = best_loads(instance), np.zeros(instance.devices)

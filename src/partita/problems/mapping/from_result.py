@@ -21,16 +21,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.catalogue.loader import load_catalogue
-from partita.errors import InputError
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.topology.topology import Topology
 from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, max_work, ring_bytes
-from partita.topology.topology import Topology
 
 #: MappingStage and replica.
 Replica = tuple[int, int]

@@ -8,13 +8,13 @@ from itertools import islice
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints
-from partita.kernels.graph_arrays import csr
-from partita.kernels.mapping.arrays import MappingArrays
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.graph_arrays import csr
+from partita.engines.kernels.mapping.arrays import MappingArrays
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.mapping.evaluate import check_devices, evaluate
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
-from partita.run.incumbent import Incumbent
 
 
 class Instance:

@@ -1,6 +1,6 @@
 """Annealing in rounds: from constructions, from chance, and from the best mapping, the power of the energy rising.
 
-Source: own; the energy is that of ``partita.kernels.mapping.anneal``.
+Source: own; the energy is that of ``partita.engines.kernels.mapping.anneal``.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from itertools import repeat
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Ints
-from partita.kernels.mapping.anneal import anneal
-from partita.kernels.random import generator
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.mapping.anneal import anneal
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.mapping.instance import Instance, device_array
 from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.plan import Placement
-from partita.run.incumbent import Incumbent
 
 #: Moves of one power for each replica, from a construction or the best mapping, and from chance; they grow by a factor
 #: with every cycle of ladders, up to a limit.

@@ -46,7 +46,7 @@ def change(problem: MappingProblem, changes: Changes) -> MappingProblem:
     if changes.topology is not None:
         import numpy as np
 
-        from partita.topology import topology
+        from partita.nouns.topology import topology
 
         machine = topology(changes.topology)
         fields["devices"] = tuple(machine.names)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints
 from partita.problems.mapping.instance import Instance
 
 #: Swaps that improve the halves of a split, at most, as a share of its devices.

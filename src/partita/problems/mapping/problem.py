@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from partita.checks import check_at_least, check_fields, check_number, check_positive
-from partita.errors import InputError
+from partita.ground.checks import check_at_least, check_fields, check_number, check_positive
+from partita.ground.errors import InputError
 from partita.problems.kind import Stated
 
 #: What the time of a replica holds beside its own: transfers and all-reduce, or only one of them.

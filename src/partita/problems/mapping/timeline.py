@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from partita.dags import topological_order
-from partita.errors import InputError
+from partita.ground.dags import topological_order
+from partita.ground.errors import InputError
 from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.mapping.evaluate import MappingEvaluation
 from partita.problems.mapping.plan import Placement

@@ -12,11 +12,11 @@ from partita.checker.numbers import exact, least
 from partita.checker.throughput.costs import present, recomputes, work
 from partita.checker.throughput.downsets import MOST_SETS, Downsets, Graph
 from partita.checker.throughput.work import LargestOperator, SharedWork
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.result import Bound
+from partita.ground.rounding import just_below
 from partita.problems.throughput.paths import charged_paths
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import just_below
-from partita.run.result import Bound
 
 #: Passes over the kinds when weights are tuned, and trial factors of each.
 _PASSES, _FACTORS = 4, np.geomspace(1 / 8, 8, 33)

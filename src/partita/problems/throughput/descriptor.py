@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import Plan
 from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
 from partita.problems.throughput.options import Changes, Options, change
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.monitor import Monitor
 
 if TYPE_CHECKING:
     from partita.problems.throughput.evaluation import Evaluation

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import msgspec
 
-from partita.checks import check_fields
-from partita.errors import InputError
+from partita.ground.checks import check_fields
+from partita.ground.errors import InputError
 
 #: Fields of a device kind that are times of transfers.
 TRANSFER_TIMES = ("transfer_time_per_unit", "transfer_latency", "sync_time_per_byte", "reload_time_per_byte")

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from partita.dags import topological_order
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.ground.dags import topological_order
+from partita.ground.errors import InputError
+from partita.ground.rounding import leq
+from partita.ground.units import format_bytes
+from partita.nouns.pipeline import Plan
 from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.devices import DeviceGroup, DeviceKind
@@ -24,8 +26,6 @@ from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, 
 from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.row import row_violations
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
-from partita.rounding import leq
-from partita.units import format_bytes
 
 
 def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from partita.run.result import Worth
+from partita.engines.search.result import Worth
 
 
 class Transfers(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from partita.pipeline import Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.ground.units import format_bytes
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.run.monitor import Monitor
-from partita.units import format_bytes
 
 #: Answers whether a problem has a plan: the plan, False if it is proven that there is none, None if unknown.
 Probe = Callable[[ThroughputProblem, float], "Plan | bool | None"]

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.split import StagePart
 from partita.problems.facets.limits import coarsest, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced
 from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.split import StagePart
 
 if TYPE_CHECKING:
-    from partita.cluster import Cluster
-    from partita.graph import Graph
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.graph import Graph
 
 Change = Callable[[ThroughputProblem], ThroughputProblem]
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import msgspec
 
-from partita.catalogue.meshes import Mesh
-from partita.catalogue.runtimes import Runtime
 from partita.costs.rows import row_of
-from partita.errors import InputError
-from partita.graph import Graph
-from partita.pipeline import Contiguity
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.meshes import Mesh
+from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Graph
+from partita.nouns.pipeline import Contiguity
 from partita.problems.facets.limits import check_training, devices_for
 from partita.problems.facets.model import Pricing
 from partita.problems.throughput.problem import ThroughputProblem

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from partita.catalogue.loader import load_catalogue
-from partita.pipeline import Stage
+from partita.ground.rounding import leq
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.pipeline import Stage
 from partita.problems.throughput.evaluation import StageEvaluation
 from partita.problems.throughput.nodes import Nodes, nodes_of
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.running import Run, capacity_of
 from partita.problems.throughput.virtual_stages import Ints
-from partita.rounding import leq
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Place
 

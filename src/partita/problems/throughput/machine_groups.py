@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partita.cluster import Cluster, DeviceGroup
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster, DeviceGroup
 from partita.problems.throughput.devices import DeviceGroup as MachineGroup
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.virtual_stages import Ints
 

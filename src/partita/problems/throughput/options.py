@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from partita.pipeline import Contiguity
+from partita.nouns.pipeline import Contiguity
 from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting

@@ -16,14 +16,14 @@ from partita.checker.certificate import Problem, as_in_file
 from partita.checker.numbers import down
 from partita.checker.throughput.costs import cheapest_transfer, cheapest_work, recomputes
 from partita.checker.throughput.paths import Path, TransferPaths
-from partita.kernels.compiled import is_compiled
-from partita.kernels.graph_arrays import lists
-from partita.kernels.throughput import mincut
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.compiled import is_compiled
+from partita.engines.kernels.graph_arrays import lists
+from partita.engines.kernels.throughput import mincut
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.result import Bound
+from partita.ground.rounding import lowered
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import lowered
-from partita.run.result import Bound
 
 #: Items and nets up to which paths are made, minimum cuts that are tried, and paths of a certificate.
 _MOST, _CUTS, _PATHS = 4_000, 200, 5_000

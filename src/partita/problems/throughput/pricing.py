@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal, get_args
 
-from partita.catalogue.runtimes import Cuts
-from partita.checks import check_at_least
-from partita.cluster import Cluster, DeviceGroup, LinkPath
 from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.source import CostSource
 from partita.costs.units import called_together, cut_units, weights_alone
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
-from partita.dags import joined
-from partita.errors import InputError
-from partita.graph import Graph
+from partita.ground.checks import check_at_least
+from partita.ground.dags import joined
+from partita.ground.errors import InputError
+from partita.ground.units import format_bytes, format_time
+from partita.nouns.catalogue.runtimes import Cuts
+from partita.nouns.cluster import Cluster, DeviceGroup, LinkPath
+from partita.nouns.graph import Graph
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.machine_groups import machine_groups
 from partita.problems.throughput.problem import (
@@ -31,7 +32,6 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
     WorkingMemory,
 )
-from partita.units import format_bytes, format_time
 
 
 def price(

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from partita.checks import check_at_least, check_fields, check_number
-from partita.dags import check_acyclic
-from partita.errors import InputError
+from partita.ground.checks import check_at_least, check_fields, check_number
+from partita.ground.dags import check_acyclic
+from partita.ground.errors import InputError
 from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
 from partita.problems.throughput.row import Row, check_row

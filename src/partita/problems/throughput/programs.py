@@ -7,7 +7,7 @@ take of a device is what the problem's ``communication`` says.
 
 from __future__ import annotations
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.facets.timeline import Request
 from partita.problems.throughput.lowered import lowered
 from partita.problems.throughput.rounds import in_rounds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems import kind, outcome
 from partita.problems.throughput.options import Options as Options
 from partita.problems.throughput.problem import ThroughputProblem

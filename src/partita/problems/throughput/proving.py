@@ -9,9 +9,11 @@ import math
 
 import numpy as np
 
-from partita.kernels.arrays import Ints
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.pipeline import Plan
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.nouns.pipeline import Plan
 from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -22,8 +24,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.combined import Combined, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import IDEALS
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from partita.dags import topological_order
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.ground.dags import topological_order
+from partita.ground.rounding import TOLERANCE
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
 from partita.problems.throughput.solvers.slicing import Slicing
-from partita.rounding import TOLERANCE
-from partita.run.monitor import Monitor
 
 
 class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):

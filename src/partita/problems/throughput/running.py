@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import PER_DEVICE
 from partita.problems.facets.timeline import Request
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.nodes import nodes_of
 from partita.problems.throughput.problem import ThroughputProblem

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from partita.pipeline import Plan
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.protocol import Outcome
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 AnswerT = TypeVar("AnswerT")
 

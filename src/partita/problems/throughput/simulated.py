@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Remembered, Request
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from partita.errors import InputError
-from partita.pipeline import Plan
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.stages import Stages
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.lowered import lowered

@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from partita.pipeline import Plan, Stage
+from partita.engines.search.result import Result
+from partita.ground.units import format_time
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.throughput.devices import TRANSFER_TIMES
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.variants import scale_bandwidth
-from partita.run.result import Result
-from partita.units import format_time
 
 #: Fields of a problem that decide what a plan is and costs.
 _RULES = ("communication", "streaming", "working_memory", "weight_sync_per_batch")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Request, TimeLine
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem

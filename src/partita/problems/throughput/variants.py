@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.throughput.devices import DeviceGroup
 from partita.problems.throughput.problem import ThroughputProblem
 

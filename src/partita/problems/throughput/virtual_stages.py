@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
-from partita.dags import directed_graph, ranks, topological_order
-from partita.pipeline import Plan
+from partita.ground.dags import directed_graph, ranks, topological_order
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
 Ints = npt.NDArray[np.int64]

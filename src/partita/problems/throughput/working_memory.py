@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partita.dags import ranks, topological_order
-from partita.errors import InputError
-from partita.kernels.arrays import Ints
-from partita.kernels.graph_arrays import csr, graph_of
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.graph_arrays import csr, graph_of
+from partita.ground.dags import ranks, topological_order
+from partita.ground.errors import InputError
+from partita.ground.rounding import lowered, raised
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import lowered, raised
 
 if TYPE_CHECKING:
-    from partita.kernels.throughput.working_memory import PeakArrays, PeakScratch
-    from partita.pipeline import Plan
+    from partita.engines.kernels.throughput.working_memory import PeakArrays, PeakScratch
+    from partita.nouns.pipeline import Plan
 
 #: Most states of one search for an order.
 NODES = 4000
@@ -133,7 +133,7 @@ class PeakTable:
 
         With ``backwards`` what comes first is what runs last: for makers and readers, too.
         """
-        from partita.kernels.throughput.working_memory import PeakArrays
+        from partita.engines.kernels.throughput.working_memory import PeakArrays
 
         sign = -1 if backwards else 1
         item_ptr, item_ops = csr([sorted(row, key=lambda v: sign * int(self.rank[v])) for row in items])
@@ -145,7 +145,7 @@ class PeakTable:
 
         It is at least as good as the ``hint``, an order of them that is possible.
         """
-        from partita.kernels.throughput.working_memory import peak_along
+        from partita.engines.kernels.throughput.working_memory import peak_along
 
         places = np.sort(places).astype(np.int32)
         key = places.tobytes()
@@ -172,7 +172,7 @@ class PeakTable:
         return self._found[np.sort(places).astype(np.int32).tobytes()]
 
     def _workspace(self) -> PeakScratch:
-        from partita.kernels.throughput.working_memory import peak_scratch
+        from partita.engines.kernels.throughput.working_memory import peak_scratch
 
         if self._scratch is None:
             n = len(self.own)
@@ -181,7 +181,7 @@ class PeakTable:
 
     def _search(self, places: Ints) -> Ordered:
         """Greedy from either end, then limits between what is found and what is proven."""
-        from partita.kernels.throughput.working_memory import FITS, OVER, fit, peak_along
+        from partita.engines.kernels.throughput.working_memory import FITS, OVER, fit, peak_along
 
         x, count = self._workspace(), len(places)
         ends = [self.arrays(), self.arrays(backwards=True)]

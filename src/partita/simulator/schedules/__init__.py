@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.schedules.csv import read_schedule
 from partita.simulator.schedules.dualpipe_v import DualPipeV
 from partita.simulator.schedules.forward import ForwardOnly

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.simulator.schedules.protocol import Action
 
 Ints = npt.NDArray[np.int64]

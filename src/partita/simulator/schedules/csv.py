@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from partita.documents.document import write_atomic
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 from partita.simulator.schedules.check import find_fault
 from partita.simulator.schedules.protocol import Action, Letter, Schedule
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 from partita.problems.hybrid.files.piper import read_piper
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 import partita as pt
-from command_line import Run
 from partita.documents.document import sha256, tagged
-from partita.errors import FormatError
+from partita.ground.errors import FormatError
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from running.command_line import Run
 
 FIELDS: dict[str, Any] = {
     "name": "small",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.errors import FormatError, InputError
-from partita.mip.schedule import schedule_refusal
+from partita.engines.mip.schedule import schedule_refusal
+from partita.ground.errors import FormatError, InputError
 from partita.problems import kind_of
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.baselines.blocks import find_blocks
 from partita.problems.throughput.baselines.deepspeed import (
     DeepSpeed,
@@ -19,7 +20,6 @@ from partita.problems.throughput.baselines.torchtitan import TorchTitan
 from partita.problems.throughput.baselines.vllm import Vllm
 from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver
-from partita.run.monitor import Monitor
 
 
 def transformer(blocks: int, devices: int) -> ThroughputProblem:
@@ -144,7 +144,7 @@ def test_layer_cuts_are_the_best_between_layers() -> None:
     """Against every way to cut the row of layers, with transfers that make some layers' ends dear."""
     from itertools import combinations, pairwise
 
-    from partita.pipeline import Plan, Stage
+    from partita.nouns.pipeline import Plan, Stage
     from partita.problems.throughput.evaluate import evaluate
 
     problem = transformer(5, 3)

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given
 
-import brute_force
+from instances.strategies import examples, throughput_problems
 from partita.conductor.compare import compare
 from partita.conductor.judge import adopt_better, best_of, judge_plan
 from partita.conductor.solve import solve
-from partita.errors import DisagreementError
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Status
+from partita.ground.errors import DisagreementError
+from partita.nouns.pipeline import Plan
 from partita.problems import kind_of
 from partita.problems.importers import read_problem
 from partita.problems.throughput.baselines.local_search import LocalSearch
@@ -26,9 +28,7 @@ from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, Th
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
 from partita.problems.throughput.solvers.plain_view import plain_view
-from partita.run.monitor import Monitor
-from partita.run.result import Bound, Status
-from strategies import examples, throughput_problems
+from second_opinions import brute_force
 
 
 def graph(

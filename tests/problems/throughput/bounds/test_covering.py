@@ -9,17 +9,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from metamorphic import in_other_time
-from partita.kernels.arrays import row_masks
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.covering import search_block
+from instances.strategies import examples
+from partita.engines.kernels.arrays import row_masks
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from problems.throughput.bounds.block_problems import SLACK, block_problems
-from strategies import examples
+from second_opinions.metamorphic import in_other_time
 
 
 def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np.ndarray, float]]:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import brute_force
-from partita.kernels.throughput.blocks import BlockProblem
+from instances.strategies import examples, throughput_problems
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges, charged_at
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
@@ -24,8 +25,7 @@ from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.bounds.windows import WindowBound
 from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.run.monitor import Monitor
-from strategies import examples, throughput_problems
+from second_opinions import brute_force
 
 #: Rounding; the values of test problems are at least a quarter apart.
 SLACK = 1e-6

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.errors import DisagreementError, SolverCrashError
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import DisagreementError, SolverCrashError
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: No method is run here, so nothing looks at the relaxation.
 NONE: Any = None

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from brute_force import best
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.mip.solve import solve_program
+from instances.program_points import violation
+from instances.strategies import examples, throughput_problems
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.mip.solve import solve_program
+from partita.engines.search.monitor import Monitor
 from partita.problems.importers import read_problem
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -26,9 +28,7 @@ from partita.problems.throughput.bounds.protocol import simple_bound
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.run.monitor import Monitor
-from program_points import violation
-from strategies import examples, throughput_problems
+from second_opinions.brute_force import best
 
 pytest.importorskip("highspy")
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from metamorphic import in_other_time
+from instances.strategies import examples
 from partita.conductor.bound import bound
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.mincut import block_network
-from partita.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.mincut import block_network
+from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
@@ -21,7 +21,7 @@ from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, Th
 from partita.problems.throughput.row import Row
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from problems.throughput.every_row import best_of_all
-from strategies import examples
+from second_opinions.metamorphic import in_other_time
 
 
 def splits(relaxed: BlockProblem) -> list[tuple[np.ndarray, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.graph_arrays import csr, lists
+from partita.engines.kernels.graph_arrays import csr, lists
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import (
     DeviceKind,

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import brute_force
-from instance_reference import best_over_items, instance_load, instance_memory
-from partita.kernels.graph_arrays import lists
-from partita.pipeline import Plan
+from instances.strategies import examples, plans, throughput_problems
+from partita.engines.kernels.graph_arrays import lists
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.contiguity import colocation_classes
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from strategies import examples, plans, throughput_problems
+from second_opinions import brute_force
+from second_opinions.instance_reference import best_over_items, instance_load, instance_memory
 
 
 def _items_of_stages(problem: ThroughputProblem, instance: Instance, plan: Plan) -> list[list[int]]:

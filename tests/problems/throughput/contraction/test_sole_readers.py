@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from instance_reference import best_over_items
+from instances.strategies import throughput_problems
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.interchangeable import order_twins, twins
 from partita.problems.throughput.contraction.sole_readers import absorb
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from strategies import throughput_problems
+from second_opinions.instance_reference import best_over_items
 
 
 @st.composite

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import partita as pt
-from partita.errors import FormatError
+from partita.ground.errors import FormatError
 from partita.problems.importers import detect_format
 from partita.problems.throughput.files.cost_graph import read_cost_graph
 from partita.problems.throughput.problem import ThroughputProblem

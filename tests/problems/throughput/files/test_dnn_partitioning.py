@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from partita.errors import FormatError, InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import FormatError, InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.files.dnn_partitioning import read_throughput, split_document

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import partita as pt
-from command_line import Run
 from partita.documents.document import sha256, tagged
-from partita.errors import FormatError
+from partita.ground.errors import FormatError
 from partita.problems.throughput.problem import (
     DeviceGroup,
     DeviceKind,
@@ -23,6 +22,7 @@ from partita.problems.throughput.problem import (
     Tensor,
     ThroughputProblem,
 )
+from running.command_line import Run
 
 PROBLEM = ThroughputProblem(
     name="small",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-import brute_force
+from instances.strategies import throughput_problems
 from partita.conductor.bound import bound
 from partita.conductor.solve import solve
-from partita.mip.solve import available
+from partita.engines.mip.solve import available
+from partita.engines.search.result import Status
 from partita.problems.throughput.free.instance import free_instance, refusal
 from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.run.result import Status
-from strategies import throughput_problems
+from second_opinions import brute_force
 
 PROBLEMS = throughput_problems(schedules=("inference", "1f1b", "gpipe"), recompute=False)
 LIMIT_S = 30.0

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.ground.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.generators.plain import plain_problem
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
 from partita.problems.throughput.working_memory import best_order
-from partita.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 
 
 @pytest.mark.parametrize("family", FAMILIES)

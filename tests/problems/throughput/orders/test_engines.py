@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
@@ -18,8 +19,7 @@ from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import DeviceKind, Operator
 from partita.problems.throughput.protocol import Options, Solver
 from partita.problems.throughput.solvers.exact import Exact
-from partita.run.monitor import Monitor
-from soon import SOON_S
+from running.soon import SOON_S
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import brute_force
-from partita.kernels.arrays import Ints
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.orders import costs_of, decode
+from instances.strategies import examples, throughput_problems
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.orders import costs_of, decode
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
@@ -23,8 +24,7 @@ from partita.problems.throughput.orders.partition_search import PartitionAnneali
 from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver
-from partita.run.monitor import Monitor
-from strategies import examples, throughput_problems
+from second_opinions import brute_force
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())
 

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from brute_force import best_acyclic
+from instances.strategies import examples, throughput_problems
 from partita import read_problem
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.uniform import uniform_of
 from partita.problems.throughput.evaluate import evaluate
@@ -28,9 +29,8 @@ from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
 from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.problems.throughput.solvers.view import LoadLimits
-from partita.run.monitor import Monitor
-from soon import SOON_S
-from strategies import examples, throughput_problems
+from running.soon import SOON_S
+from second_opinions.brute_force import best_acyclic
 
 uniform_problems = throughput_problems(
     kinds=(1, 1), cpus=False, unsupported=False, max_operators=7, max_count=4, supported_somewhere=True

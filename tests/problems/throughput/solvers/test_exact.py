@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from brute_force import best_acyclic
-from partita.kernels.throughput.search_state import FOUND, REFUTED
+from instances.strategies import random_problem, throughput_problems
+from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
@@ -19,9 +20,8 @@ from partita.problems.throughput.solvers.plain_view import plain_view
 from partita.problems.throughput.solvers.slicing import Slicing
 from partita.problems.throughput.solvers.view import LoadLimits
 from partita.problems.throughput.variants import variants_of
-from partita.run.monitor import Monitor
 from problems.throughput.check_exact import check_exact
-from strategies import random_problem, throughput_problems
+from second_opinions.brute_force import best_acyclic
 
 
 def check_against_brute_force(problem: ThroughputProblem) -> None:

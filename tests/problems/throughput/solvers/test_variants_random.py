@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brute_force import best_acyclic
-from partita.kernels.throughput.search_state import FOUND, REFUTED
+from instances.strategies import throughput_problems
+from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
@@ -18,9 +19,8 @@ from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing import Slicing
 from partita.problems.throughput.solvers.variant_decision import VariantSearcher
 from partita.problems.throughput.solvers.variant_view import variant_view
-from partita.run.monitor import Monitor
 from problems.throughput.check_exact import check_exact
-from strategies import throughput_problems
+from second_opinions.brute_force import best_acyclic
 
 GPIPE = {"schedules": ("gpipe",), "training": True}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 @dataclass(frozen=True)

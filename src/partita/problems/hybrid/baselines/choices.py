@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from partita.ground.rounding import lowered
 from partita.problems.hybrid.problem import Configuration
-from partita.rounding import lowered
 
 #: Points kept while choices are combined; beyond these the answer is good, not always the best.
 _MOST_POINTS = 4096

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.pipeline import Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import up_to
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.candidates import divisors
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
-from partita.rounding import up_to
-from partita.run.monitor import Monitor
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from partita.pipeline import Plan, Stage
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import up_to
+from partita.ground.units import format_bytes
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.baselines.choices import fastest_choices, least_memory
 from partita.problems.hybrid.blocks import menu_of
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step_time import step_time
-from partita.rounding import up_to
-from partita.run.monitor import Monitor
-from partita.units import format_bytes
 
 #: Why there is no plan where a recipe has no layout at all.
 _UNUSED = "no setting of it uses the devices and microbatches there are"

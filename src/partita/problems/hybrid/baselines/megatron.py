@@ -7,12 +7,12 @@ rest data parallelism. Its layout (equal blocks, embedding first, head last) is 
 
 from __future__ import annotations
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.baselines.equal_stages import divisors, equal_rows
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 #: Tensor parallelism is not usual beyond this many devices; a machine has as many where nothing is said about that.
 _MOST = 8

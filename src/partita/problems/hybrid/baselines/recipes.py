@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.errors import InputError
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
@@ -19,7 +20,6 @@ from partita.problems.hybrid.solvers.candidates import divisors
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step.layout import WAYS, Layout, layout_plan
 from partita.problems.hybrid.training import Training
-from partita.run.monitor import Monitor
 
 #: Tensor parallelism is not usual beyond this many devices.
 _MOST_TENSOR = 8

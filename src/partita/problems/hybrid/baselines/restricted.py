@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.solvers.candidates import Candidate
 from partita.problems.hybrid.solvers.exact import HybridExact
 from partita.problems.hybrid.solvers.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.solvers.uniform import UniformMesh
-from partita.run.monitor import Monitor
 
 Configurations = dict[int, tuple[Configuration, ...]]
 

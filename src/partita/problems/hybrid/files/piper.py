@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from partita.documents.document import decode
-from partita.errors import FormatError
+from partita.ground.errors import FormatError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 
 

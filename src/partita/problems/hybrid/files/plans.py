@@ -11,11 +11,11 @@ import msgspec
 
 from partita.documents.document import decode
 from partita.documents.result_file import read_plan_bytes
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.split import Layer, Split
 from partita.problems.facets.files import Files
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
-from partita.split import Layer, Split
 
 #: What layers of a split run again, by the plan's configuration; others keep their names.
 _WAYS = {"selective": ("attention", "operators"), "offload": ("none",)}

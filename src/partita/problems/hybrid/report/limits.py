@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from partita.pipeline import Plan
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import spread_problem
 from partita.problems.hybrid.worth import HybridEvaluation

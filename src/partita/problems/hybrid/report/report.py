@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.pipeline import Plan
+from partita.documents.tables.text import paragraphs
+from partita.engines.search.result import Result, Row
+from partita.ground.units import format_time
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
 from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
@@ -28,9 +31,6 @@ from partita.problems.hybrid.report.tables import (
 )
 from partita.problems.hybrid.simulated_step import simulated_step, step_parts
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.run.result import Result, Row
-from partita.tables.text import paragraphs
-from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

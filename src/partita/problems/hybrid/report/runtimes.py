@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from partita.catalogue.runtimes import Limits, Runtime, find_runtime
-from partita.errors import PartitaError
-from partita.pipeline import Plan
+from partita.ground.errors import PartitaError
+from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import Answer
 from partita.problems.hybrid.limits import on_runtime

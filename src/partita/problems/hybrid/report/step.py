@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from partita.pipeline import Plan, Stage
+from partita.ground.units import format_time
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.model import Answer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import least_device_times
@@ -13,7 +14,6 @@ from partita.problems.hybrid.report.tables import degrees_text
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.step.rows import is_uniform
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.units import format_time
 
 
 def utilisation(answer: Answer[Any], time_per_microbatch: float) -> float:

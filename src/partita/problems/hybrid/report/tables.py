@@ -6,13 +6,13 @@ import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from partita.pipeline import Plan, Stage
+from partita.documents.tables.text import module_ranges, new_table
+from partita.ground.units import format_bytes, format_time
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.simulated_step import simulated_step
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.tables.text import module_ranges, new_table
-from partita.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.table import Table

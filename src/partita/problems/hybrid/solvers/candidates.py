@@ -8,13 +8,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from partita.catalogue.meshes import Mesh as Degrees
+from partita.ground.rounding import rounded_down
+from partita.nouns.catalogue.meshes import Mesh as Degrees
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import most_room
 from partita.problems.hybrid.step.costs import Exchanges
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
-from partita.rounding import rounded_down
 
 
 @dataclass(frozen=True, order=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-from partita.rounding import SUMMED
+from partita.ground.rounding import SUMMED
 
 #: A cap this much below a value excludes it.
 _BELOW = 10 * SUMMED

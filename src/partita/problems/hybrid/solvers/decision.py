@@ -8,13 +8,14 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from partita.errors import DisagreementError
-from partita.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork
-from partita.kernels.hybrid.decide import decide
-from partita.kernels.hybrid.device_table import NONE, DeviceTable
-from partita.kernels.hybrid.machines import Machines
-from partita.kernels.hybrid.stages import lay_out, least_time
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork
+from partita.engines.kernels.hybrid.decide import decide
+from partita.engines.kernels.hybrid.device_table import NONE, DeviceTable
+from partita.engines.kernels.hybrid.machines import Machines
+from partita.engines.kernels.hybrid.stages import lay_out, least_time
+from partita.ground.errors import DisagreementError
+from partita.ground.rounding import leq
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import (
@@ -28,7 +29,6 @@ from partita.problems.hybrid.instance import (
 from partita.problems.hybrid.room import Room, is_tight, most_room
 from partita.problems.hybrid.solvers.layer_sorts import sort_counts, stage_kinds
 from partita.problems.hybrid.solvers.way_back import Placed, single_stages, stages_of_groups
-from partita.rounding import leq
 
 #: Most stages, and most pairs of a kind of stage and a number of microbatches in flight, whose times are remembered.
 _MOST_STAGES = 2_000_000

@@ -10,16 +10,16 @@ import math
 import random
 from collections.abc import Iterable
 
-from partita.pipeline import Plan
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import CLOSE, rounded_down
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders, suffix_order
 from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.solvers.decision import Family, Tight
 from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, run_search
-from partita.rounding import CLOSE, rounded_down
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Most suffix sets, and most entries of a table: beyond these only sets along some orders are searched.
 MOST_SETS = 200_000

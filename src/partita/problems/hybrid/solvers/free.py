@@ -16,8 +16,13 @@ from dataclasses import replace
 
 import msgspec
 
-from partita.errors import DisagreementError
-from partita.pipeline import Plan
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result
+from partita.ground.errors import DisagreementError
+from partita.ground.rounding import CLOSE, leq, rounded_down, rounded_up
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import all_suffix_sets
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.instance import build_instance
@@ -39,11 +44,6 @@ from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
 from partita.problems.hybrid.training import Training
 from partita.problems.hybrid.worth import HybridEvaluation
-from partita.rounding import CLOSE, leq, rounded_down, rounded_up
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
-from partita.run.result import Result
 
 #: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
 PASSES = (9e-3, CLOSE)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Longs
+from partita.engines.kernels.arrays import Longs
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import Configuration
 

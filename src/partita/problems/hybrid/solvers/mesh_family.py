@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.hybrid.arrays import StageIndex
-from partita.kernels.hybrid.passing import ALL_FORWARD, SPLIT_BACKWARD, RowTask, Sacks, StageOptions
-from partita.kernels.hybrid.rows import best_row
-from partita.pipeline import Plan
+from partita.engines.kernels.hybrid.arrays import StageIndex
+from partita.engines.kernels.hybrid.passing import ALL_FORWARD, SPLIT_BACKWARD, RowTask, Sacks, StageOptions
+from partita.engines.kernels.hybrid.rows import best_row
+from partita.ground.rounding import rounded_down
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import as_bits, members_of
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
@@ -22,7 +23,6 @@ from partita.problems.hybrid.solvers.step_family import NUMBERS, StepFamily
 from partita.problems.hybrid.step.layout import Layout, uniform_plan
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.rows import row_in_flight
-from partita.rounding import rounded_down
 
 #: Bytes of tables of stages that are kept.
 _KEPT = 1 << 28

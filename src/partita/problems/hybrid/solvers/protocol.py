@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from partita.pipeline import Plan
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import Plan
 from partita.problems import kind, outcome
 from partita.problems.hybrid.options import Options as Options
 from partita.problems.hybrid.problem import HybridProblem
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 Outcome = outcome.Outcome[Plan]
 Solver = kind.Solver[HybridProblem, Plan, Options]

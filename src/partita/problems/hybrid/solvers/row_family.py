@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.hybrid.arrays import StageIndex
-from partita.kernels.hybrid.passing import RowTask
-from partita.kernels.hybrid.rows import FULL, Entries, Labels, Left, bound_rows, extend_rows
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.hybrid.arrays import StageIndex
+from partita.engines.kernels.hybrid.passing import RowTask
+from partita.engines.kernels.hybrid.rows import FULL, Entries, Labels, Left, bound_rows, extend_rows
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.solvers.caps import Box

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import as_arrays
-from partita.kernels.hybrid.arrays import HybridWork, StageIndex
-from partita.kernels.hybrid.mesh import Replicas, fill_option
-from partita.kernels.hybrid.passing import ALL_FORWARD, IN_TURN, SPLIT_BACKWARD, Sacks, StageOptions, lost_time
+from partita.engines.kernels.arrays import as_arrays
+from partita.engines.kernels.hybrid.arrays import HybridWork, StageIndex
+from partita.engines.kernels.hybrid.mesh import Replicas, fill_option
+from partita.engines.kernels.hybrid.passing import ALL_FORWARD, IN_TURN, SPLIT_BACKWARD, Sacks, StageOptions, lost_time
 from partita.problems.hybrid.instance import (
     build_arrays,
     build_instance,

@@ -15,8 +15,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from partita.errors import DisagreementError
-from partita.pipeline import Plan
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import DisagreementError
+from partita.ground.rounding import CLOSE, leq, rounded_down
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
 from partita.problems.hybrid.evaluate import evaluate
@@ -30,9 +33,6 @@ from partita.problems.hybrid.solvers.protocol import Options, Outcome, Solver, r
 from partita.problems.hybrid.step.interleaved import interleaved_plan
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import Mesh
-from partita.rounding import CLOSE, leq, rounded_down
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Most suffix sets of which all pairs are looked at; beyond these only sets along some orders are.
 MOST_SETS = 800

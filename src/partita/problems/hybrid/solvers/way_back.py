@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.errors import DisagreementError
-from partita.kernels.arrays import Ints
-from partita.kernels.hybrid.arrays import HybridWork, StageIndex
-from partita.kernels.hybrid.decide import STEP, trace
-from partita.kernels.hybrid.machines import Machines, fill_group
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.hybrid.arrays import HybridWork, StageIndex
+from partita.engines.kernels.hybrid.decide import STEP, trace
+from partita.engines.kernels.hybrid.machines import Machines, fill_group
+from partita.ground.errors import DisagreementError
 from partita.problems.hybrid.instance import HybridInstance
 
 

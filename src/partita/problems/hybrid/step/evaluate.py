@@ -11,7 +11,9 @@ mesh what happens is not later. Stages with degrees of their own may wait longer
 
 from __future__ import annotations
 
-from partita.pipeline import Plan
+from partita.ground.rounding import leq
+from partita.ground.units import format_bytes
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.interleaved import part_rows, slots
@@ -21,8 +23,6 @@ from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
 from partita.problems.hybrid.step.rows import is_uniform, row_meshes, row_violations
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, Training
 from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, StepTime, choose, stages_of_layers
-from partita.rounding import leq
-from partita.units import format_bytes
 
 
 def is_row(problem: HybridProblem, plan: Plan) -> bool:

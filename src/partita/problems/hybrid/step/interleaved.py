@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from partita.pipeline import Plan
+from partita.ground.rounding import UNIT
+from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import LikeBlocks
 from partita.problems.hybrid.problem import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.pipeline import held
-from partita.rounding import UNIT
 
 Floats = npt.NDArray[np.float64]
 

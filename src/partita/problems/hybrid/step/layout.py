@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem, Layer
 

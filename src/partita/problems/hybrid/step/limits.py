@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from partita.catalogue.meshes import Mesh
-from partita.pipeline import Plan, Stage
+from partita.nouns.catalogue.meshes import Mesh
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import HybridProblem, Layer
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.step.evaluate import stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.mesh import Mesh
 from partita.problems.hybrid.step.network import network_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.checks import check_positive
 from partita.costs.menus.entries import LayerMenu
 from partita.costs.menus.modes import Modes
 from partita.costs.menus.spread import Spreader
-from partita.errors import InputError
+from partita.ground.checks import check_positive
+from partita.ground.errors import InputError
 from partita.problems.hybrid.training import Training
 
 #: Fewest tokens of a sequence on each device where degrees are not stated: with less, more replicas do as well.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class CpuOnly(Solver):

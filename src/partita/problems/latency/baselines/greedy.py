@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import up_to
 from partita.problems.latency.groups import contracted
 from partita.problems.latency.plan import on_accelerators
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
-from partita.rounding import up_to
-from partita.run.monitor import Monitor
 
 
 class GreedyFill(Solver):

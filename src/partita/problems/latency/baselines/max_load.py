@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.graph_arrays import csr
+from partita.engines.kernels.graph_arrays import csr
+from partita.engines.search.monitor import Monitor
 from partita.problems.latency.groups import contracted
 from partita.problems.latency.plan import on_accelerators
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
 from partita.problems.latency.view import View
-from partita.run.monitor import Monitor
 
 
 class MaxLoad(Solver):
@@ -24,7 +24,7 @@ class MaxLoad(Solver):
     summary = "pieces along one order with the least largest load, as for throughput; ignores what waits for what"
 
     def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.kernels.latency.slicing import slice_order
+        from partita.engines.kernels.latency.slicing import slice_order
 
         view, rows = View(problem), contracted(problem)
         if monitor.stopping:

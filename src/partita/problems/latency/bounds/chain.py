@@ -21,16 +21,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
 from partita.problems.latency.bounds.relaxation import Chain, chain_of, spine_of
 from partita.problems.latency.bounds.side_tensors import side_times
 from partita.problems.latency.bounds.ways import Block, Ways, block_ways
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
-from partita.rounding import rounded_down
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Operators of the spine that others may pass by, and ideals of a block, of the attempts, cheap ones first.
 ATTEMPTS = ((1, 1_000), (12, 1_000), (math.inf, 1_000), (12, 20_000), (math.inf, 20_000))

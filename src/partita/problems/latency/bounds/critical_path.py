@@ -8,12 +8,12 @@ on accelerators is taken to be free. Operators that no accelerator runs, or that
 
 from __future__ import annotations
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.problems.kind import BoundMethod
 from partita.problems.latency.bounds.chain import lowered
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 
 class CriticalPath(BoundMethod[LatencyProblem]):

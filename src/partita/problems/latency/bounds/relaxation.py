@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.latency.view import View
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.latency.bounds.relaxation import Chain
 from partita.problems.latency.view import View
 

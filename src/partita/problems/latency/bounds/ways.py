@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Longs
-from partita.kernels.latency.blocks import block_options
+from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.latency.blocks import block_options
 from partita.problems.latency.view import View
 
 #: Blocks have at most so many operators, so that sets of them are bits of a number.

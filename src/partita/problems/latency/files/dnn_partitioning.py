@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan, complete, on_accelerators
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem

@@ -9,7 +9,7 @@ import msgspec
 
 from partita.documents.document import decode, document_keys, read_bytes, write_json
 from partita.documents.result_file import read_plan_bytes
-from partita.errors import InputError
+from partita.ground.errors import InputError
 from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.files.dnn_partitioning import read_split, split_document

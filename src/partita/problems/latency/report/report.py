@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.report import Report
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.report.tables import critical_table, piece_table
-from partita.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

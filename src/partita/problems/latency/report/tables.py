@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from partita.documents.tables.text import new_table
+from partita.ground.units import format_bytes, format_time
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
-from partita.tables.text import new_table
-from partita.units import format_bytes, format_time
 
 #: Most names of operators in a row, and most rows of operators on the CPU.
 NAMES, ROWS = 4, 40

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
 from partita.problems.latency.view import View
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class LatencyAnnealing(Solver):

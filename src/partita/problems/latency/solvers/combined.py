@@ -7,6 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.bounds.chain import ChainBound, chain_bound, lowered
 from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
@@ -15,9 +18,6 @@ from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
 from partita.problems.latency.view import View
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Rounds of annealing before bounds are asked.
 FIRST_ROUNDS = 3

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.latency.annealing import PlacementSearch
 from partita.problems.latency.exact import exact_refusal, prove_exactly
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
 from partita.problems.latency.view import View
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class LatencyProgram(Solver):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.greedy import Growing
 from partita.problems.makespan.heuristics.base import Heuristic
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class Baseline(Solver):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import lowered
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.blocks import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
@@ -13,9 +16,6 @@ from partita.problems.makespan.chain_path import lengths, rows_of
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.separators import chain_of
-from partita.rounding import lowered
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 
 class Separators(BoundMethod[MakespanProblem]):

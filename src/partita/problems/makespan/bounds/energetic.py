@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, Longs
+from partita.engines.kernels.arrays import Bools, Floats, Longs
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import clearly_below, rounded_up, up_to
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance, labels
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import clearly_below, rounded_up, up_to
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Rounds of propagation of one horizon, starts and ends of windows, and (operators · devices · windows) of one look.
 _ROUNDS, _WINDOWS, _LOOK = 12, 24, 4e7
@@ -62,7 +62,7 @@ def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: 
     horizon if an operator has no device left, or some window of time holds more than all devices can do
     (``kernels.makespan.energy``).
     """
-    from partita.kernels.makespan.energy import overfull
+    from partita.engines.kernels.makespan.energy import overfull
 
     a = instance.arrays
     time = np.where(instance.able, a.time, math.inf)

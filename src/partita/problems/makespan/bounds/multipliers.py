@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, Ints
+from partita.engines.kernels.arrays import Bools, Floats, Ints
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import SUMMED
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.simple import impossible, simple_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import SUMMED
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Steps of the ascent from each start, and what rounding may add, of all that is summed.
 _STEPS, _ROUNDING = 1000, 10 * SUMMED
@@ -93,7 +93,7 @@ class _Ascent:
 
     def run(self, start: tuple[float, float, float], scale: float, monitor: Monitor) -> float:
         """Climb from one start; the best value met."""
-        from partita.kernels.makespan.forest import cheapest_placement
+        from partita.engines.kernels.makespan.forest import cheapest_placement
 
         instance, a, devices = self.instance, self.instance.arrays, self.instance.devices
         work, traffic, chain = start

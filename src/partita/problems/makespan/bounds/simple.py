@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import lowered, rounded_up
 from partita.problems.kind import BoundMethod
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import lowered, rounded_up
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Steps of the ascent in the weights of the devices; sums may round up by less than the other.
 _STEPS = 300

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from partita.documents.document import decode
+from partita.nouns.split import Split
 from partita.problems.facets.files import Files
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
-from partita.split import Split
 
 
 class PlanFiles(Files[MakespanProblem, Schedule, MakespanEvaluation]):

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from partita.checks import check_at_least
-from partita.errors import InputError
+from partita.ground.checks import check_at_least
+from partita.ground.errors import InputError
+from partita.ground.random_dags import FAMILIES, random_dag
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.random_dags import FAMILIES, random_dag
 
 #: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
 SPEEDS, BANDWIDTHS = 4.0, 4.0
@@ -40,7 +40,7 @@ def random_makespan_problem(
     seed
         The same seed and options give the same problem.
     family
-        One of ``partita.random_dags.FAMILIES``. ``branches`` has separators, ``layered`` and ``wide`` hardly any.
+        One of ``random_dags.FAMILIES``. ``branches`` has separators, ``layered`` and ``wide`` hardly any.
     nodes, devices
         How many operators and devices.
     communication

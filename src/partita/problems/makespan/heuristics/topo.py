@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from partita.ground.rounding import up_to
 from partita.problems.makespan.greedy import Growing
 from partita.problems.makespan.heuristics.base import NO_ROOM, Heuristic
 from partita.problems.makespan.instance import MakespanInstance
-from partita.rounding import up_to
 
 
 class MemoryTopo(Heuristic):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from partita.documents.tables.modules import part_modules, shortened
+from partita.documents.tables.text import new_table
+from partita.ground.rounding import TOLERANCE
+from partita.ground.units import format_time
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
-from partita.rounding import TOLERANCE
 from partita.simulator.critical import critical_path
 from partita.simulator.timeline import Timeline
-from partita.tables.modules import part_modules, shortened
-from partita.tables.text import new_table
-from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.documents.tables.modules import PartModules, part_modules, shortened
+from partita.documents.tables.text import new_table
+from partita.engines.search.result import Result
+from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.report import Report, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.report.path import path_parts, path_table
 from partita.problems.makespan.report.timeline import schedule_timeline
-from partita.run.result import Result
 from partita.simulator.critical import critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
 from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER, Timeline
-from partita.tables.modules import PartModules, part_modules, shortened
-from partita.tables.text import new_table
-from partita.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
@@ -9,9 +12,6 @@ from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Rounds of annealing everything, on problems that are not too large for that.
 ROUNDS = 40

@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 
-from partita.kernels.arrays import Longs
+from partita.engines.kernels.arrays import Longs
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.blocks import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
@@ -17,8 +19,6 @@ from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.separators import Block, Chain
 from partita.problems.makespan.solvers.program import prove_by_program
 from partita.problems.makespan.solvers.protocol import Options
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Rounds of annealing of a block at first, and before CP-SAT is asked.
 _ROUNDS, _MORE = 2, 8

@@ -16,7 +16,10 @@ from __future__ import annotations
 
 import math
 
-from partita.mip.schedule import schedule_refusal
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.simple import simple_bound
@@ -30,9 +33,6 @@ from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import prove_by_program
 from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16

@@ -7,7 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from partita.mip.schedule import schedule_refusal
+from partita.engines.mip.schedule import schedule_refusal
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.fusion import fuse_problem, lift
 from partita.problems.makespan.instance import MakespanInstance, build_instance
@@ -19,9 +22,6 @@ from partita.problems.makespan.solvers.annealing import ROUNDS, Annealing
 from partita.problems.makespan.solvers.exact import MakespanExact
 from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Share of the time for the fused problem, and seconds where there is no limit.
 _SHARE, _UNLIMITED_S = 0.5, 30.0

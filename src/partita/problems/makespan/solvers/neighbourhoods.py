@@ -14,16 +14,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
-from partita.mip.model import Callbacks, ProgramStatus
-from partita.mip.schedule import ScheduleModel, solve_schedule
+from partita.engines.kernels.arrays import Floats
+from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.schedule import ScheduleModel, solve_schedule
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.schedules import devices_of, order_of
 from partita.problems.makespan.solvers.protocol import Options
 from partita.problems.makespan.timetable import Timetable, timetable
-from partita.run.incumbent import Incumbent
 
 #: Operators of a neighbourhood at first, and at least; seconds for one.
 _SIZE, _LEAST, _EACH_S = 16, 6, 3.0

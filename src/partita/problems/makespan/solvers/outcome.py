@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.solvers.protocol import Outcome
-from partita.run.incumbent import Incumbent
 
 
 def outcome_of(best: Incumbent[Schedule]) -> Outcome:

@@ -15,6 +15,9 @@ from functools import partial
 import msgspec
 import numpy as np
 
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import lowered
 from partita.problems.makespan.chain_path import Lengths, lengths, rows_of
 from partita.problems.makespan.local_search import offer, search
 from partita.problems.makespan.plan import Schedule
@@ -22,9 +25,6 @@ from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.separators import Chain
 from partita.problems.makespan.solvers.arcs import FIRST_S, Arc, Arcs
 from partita.problems.makespan.solvers.protocol import Options
-from partita.rounding import lowered
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Rounds of annealing of the whole problem after an arc that stayed open.
 _ROUNDS = 4

@@ -6,9 +6,12 @@ import math
 import time
 from collections.abc import Callable
 
-from partita.kernels.arrays import Floats
-from partita.mip.model import Callbacks, ProgramStatus
-from partita.mip.schedule import schedule_refusal, solve_schedule
+from partita.engines.kernels.arrays import Floats
+from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.schedule import schedule_refusal, solve_schedule
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import first_schedules
@@ -18,9 +21,6 @@ from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
 from partita.problems.makespan.timetable import timetable
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Up to this many operators one thread is enough, and the same run gives the same answer.
 FEW = 14

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class MappingBaseline(Solver):

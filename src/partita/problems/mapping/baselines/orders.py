@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.baselines.base import MappingBaseline
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.protocol import Options
-from partita.run.monitor import Monitor
 
 
 class Consecutive(MappingBaseline):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.baselines.base import MappingBaseline
 from partita.problems.mapping.bisection import EasyForm, bisection, heavier_form
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.protocol import Options
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class Parmesan(MappingBaseline):

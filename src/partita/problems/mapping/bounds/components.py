@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Bools
+from partita.engines.kernels.arrays import Bools
 
 
 def components(linked: Bools) -> list[npt.NDArray[np.int64]]:

@@ -27,13 +27,13 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Bools, Floats
+from partita.engines.kernels.arrays import Bools, Floats
+from partita.ground.rounding import up_to
 from partita.problems.mapping.bounds.components import components
 from partita.problems.mapping.bounds.islands import Islands, groups_fit
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.bounds.patterns import Patterns
 from partita.problems.mapping.instance import Instance
-from partita.rounding import up_to
 
 #: Sweeps over all roles for one target at most.
 _SWEEPS = 12
@@ -66,7 +66,7 @@ class Domains:
 
     def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
         """Whether no mapping is within a target; False also if it is told to stop."""
-        from partita.kernels.mapping.matching import covers
+        from partita.engines.kernels.mapping.matching import covers
 
         instance, limit = self.instance, up_to(target)
         domain: Bools = self.least <= limit

@@ -20,13 +20,13 @@ import math
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
-from partita.rounding import rounded_down
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 
 class Neighbours(BoundMethod[MappingProblem]):
@@ -55,7 +55,7 @@ def lowered(instance: Instance, value: float) -> float:
 
 def assignment_bound(instance: Instance) -> float:
     """The bound; infinite if there are not enough devices."""
-    from partita.kernels.mapping.matching import covers
+    from partita.engines.kernels.mapping.matching import covers
 
     if not instance.enough:
         return math.inf

@@ -6,7 +6,7 @@ outside are given the fastest links to devices that the pattern leaves free. So 
 place for the pattern is found: cycles of exchanges that links do not have (a grid has no triangles of fast links), and
 fast links that two replicas want at once.
 
-Patterns are placed by ``partita.kernels.mapping.patterns``; where too many devices would have to be tried, the device
+Patterns are placed by ``kernels.mapping.patterns``; where too many devices would have to be tried, the device
 stays. By symmetry of the rings the same is true of every replica.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Bools, Floats, Ints
+from partita.engines.kernels.arrays import Bools, Floats, Ints
 from partita.problems.mapping.instance import Instance
 
 #: Replicas of every stage in a pattern, in turn, as places in the ring; the first one is at the device in question.
@@ -70,8 +70,8 @@ class Patterns:
 
     def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take devices out of domains around which some pattern has no place; whether every stage still has devices."""
-        from partita.kernels.mapping.depth_first import FOUND, NONE
-        from partita.kernels.mapping.patterns import place_pattern
+        from partita.engines.kernels.mapping.depth_first import FOUND, NONE
+        from partita.engines.kernels.mapping.patterns import place_pattern
 
         stop = np.zeros(1, dtype=np.int64)
         for places, orders in self.patterns:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.domains import Domains
 from partita.problems.mapping.bounds.neighbours import assignment_bound, lowered
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.problem import MappingProblem
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Width of the interval at which it ends, as a share of its upper end.
 PRECISION = 1e-3

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.documents.tables.text import new_table
+from partita.ground.units import format_time
 from partita.problems.facets.report import Report
 from partita.problems.mapping.evaluate import Load, MappingEvaluation, evaluate
 from partita.problems.mapping.instance import Instance
@@ -12,8 +14,6 @@ from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.timeline import simulated_step
-from partita.tables.text import new_table
-from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

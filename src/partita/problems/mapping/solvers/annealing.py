@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class MappingAnnealing(Solver):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
 from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound
@@ -15,9 +18,6 @@ from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Replicas and devices up to which branch and bound may take all the time there is.
 SMALL, _DEVICES = 8, 12

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
 from partita.problems.mapping.exact import settle
 from partita.problems.mapping.instance import Instance
@@ -9,9 +12,6 @@ from partita.problems.mapping.orders import consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.mapping.protocol import Options, Outcome, Solver
-from partita.run.background import run_in_background
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class MappingExact(Solver):

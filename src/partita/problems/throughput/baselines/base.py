@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 import numpy as np
 import numpy.typing as npt
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, find_layers, plan_from_labels
 from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class FreeSplits(Solver):

@@ -13,8 +13,8 @@ from itertools import accumulate
 
 import numpy as np
 
-from partita.dags import row_of_blocks
-from partita.kernels.graph_arrays import lists
+from partita.engines.kernels.graph_arrays import lists
+from partita.ground.dags import row_of_blocks
 from partita.problems.throughput.baselines.base import LayerBaseline
 from partita.problems.throughput.baselines.layers import Layers, accelerator_devices, item_layers
 from partita.problems.throughput.contraction.instance import build_instance

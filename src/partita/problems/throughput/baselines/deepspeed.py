@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.throughput.baselines.blocks import BlockRow
 from partita.problems.throughput.baselines.layers import Layers
 from partita.problems.throughput.problem import ThroughputProblem

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class GreedyTopological(Solver):

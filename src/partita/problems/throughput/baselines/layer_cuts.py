@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.dags import row_of_blocks
-from partita.kernels.graph_arrays import lists
+from partita.engines.kernels.graph_arrays import lists
+from partita.engines.search.monitor import Monitor
+from partita.ground.dags import row_of_blocks
 from partita.problems.throughput.baselines.base import best_cuts
 from partita.problems.throughput.baselines.layers import item_layers
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class LayerCuts(Solver):

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Floats
-from partita.pipeline import Contiguity, Plan, Stage
+from partita.engines.kernels.arrays import Floats
+from partita.ground.rounding import SUMMED, raised
+from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import SUMMED, raised
 
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.baselines.base import FreeSplits
 from partita.problems.throughput.baselines.layers import accelerator_devices, plan_from_labels
 from partita.problems.throughput.free.instance import free_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
-from partita.run.monitor import Monitor
 
 RESTARTS = 10
 #: Moves between two looks at the clock.
@@ -27,8 +27,8 @@ class LocalSearch(FreeSplits):
     summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.kernels.throughput.free_splits import empty_state
-        from partita.kernels.throughput.local_search import descend
+        from partita.engines.kernels.throughput.free_splits import empty_state
+        from partita.engines.kernels.throughput.local_search import descend
 
         free = free_instance(problem)
         kinds = [kind for _, kind in accelerator_devices(problem)]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.pipeline import Plan
+from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.baselines.layers import plan_from_labels
 from partita.problems.throughput.baselines.refinement import MOST_MOVES, Refinement
 from partita.problems.throughput.contiguity import colocated
@@ -19,7 +20,6 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.variants import refuse_variants
-from partita.run.monitor import Monitor
 
 #: What a transfer may weigh against work; the simulator chooses.
 ALPHAS = (0.01, 1.0, 100.0)

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.baselines.base import best_cuts
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 
 class PipeDream(Solver):

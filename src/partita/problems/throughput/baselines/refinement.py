@@ -19,7 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 import rustworkx
 
-from partita.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints
 from partita.problems.throughput.contraction.clustering import held_bytes
 from partita.problems.throughput.contraction.instance import Instance
 

@@ -4,14 +4,14 @@ import importlib.util
 
 import numpy as np
 
-from partita.errors import MissingExtraError
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import MissingExtraError
 from partita.problems.throughput.baselines.base import FreeSplits
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
-from partita.run.monitor import Monitor
 
 #: Weights become integers with this total: fine enough for any balance, and far from the partitioner's 32 bits.
 _TOTAL = 10**8

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import rounded_down
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import BoundMethod
-from partita.rounding import rounded_down
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Passes over the kinds when the weights are tuned, and trial factors of each.
 _PASSES = 4

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, row_masks
-from partita.kernels.throughput.forced_cuts import Parts
+from partita.engines.kernels.arrays import Bools, Floats, row_masks
+from partita.engines.kernels.throughput.forced_cuts import Parts
 
 
 @dataclass(frozen=True)

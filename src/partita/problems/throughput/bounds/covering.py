@@ -18,14 +18,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Words, row_masks
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.covering import Exclusions, search_block
-from partita.mip.solve import available
+from partita.engines.kernels.arrays import Floats, Words, row_masks
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.covering import Exclusions, search_block
+from partita.engines.mip.solve import available
+from partita.ground.rounding import GAP, clearly_below, up_to
 from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
-from partita.rounding import GAP, clearly_below, up_to
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, Ints, Longs, bit_rows, row_masks
-from partita.kernels.closures import closure_bits
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.covering import Exclusions, longest_segments
-from partita.mip.model import Callbacks, Model
-from partita.mip.solve import solve_program
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs, bit_rows, row_masks
+from partita.engines.kernels.closures import closure_bits
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.covering import Exclusions, longest_segments
+from partita.engines.mip.model import Callbacks, Model
+from partita.engines.mip.solve import solve_program
 
 #: Times that conflicts are derived from charges and charges from conflicts.
 ROUNDS = 3

@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.arrays import bit_rows
-from partita.kernels.closures import closure_bits
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
-from partita.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
-from partita.kernels.throughput.heaviest_block import heaviest_blocks
-from partita.kernels.throughput.mincut import block_network
+from partita.engines.kernels.arrays import bit_rows
+from partita.engines.kernels.closures import closure_bits
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
+from partita.engines.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
+from partita.engines.kernels.throughput.heaviest_block import heaviest_blocks
+from partita.engines.kernels.throughput.mincut import block_network
+from partita.ground.rounding import rounded_down, up_to
 from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
-from partita.rounding import rounded_down, up_to
 
 #: Items up to which pairs are looked at, and up to which closures are kept at all.
 PAIRS_LIMIT = 1_500

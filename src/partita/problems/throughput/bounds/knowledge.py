@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from partita.errors import DisagreementError, SolverCrashError
-from partita.kernels.arrays import Ints
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import DisagreementError, SolverCrashError
+from partita.ground.rounding import GAP
 from partita.problems.throughput.bounds.charged import Charged
-from partita.rounding import GAP
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class Knowledge:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.throughput.mincut import block_network, most_expensive_item
+from partita.engines.kernels.throughput.mincut import block_network, most_expensive_item
+from partita.ground.rounding import lowered, raised
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.rounding import lowered, raised
 
 #: Cuts computed before the clock is read.
 BATCH = 32

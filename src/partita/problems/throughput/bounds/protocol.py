@@ -6,13 +6,13 @@ import math
 import time
 from collections.abc import Callable
 
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import rounded_down
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import rounded_down
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
 FEW_BLOCKS, SMALL_BLOCK = 5, 25

@@ -16,14 +16,14 @@ import math
 
 import msgspec
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import rounded_down
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
 from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
 from partita.problems.throughput.working_memory import PeakTable
-from partita.rounding import rounded_down
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 
 def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float]:

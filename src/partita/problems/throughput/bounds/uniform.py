@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.contraction.blocks import blocks_at
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem

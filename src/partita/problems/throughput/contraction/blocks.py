@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Ints, as_arrays
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.arrays import Ints, as_arrays
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
 

@@ -11,7 +11,7 @@ import heapq
 import numpy as np
 import rustworkx
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
 from partita.problems.throughput.contraction.instance import Instance
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
-from partita.dags import directed_graph, ranks, topological_order
-from partita.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.kernels.graph_arrays import Graph, Sets, graph_of, sets_of
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
+from partita.engines.kernels.graph_arrays import Graph, Sets, graph_of, sets_of
+from partita.ground.dags import directed_graph, ranks, topological_order
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.problems.throughput.problem import ThroughputProblem
 

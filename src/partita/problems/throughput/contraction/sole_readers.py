@@ -21,10 +21,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats, Longs
-from partita.kernels.graph_arrays import Sets, lists, sets_of
+from partita.engines.kernels.arrays import Bools, Floats, Longs
+from partita.engines.kernels.graph_arrays import Sets, lists, sets_of
+from partita.ground.rounding import TOLERANCE
 from partita.problems.throughput.contraction.instance import Instance, ordered_graph, pooled
-from partita.rounding import TOLERANCE
 
 #: Items merged at once; all their subsets are checked.
 _MOST_TOGETHER = 6

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from partita.errors import FormatError, InputError
+from partita.ground.errors import FormatError, InputError
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
 

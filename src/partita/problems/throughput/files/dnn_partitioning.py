@@ -6,8 +6,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from partita.errors import InputError
-from partita.pipeline import Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.published import (
     Placed,
     PublishedDocument,

@@ -10,15 +10,15 @@ import msgspec
 
 from partita.documents.document import decode, document_keys, read_bytes, write_json
 from partita.documents.result_file import read_plan_bytes
-from partita.errors import InputError
-from partita.pipeline import Contiguity, Plan, Stage
+from partita.ground.errors import InputError
+from partita.nouns.pipeline import Contiguity, Plan, Stage
+from partita.nouns.split import Split
 from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
 from partita.problems.throughput.files.dnn_partitioning import read_split, split_document
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.sample_latency import sample_latency
 from partita.problems.throughput.simulated import simulated_pipeline
-from partita.split import Split
 
 
 class _PlanDevice(msgspec.Struct):

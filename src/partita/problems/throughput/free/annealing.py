@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver
 from partita.problems.throughput.protocol import Options
-from partita.run.monitor import Monitor
 
 #: Rounds per thread without a time limit, or where there are few items times devices.
 ROUNDS = 40

@@ -18,22 +18,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Bools, Floats
-from partita.kernels.random import generator
-from partita.kernels.throughput.anneal_free import anneal
-from partita.kernels.throughput.blocks import cut_nets
-from partita.kernels.throughput.free_splits import empty_state, reset
-from partita.kernels.throughput.split_energies import Memory
-from partita.mip.model import Callbacks, Model
-from partita.mip.solve import missing, solve_program
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.kernels.random import generator
+from partita.engines.kernels.throughput.anneal_free import anneal
+from partita.engines.kernels.throughput.blocks import cut_nets
+from partita.engines.kernels.throughput.free_splits import empty_state, reset
+from partita.engines.kernels.throughput.split_energies import Memory
+from partita.engines.mip.model import Callbacks, Model
+from partita.engines.mip.solve import missing, solve_program
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
+from partita.ground.rounding import clearly_below
 from partita.problems.throughput.free.instance import refusal
 from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
 from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, loads, start
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import clearly_below
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 #: Seconds for one exact program; what it has proven by then counts.
 EXACT_S = 20.0

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Ints
-from partita.kernels.throughput.free_splits import FreeArrays
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.throughput.free_splits import FreeArrays
+from partita.ground.rounding import up_to
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import up_to
 
 
 @dataclass(frozen=True)

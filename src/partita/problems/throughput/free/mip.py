@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.errors import SolverCrashError
-from partita.kernels.arrays import Floats
-from partita.mip.model import Callbacks, ProgramStatus
-from partita.mip.solve import missing, solve_program
+from partita.engines.kernels.arrays import Floats
+from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.solve import missing, solve_program
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import SolverCrashError
+from partita.ground.rounding import GAP, clearly_below
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.program import Assignment, part
 from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver, loads
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
-from partita.rounding import GAP, clearly_below
-from partita.run.monitor import Monitor
 
 
 def prove(

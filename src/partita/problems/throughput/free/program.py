@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints
-from partita.kernels.graph_arrays import sets_of
-from partita.kernels.throughput.free_splits import FreeArrays
-from partita.mip.model import Model
-from partita.rounding import raised, rounded_up, up_to
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.graph_arrays import sets_of
+from partita.engines.kernels.throughput.free_splits import FreeArrays
+from partita.engines.mip.model import Model
+from partita.ground.rounding import raised, rounded_up, up_to
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
 LARGEST_LOAD = 1000.0

@@ -10,20 +10,20 @@ from typing import Literal
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Floats, Ints
-from partita.kernels.throughput.anneal_free import anneal
-from partita.kernels.throughput.free_splits import FreeState, empty_state, reset
-from partita.kernels.throughput.split_energies import Memory
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.throughput.anneal_free import anneal
+from partita.engines.kernels.throughput.free_splits import FreeState, empty_state, reset
+from partita.engines.kernels.throughput.split_energies import Memory
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import lowered
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
-from partita.rounding import lowered
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Trials between two looks at the stop button, about a tenth of a second.
 SLICE = 1_000_000

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from partita.errors import SolverCrashError
-from partita.mip.solve import available
+from partita.engines.mip.solve import available
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import SolverCrashError
 from partita.problems.throughput.free.annealing import ROUNDS
 from partita.problems.throughput.free.covering import FreeCovering
 from partita.problems.throughput.free.mip import polish, prove
 from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver
 from partita.problems.throughput.protocol import Options, Solver
-from partita.run.monitor import Monitor
 
 #: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
 FIRST_ROUNDS = 16

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from partita.errors import InputError
+from partita.ground.errors import InputError
+from partita.ground.units import format_bytes
 from partita.problems.throughput.problem import Schedule, Tensor, ThroughputProblem
-from partita.units import format_bytes
 
 
 def plain_problem(

@@ -10,12 +10,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from partita.checks import check_at_least, check_number
-from partita.errors import InputError
+from partita.ground.checks import check_at_least, check_number
+from partita.ground.errors import InputError
+from partita.ground.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
 from partita.problems.throughput.working_memory import best_order
-from partita.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 
 #: Fewest and most operators of the published graphs.
 NODES = (50, 200)

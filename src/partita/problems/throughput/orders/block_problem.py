@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.ground.rounding import up_to
 from partita.problems.throughput.contraction.blocks import blocks_at
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.contraction.sole_readers import absorb, memory_is_ample
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import Variant, refuse_variants
-from partita.rounding import up_to
 
 _KNOWN: frozenset[Variant] = frozenset({"streaming"})
 

@@ -15,12 +15,12 @@ import math
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints, Longs
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
-from partita.run.incumbent import Incumbent
 
 POPULATION, GENERATIONS = 100, 100
 #: Shares of a population that survive as the elite, and that are replaced by new random keys.
@@ -75,7 +75,7 @@ class Genetic:
 
     def _decode(self, fresh: Floats) -> Floats:
         """Fitness of new chromosomes, fewer than given where the run stops; remembers the best."""
-        from partita.kernels.throughput.orders import decode
+        from partita.engines.kernels.throughput.orders import decode
 
         orders = np.empty(fresh.shape, dtype=np.int32)
         values = np.full(len(fresh), np.inf)

@@ -1,6 +1,6 @@
 """Cut orders into blocks, optimally for each order.
 
-Source: Archer et al. (ICML 2024), §4, Algorithm 1, with O(1) costs of segments (``partita.kernels.throughput.orders``).
+Source: Archer et al. (ICML 2024), §4, Algorithm 1, with O(1) costs of segments (``kernels.throughput.orders``).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints, Longs
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.orders import costs_of
-from partita.rounding import clearly_below
+from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.orders import costs_of
+from partita.ground.rounding import clearly_below
 
 #: Up to this many items the table for all numbers of blocks is faster than decisions.
 TABLE_ITEMS = 1500
@@ -30,14 +30,14 @@ class Cutter:
         self._table: tuple[Floats, Ints] | None = None
 
     def order(self, keys: Floats, mode: int = 0, stage: Ints | None = None) -> Ints:
-        """A topological order, by stage first; ``mode`` as in ``partita.kernels.throughput.slicing.linearise``."""
-        from partita.kernels.throughput.slicing import order_by
+        """A topological order, by stage first; ``mode`` as in ``kernels.throughput.slicing.linearise``."""
+        from partita.engines.kernels.throughput.slicing import order_by
 
         return order_by(self.blocks.graph, keys, mode, stage)
 
     def all_values(self, order: Ints, most: int) -> Floats:
         """(most + 1,) best largest cost of the order for each number of blocks from 0 to ``most``."""
-        from partita.kernels.throughput.orders import cut_order
+        from partita.engines.kernels.throughput.orders import cut_order
 
         value = np.empty((self.blocks.items + 1, most + 1))
         cut_order(self.blocks, order, math.inf, None, value, np.empty(value.shape, dtype=np.int32), self.stop)
@@ -46,7 +46,7 @@ class Cutter:
 
     def decide(self, order: Ints, target: float) -> Ints | None:
         """Labels of blocks of cost at most ``target`` along the order; None if there are none, or told to stop."""
-        from partita.kernels.throughput.orders import cut_order
+        from partita.engines.kernels.throughput.orders import cut_order
 
         cut_order(self.blocks, order, target, self._fewest, None, self._back, self.stop)
         if self._fewest[-1] > self.blocks.devices:
@@ -85,7 +85,7 @@ class Cutter:
         return None
 
     def _by_table(self, order: Ints, value: float, label: Ints) -> tuple[float, Ints]:
-        from partita.kernels.throughput.orders import cut_order
+        from partita.engines.kernels.throughput.orders import cut_order
 
         n, k = self.blocks.items, self.blocks.devices
         if self._table is None:

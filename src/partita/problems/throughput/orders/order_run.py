@@ -7,16 +7,16 @@ import time
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from partita.kernels.arrays import Ints
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import TOLERANCE
 from partita.problems.throughput.contraction.blocks import plan_of
 from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
-from partita.rounding import TOLERANCE
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class OrderSolver(ABC):

@@ -14,19 +14,19 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Ints, Longs
-from partita.kernels.throughput.anneal_acyclic import anneal
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.kernels.throughput.free_splits import blocks_as_devices, empty_state, reset
-from partita.kernels.throughput.orders import costs_of
-from partita.kernels.throughput.split_energies import Memory
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Ints, Longs
+from partita.engines.kernels.throughput.anneal_acyclic import anneal
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.free_splits import blocks_as_devices, empty_state, reset
+from partita.engines.kernels.throughput.orders import costs_of
+from partita.engines.kernels.throughput.split_energies import Memory
+from partita.engines.search.incumbent import Incumbent
+from partita.ground.rounding import up_to
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
-from partita.rounding import up_to
-from partita.run.incumbent import Incumbent
 
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a
 #: high one sees the largest only.

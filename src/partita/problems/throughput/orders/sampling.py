@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.kernels.arrays import Ints
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver
 from partita.problems.throughput.protocol import Options
-from partita.run.incumbent import Incumbent
 
 #: Orders without a time limit, as many as the published comparison takes.
 ORDERS = 10_000

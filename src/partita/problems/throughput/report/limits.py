@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from partita.ground.units import format_bytes, format_time
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.units import format_bytes, format_time
 
 #: A stage whose memory is this full may owe its cut to memory.
 MEMORY_FULL = 0.95

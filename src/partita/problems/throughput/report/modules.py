@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from partita.pipeline import Plan
+from partita.documents.tables.modules import PartModules, part_modules
+from partita.nouns.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.tables.modules import PartModules, part_modules
 
 
 def stage_modules(problem: ThroughputProblem, plan: Plan) -> list[PartModules]:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.pipeline import Plan
+from partita.documents.tables.text import paragraphs
+from partita.engines.search.result import Result, Row
+from partita.ground.units import format_time
+from partita.nouns.pipeline import Plan
 from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
@@ -16,9 +19,6 @@ from partita.problems.throughput.report.modules import stage_modules
 from partita.problems.throughput.report.tables import memory_table, stage_table
 from partita.problems.throughput.sample_latency import sample_latency
 from partita.problems.throughput.simulated import simulated_pipeline
-from partita.run.result import Result, Row
-from partita.tables.text import paragraphs
-from partita.units import format_time
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

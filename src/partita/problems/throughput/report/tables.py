@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from partita.documents.tables.modules import PartModules, shortened
+from partita.documents.tables.text import new_table
+from partita.ground.units import format_bytes, format_time
 from partita.problems.throughput.evaluation import Evaluation, Memory
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.tables.modules import PartModules, shortened
-from partita.tables.text import new_table
-from partita.units import format_bytes, format_time
 
 
 def stage_table(

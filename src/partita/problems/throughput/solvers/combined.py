@@ -15,7 +15,8 @@ import time
 
 import numpy as np
 
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
@@ -33,7 +34,6 @@ from partita.problems.throughput.solvers.plain_decision import ChargedItems
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import Placed, SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
-from partita.run.monitor import Monitor
 
 #: Items above which annealing replaces slicing, and the search over ideals comes later.
 LARGE = 3_000

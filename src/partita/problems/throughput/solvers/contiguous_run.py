@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import GAP
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
@@ -14,9 +17,6 @@ from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.variant_view import variant_views
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
-from partita.rounding import GAP
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 #: Name under which the search over ideals reports bounds.
 IDEALS = "exact"

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from partita.kernels.arrays import Longs
-from partita.kernels.throughput import search_state as at
-from partita.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
-from partita.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
+from partita.engines.kernels.arrays import Longs
+from partita.engines.kernels.throughput import search_state as at
+from partita.engines.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
+from partita.engines.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
+from partita.ground.rounding import SUMMED
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split
-from partita.rounding import SUMMED
 
 #: Most bytes for the states of one decision.
 MAX_BYTES = 8e8

@@ -11,9 +11,11 @@ from graphlib import TopologicalSorter
 
 import numpy as np
 
-from partita.kernels.arrays import Ints
-from partita.kernels.graph_arrays import lists
-from partita.kernels.throughput.arrays import Arrays
+from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.graph_arrays import lists
+from partita.engines.kernels.throughput.arrays import Arrays
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
@@ -23,8 +25,6 @@ from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import Slicer
 from partita.problems.throughput.solvers.view import Split
 from partita.problems.throughput.variants import refuse_variants
-from partita.run.incumbent import Incumbent
-from partita.run.monitor import Monitor
 
 
 class Dpl:

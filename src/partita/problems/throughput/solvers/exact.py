@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.solvers.combined import Combined, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
-from partita.run.monitor import Monitor
 
 #: Most combinations of used devices of all kinds but the largest: states and orders keep one entry for each.
 MOST_CODES = 20_000

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
-from partita.errors import DisagreementError
-from partita.kernels.throughput.search_state import FOUND, REFUTED
+from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
+from partita.ground.errors import DisagreementError
+from partita.ground.rounding import TOLERANCE
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.plain_decision import ChargedItems
 from partita.problems.throughput.solvers.race import Target, check, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
-from partita.rounding import TOLERANCE
 
 #: A refuted target this close below a plan is as close as it gets: differences within it may be rounding.
 DISTINCT = 2 * TOLERANCE

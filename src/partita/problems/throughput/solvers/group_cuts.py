@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Words, bit_rows
-from partita.kernels.throughput.search_memory import enlarged, ideal_masks, new_scratch, new_store, new_tally
-from partita.kernels.throughput.search_state import GROW, IDEALS, LINE_COLUMNS, Store
+from partita.engines.kernels.arrays import Floats, Words, bit_rows
+from partita.engines.kernels.throughput.search_memory import enlarged, ideal_masks, new_scratch, new_store, new_tally
+from partita.engines.kernels.throughput.search_state import GROW, IDEALS, LINE_COLUMNS, Store
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import LoadLimits
 
@@ -58,7 +58,7 @@ def find_group_cuts(view: VariantView, zobrist: Words, top: float, item: Floats,
 
 def _all_ideals(view: VariantView, zobrist: Words) -> tuple[Store, Floats] | None:
     """All ideals, and (ideals, 2, lines) what the links carry there; None if there are too many."""
-    from partita.kernels.throughput.group_cuts import find_cuts
+    from partita.engines.kernels.throughput.group_cuts import find_cuts
 
     a = view.arrays
     tally = new_tally(np.zeros((0, view.items)), np.zeros((0, len(a.net.ptr) - 1)))

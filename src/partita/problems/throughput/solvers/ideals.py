@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 from partita.problems.throughput.solvers.exact import contiguous_only
-from partita.run.monitor import Monitor
-from partita.run.result import Bound
 
 
 class IdealsBound:

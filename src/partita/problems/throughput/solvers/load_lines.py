@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.view import LoadLimits
 

@@ -40,14 +40,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Floats
-from partita.kernels.throughput.search_memory import new_store, new_tally
-from partita.kernels.throughput.search_state import COLUMNS, Plain, Search
+from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.throughput.search_memory import new_store, new_tally
+from partita.engines.kernels.throughput.search_state import COLUMNS, Plain, Search
+from partita.ground.rounding import TOLERANCE, clearly_below, raised, up_to
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import Capacity
 from partita.problems.throughput.solvers.view import LoadLimits
-from partita.rounding import TOLERANCE, clearly_below, raised, up_to
 
 #: Items up to which sums over everything before or after an item are computed exactly (n² bits).
 LARGEST_CLOSURE = 15_000
@@ -99,7 +99,7 @@ class PlainSearcher(Searcher):
         return self._search(limits, store, new_tally(self.summed, cap.net), own)
 
     def go_on(self, search: Search[Plain]) -> int:
-        from partita.kernels.throughput.plain_search import search_plain
+        from partita.engines.kernels.throughput.plain_search import search_plain
 
         return int(search_plain(search))
 
@@ -119,7 +119,7 @@ def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capac
 
 def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
     """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
-    from partita.kernels.closures import chain_sums, closure_sums
+    from partita.engines.kernels.closures import chain_sums, closure_sums
 
     a, n = view.arrays, view.items
     kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums

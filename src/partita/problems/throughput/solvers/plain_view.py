@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.ground.rounding import up_to
 from partita.problems.throughput.contraction.contiguous import contract_plain
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.view import Effort, LoadLimits, Rule, SearchView, Split, SplitValue, Table
-from partita.rounding import up_to
 
 #: Most stages times nets that the annealing counts.
 MOST_COUNTS = 20_000_000
@@ -37,7 +37,7 @@ class PlainView(SearchView):
         return up_to(float(finite.sum() + a.net_cost.max(axis=0).sum())) + 1e-30
 
     def value(self, split: Split) -> SplitValue:
-        from partita.kernels.throughput.stage_loads import segment_loads
+        from partita.engines.kernels.throughput.stage_loads import segment_loads
 
         a, loads = self.arrays, np.zeros(len(split))
         pools = np.array([placed.pool for placed in split], dtype=np.int32)
@@ -62,7 +62,7 @@ class PlainView(SearchView):
         return [Rule(a.work, a.net_cost, 0, np.zeros(len(a.memory)), self.least_bytes, a.memory)]
 
     def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
-        from partita.kernels.throughput.slicing import slice_order
+        from partita.engines.kernels.throughput.slicing import slice_order
 
         at_most = np.array([limits.both, np.inf])
         return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, *table, stop))

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.errors import DisagreementError
-from partita.kernels.arrays import Longs
-from partita.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
+from partita.engines.kernels.arrays import Longs
+from partita.engines.kernels.throughput.search_state import FOUND, LIMIT, REFUTED, STOPPED
+from partita.ground.errors import DisagreementError
+from partita.ground.rounding import TOLERANCE
 from partita.problems.throughput.solvers.decision import FULL, Decision, Searcher
 from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
 from partita.problems.throughput.solvers.plain_view import PlainView
@@ -30,7 +31,6 @@ from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.variant_decision import VariantSearcher
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import LoadLimits, SearchView, ViewedSplit
-from partita.rounding import TOLERANCE
 
 #: A race promises an answer while it expects to need at most this many times the nodes it has used.
 PATIENCE = 8

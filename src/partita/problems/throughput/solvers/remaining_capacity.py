@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Longs
+from partita.engines.kernels.arrays import Floats, Longs
+from partita.ground.rounding import SUMMED, clearly_below, lowered
 from partita.problems.throughput.solvers.view import LoadLimits, Rule, SearchView
-from partita.rounding import SUMMED, clearly_below, lowered
 
 #: Most rows of weights of one rule.
 MOST_ROWS = 24

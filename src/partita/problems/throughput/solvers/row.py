@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.arrays import Floats
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import rounded_down, up_to
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.exact import MOST_CODES
 from partita.problems.throughput.solvers.row_costs import RowCosts, Runs
 from partita.problems.throughput.variants import refuse_variants
-from partita.rounding import rounded_down, up_to
-from partita.run.monitor import Monitor
 
 
 class RowCuts(Solver):

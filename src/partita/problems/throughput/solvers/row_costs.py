@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Longs
-from partita.kernels.graph_arrays import Sets
+from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.graph_arrays import Sets
 from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem

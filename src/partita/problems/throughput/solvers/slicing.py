@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 from partita.problems.throughput.solvers.exact import contiguous_only
-from partita.run.monitor import Monitor
 
 
 class Slicing:

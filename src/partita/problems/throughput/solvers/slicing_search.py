@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partita.kernels.annealing import Cooling
-from partita.kernels.arrays import Ints, Longs
-from partita.kernels.random import generator
+from partita.engines.kernels.annealing import Cooling
+from partita.engines.kernels.arrays import Ints, Longs
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
+from partita.ground.rounding import clearly_below, up_to
 from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
 from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
-from partita.rounding import clearly_below, up_to
-from partita.run.incumbent import Incumbent
 
 #: Decisions that an order may take.
 DECISIONS = 20
@@ -160,8 +160,8 @@ class SlicingSearch:
         return True
 
     def order(self, view: SearchView, mode: int, stage: Ints | None = None) -> Ints:
-        """A random topological order; see ``partita.kernels.throughput.slicing.linearise``."""
-        from partita.kernels.throughput.slicing import order_by
+        """A random topological order; see ``partita.engines.kernels.throughput.slicing.linearise``."""
+        from partita.engines.kernels.throughput.slicing import order_by
 
         return order_by(view.arrays.graph, self.random.random(view.items), mode, stage)
 
@@ -211,9 +211,9 @@ class SlicingSearch:
             self.improve(10)
 
     def _anneal(self, trials: int) -> None:
-        from partita.kernels.throughput.anneal_acyclic import anneal
-        from partita.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
-        from partita.kernels.throughput.split_energies import Memory
+        from partita.engines.kernels.throughput.anneal_acyclic import anneal
+        from partita.engines.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
+        from partita.engines.kernels.throughput.split_energies import Memory
 
         for exponent, start, end in ((12, 0.3, 0.003), (30, 0.05, 0.002)):
             best, cooling = self.incumbent.answer, Cooling(start, end, trials // 2)

@@ -30,13 +30,13 @@ import math
 
 import numpy as np
 
-from partita.kernels.throughput.search_memory import new_store, new_tally
-from partita.kernels.throughput.search_state import LINE_COLUMNS, Search, Variant
+from partita.engines.kernels.throughput.search_memory import new_store, new_tally
+from partita.engines.kernels.throughput.search_state import LINE_COLUMNS, Search, Variant
+from partita.ground.rounding import SUMMED, lowered, raised
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.group_cuts import find_group_cuts
 from partita.problems.throughput.solvers.variant_view import VariantView
 from partita.problems.throughput.solvers.view import LoadLimits
-from partita.rounding import SUMMED, lowered, raised
 
 
 class VariantSearcher(Searcher):
@@ -51,8 +51,8 @@ class VariantSearcher(Searcher):
         self.cuts = find_group_cuts(view, self.zobrist, top, self.capacity.item, self.capacity.net)
 
     def start(self, limits: LoadLimits) -> Search[Variant]:
-        from partita.kernels.throughput.variant_search import FIT_NODES
-        from partita.kernels.throughput.working_memory import peak_scratch
+        from partita.engines.kernels.throughput.variant_search import FIT_NODES
+        from partita.engines.kernels.throughput.working_memory import peak_scratch
 
         view, cap = self.variant, self.capacity
         n, lines, (rules, _) = view.items, len(view.shape.limit), cap.choice.shape
@@ -82,6 +82,6 @@ class VariantSearcher(Searcher):
         return self._search(limits, store, new_tally(cap.item[:0], cap.net[:0]), own)
 
     def go_on(self, search: Search[Variant]) -> int:
-        from partita.kernels.throughput.variant_search import search_variant
+        from partita.engines.kernels.throughput.variant_search import search_variant
 
         return int(search_variant(search))

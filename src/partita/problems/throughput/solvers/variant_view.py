@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from partita.kernels.arrays import Floats, Ints, Longs, as_arrays
-from partita.kernels.throughput.arrays import Lines
-from partita.kernels.throughput.working_memory import PeakArrays
+from partita.engines.kernels.arrays import Floats, Ints, Longs, as_arrays
+from partita.engines.kernels.throughput.arrays import Lines
+from partita.engines.kernels.throughput.working_memory import PeakArrays
+from partita.ground.rounding import raised, up_to
 from partita.problems.throughput.contraction.contiguous import contract_variant
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
@@ -24,7 +25,6 @@ from partita.problems.throughput.solvers.view import (
     Table,
 )
 from partita.problems.throughput.working_memory import PeakTable
-from partita.rounding import raised, up_to
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class VariantView(SearchView):
         return space
 
     def value(self, split: Split) -> SplitValue:
-        from partita.kernels.throughput.stage_loads import stage_values
+        from partita.engines.kernels.throughput.stage_loads import stage_values
 
         kinds = np.array([placed.pool for placed in split], dtype=np.int32)
         replicas = np.array([placed.replicas for placed in split], dtype=np.int64)
@@ -191,7 +191,7 @@ class VariantView(SearchView):
         return rules
 
     def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
-        from partita.kernels.throughput.slicing import slice_order
+        from partita.engines.kernels.throughput.slicing import slice_order
 
         at_most = raised(self.shape.limits(limits))
         return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, *table, stop))

@@ -13,12 +13,12 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from partita.kernels.arrays import Bytes, Floats, Ints, Longs, as_arrays
-from partita.kernels.throughput.arrays import Arrays, Codes
-from partita.pipeline import Plan, Stage
+from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, as_arrays
+from partita.engines.kernels.throughput.arrays import Arrays, Codes
+from partita.ground.rounding import up_to
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.rounding import up_to
 
 
 class Placed(NamedTuple):

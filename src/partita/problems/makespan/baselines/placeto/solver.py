@@ -6,8 +6,9 @@ import importlib.util
 
 import numpy as np
 
-from partita.errors import MissingExtraError
-from partita.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import MissingExtraError
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.heuristics.base import NO_ROOM
@@ -16,7 +17,6 @@ from partita.problems.makespan.priorities import upward_ranks
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
-from partita.run.monitor import Monitor
 
 #: Most groups to decide about; the later numbers only where groups that coarse do not fit into memory.
 _GROUPS = (32, 128, 512)

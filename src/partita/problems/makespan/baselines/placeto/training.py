@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from partita.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines.placeto.policy import Policy
 from partita.problems.makespan.baselines.placeto.world import World
-from partita.run.monitor import Monitor
 
 #: Episodes side by side: one step of the optimiser.
 _BATCH = 8

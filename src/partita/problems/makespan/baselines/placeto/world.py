@@ -7,11 +7,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from partita.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.coarse import Groups
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.priorities import mean_transfers
-from partita.run.monitor import Monitor
 
 
 class World:
@@ -43,7 +43,7 @@ class World:
 
         The best placement that fits is kept and reported.
         """
-        from partita.kernels.makespan.lists import schedule
+        from partita.engines.kernels.makespan.lists import schedule
 
         limit = self.instance.arrays.limit
         placed = device[self.groups.group]

@@ -1,1 +1,1 @@
-"""Bounds by mixed-integer programs, which the backends of ``partita.mip`` solve."""
+"""Bounds by mixed-integer programs, which the backends of ``partita.engines.mip`` solve."""

@@ -29,9 +29,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Ints
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.mip.model import Floats, Model
+from partita.engines.kernels.arrays import Bools, Ints
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.mip.model import Floats, Model
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 
 #: A linear expression: terms and a constant.

@@ -17,15 +17,15 @@ import math
 
 import numpy as np
 
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.mip.model import Floats
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.mip.model import Floats
+from partita.ground.rounding import up_to
 from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import suits_programs
-from partita.rounding import up_to
 
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
 STEP = 0.5

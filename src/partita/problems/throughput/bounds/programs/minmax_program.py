@@ -2,7 +2,7 @@
 
 Loads are scaled so that the largest load of interest is ``LARGEST_LOAD``: tolerances of backends are absolute, and
 become relative ones here. What they may have added to a bound is taken off where backends are
-(``partita.mip.cautious``), and a program without a solution below a cutoff proves the cutoff itself. Where all loads
+(``mip.cautious``), and a program without a solution below a cutoff proves the cutoff itself. Where all loads
 are multiples of one number, a bound is then raised to the next multiple.
 """
 
@@ -18,15 +18,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from partita.errors import SolverCrashError
-from partita.kernels.throughput.blocks import BlockProblem
-from partita.mip.model import Callbacks, Floats, ProgramStatus
-from partita.mip.solve import available, solve_program
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.mip.model import Callbacks, Floats, ProgramStatus
+from partita.engines.mip.solve import available, solve_program
+from partita.ground.errors import SolverCrashError
+from partita.ground.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
 from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
-from partita.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
 
 #: Largest load of interest inside of programs.
 LARGEST_LOAD = 1000.0

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.kernels.arrays import Bools, Floats
-from partita.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.kernels.throughput.blocks import BlockProblem
 
 #: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
 MOST_ITEMS = 4000

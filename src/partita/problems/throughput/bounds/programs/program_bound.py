@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from partita.mip.solve import available, missing
+from partita.engines.mip.solve import available, missing
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.minmax_program import ProgramRun, granularity, pool_bound, round_up
 from partita.problems.throughput.bounds.programs.order_tables import MOST_ITEMS

@@ -11,13 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from partita.mip.model import Floats
+from partita.engines.mip.model import Floats
+from partita.ground.rounding import clearly_below, up_to
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
 from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
 from partita.problems.throughput.bounds.programs.order_tables import order_of
 from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
 from partita.problems.throughput.bounds.protocol import simple_bound
-from partita.rounding import clearly_below, up_to
 
 
 class BottleneckBound(ProgramMember):

@@ -1,0 +1,150 @@
+"""The decorators of the compiled kernels and of their steps, and whether a kernel has been compiled before.
+
+numba keeps machine code on disk and marks it with the file that defines the kernel, but the code also holds what the
+kernel calls in other files. Here the mark is a digest of that file and of all that it imports, directly or not: an edit
+makes the kernels compile again that could have read it, over their old code, and no others.
+
+Where neither the package's folder nor the user's can be written, the code is kept in a folder of the user's own among
+the temporary files; where that cannot be had, or the disk is full, every process compiles for itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TypeVar, cast
+
+import numba
+
+from partita.engines.search import compiling
+from partita.inside.numba_inside import (
+    PART_OF_CALLER,
+    UNCOUNTED,
+    CodeCache,
+    cache_in,
+    has_code,
+    keep_code,
+    on_compiling,
+)
+
+# It counts against nobody's time limit.
+on_compiling(compiling.begin, compiling.end)
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+#: The folder of the package that this file is of, and its name; of what is imported from elsewhere the version counts.
+_ROOT, _PACKAGE = Path(__file__).resolve().parents[__name__.count(".") - 1], __name__.partition(".")[0]
+
+
+#: What is imported and, after "from", the names: found as text, which is a tenth of parsing.
+_IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+(.*)|from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.*))", re.MULTILINE)
+
+
+@cache
+def _read(source: Path) -> tuple[bytes, frozenset[Path]]:
+    """The text of a source file and the files of the package that it imports, for types alone or not."""
+    text = source.read_bytes()
+    found: set[Path] = set()
+    for modules, module, names in _IMPORT.findall(text.decode()):
+        # What is imported from a module may be a module; "as" and what follows it name none.
+        said = re.findall(r"[\w.]+", modules or names)
+        for name in [module, *(f"{module}.{each}" for each in said)] if module else said:
+            package, *rest = name.split(".")
+            path = _ROOT.joinpath(*rest).with_suffix(".py") if rest else _ROOT / "__init__.py"
+            if package == _PACKAGE and path.is_file():
+                found.add(path)
+    return text, frozenset(found)
+
+
+def sources(module: Path) -> list[Path]:
+    """A source file and all of the package that it imports, directly or not, in one order."""
+    found, left = {module}, [module]
+    while left:
+        new = _read(left.pop())[1] - found
+        found |= new
+        left.extend(new)
+    return sorted(found)
+
+
+@cache
+def _digest(module: Path) -> str:
+    """Of all that the kernels of a source file can call; every file is read once in a process."""
+    digest = hashlib.sha256()
+    for path in sources(module):
+        for part in (os.path.relpath(path, _ROOT).encode(), _read(path)[0]):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+    return digest.hexdigest()
+
+
+@cache
+def _own_temporary_folder() -> str | None:
+    """A folder among the temporary files that nobody else can write to; None where there is none to be had.
+
+    Machine code is run as it is read, so a folder that somebody else made under that name is not used.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    try:
+        folder = Path(tempfile.gettempdir()) / f"partita-kernels-{user}"
+        folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+        found = folder.lstat()
+    except OSError:
+        return None
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    shut = not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or os.name == "nt"
+    return str(folder) if stat.S_ISDIR(found.st_mode) and mine and shut else None
+
+
+def _source_of(function: Callable[..., object]) -> Path:
+    """Where a function is defined: in the package, or in a test."""
+    return Path(inspect.getfile(function)).resolve()
+
+
+def _cache_of(function: Callable[..., object]) -> CodeCache | None:
+    """Where the machine code of a function is kept; None for nowhere."""
+    mark = _digest(_source_of(function))
+    with contextlib.suppress(RuntimeError):
+        return CodeCache(function, mark)
+    folder = _own_temporary_folder()
+    with contextlib.suppress(RuntimeError):
+        return None if folder is None else cache_in(folder, function, mark)
+    return None
+
+
+def compiled(function: Function) -> Function:
+    """Compile on first use, keep the machine code on disk, and run without the interpreter lock."""
+    return _kept(function, {})
+
+
+def allocating_nothing(function: Function) -> Function:
+    """As ``compiled``, for kernels that make no arrays: those they are given are then not counted on every access.
+
+    What it returns must be numbers, unless the caller allocates nothing either.
+    """
+    return _kept(function, UNCOUNTED)
+
+
+def inlined(function: Function) -> Function:
+    """A step of a kernel that allocates nothing, compiled into it: a call would pass all arrays of its tuples."""
+    return cast("Function", numba.njit(**UNCOUNTED, **PART_OF_CALLER)(function))
+
+
+def _kept(function: Function, options: dict[str, bool]) -> Function:
+    kernel = numba.njit(nogil=True, **options)(function)
+    if kernel is not function:  # numba leaves functions as they are where it is switched off
+        keep_code(kernel, _cache_of(function))
+    return cast("Function", kernel)
+
+
+def is_compiled(kernel: Callable[..., object]) -> bool:
+    """Whether a kernel's machine code, made from the sources as they are, is loaded or on disk for this processor."""
+    return has_code(kernel)

@@ -1,0 +1,224 @@
+"""Annealing on the devices of all replicas: two replicas change places, or one goes to a device that is free.
+
+The energy is the sum over replicas of (load / scale) to a power. Power 1 is the total traffic, which has few local
+minima; large powers are the maximum, in which all but the slowest replicas would not count. A swap changes the loads of
+the two replicas and of those they exchange bytes with, and these alone are computed again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.engines.kernels.annealing import Cooling, Steps, anneal_by, copy_into, largest, power
+from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
+from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.mapping.arrays import MappingArrays, load_of
+from partita.engines.kernels.random import below, share
+
+#: Fastest links of a device that moves aim at.
+AIMED = 24
+#: Trials after which the rounding of the energies' sum is dropped.
+SUMMED = 65536
+
+
+class _Mapping(NamedTuple):
+    """A mapping under moves.
+
+    ``near`` as in ``anneal``; ``device`` (n,) and ``resident`` (D,), −1 for none; ``load`` and ``energy`` (n,) of
+    replicas, ``total`` (1,) the sum of energies; ``top`` (1,) the largest load of ``best``, and ``above`` (1,) how many
+    replicas are not below it. Of a move: ``touched[:count]`` are the replicas whose loads change, to ``fresh[0]``, and
+    their energies to ``fresh[1]``.
+    """
+
+    a: MappingArrays
+    near: Ints
+    device: Ints
+    best: Ints
+    resident: Ints
+    load: Floats
+    energy: Floats
+    total: Floats
+    top: Floats
+    above: Longs
+    mark: Ints
+    touched: Ints
+    fresh: Floats
+    scale: float
+    exponent: int
+
+
+class _Move(NamedTuple):
+    """Replica x has gone from one device to another, but for ``resident``; y, unless it is −1, the other way.
+
+    The energy rises by ``rise`` in means of a replica, and ``above`` replicas more are not below the best.
+    """
+
+    rise: float
+    x: int
+    y: int
+    old: int
+    new: int
+    many: int
+    energy: float
+    above: int
+
+
+@inlined
+def _energy(c: _Mapping, load: float) -> float:
+    """Within what a float holds."""
+    return power(min(load / c.scale, 1e8), c.exponent)
+
+
+@inlined
+def _add(a: MappingArrays, x: int, mark: Ints, stamp: int, touched: Ints, count: int) -> int:
+    """Note a replica, and those whose loads depend on its device."""
+    replicas = a.replicas
+    s, r = x // replicas, x % replicas
+    if mark[x] != stamp:
+        mark[x] = stamp
+        touched[count] = x
+        count += 1
+    for k in range(a.ptr[s], a.ptr[s + 1]):
+        y = a.other[k] * replicas + r
+        if mark[y] != stamp:
+            mark[y] = stamp
+            touched[count] = y
+            count += 1
+    if a.ring[s] > 0.0:
+        for y in (a.after[x], a.before[x]):
+            if mark[y] != stamp:
+                mark[y] = stamp
+                touched[count] = y
+                count += 1
+    return count
+
+
+@inlined
+def _partner(a: MappingArrays, random: Words, x: int) -> int:
+    """Any replica that x exchanges bytes with; −1 if there is none."""
+    replicas = a.replicas
+    s, r = x // replicas, x % replicas
+    links = a.ptr[s + 1] - a.ptr[s]
+    ring = 2 if a.ring[s] > 0.0 else 0
+    if links + ring == 0:
+        return -1
+    pick = below(random, links + ring)
+    if pick < links:
+        return int(a.other[a.ptr[s] + pick] * replicas + r)
+    return int(a.after[x] if pick == links else a.before[x])
+
+
+@inlined
+def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Move:
+    """Any replica, or one of the slower ones, to any device, or one near what it exchanges bytes with."""
+    n, devices = c.device.shape[0], c.resident.shape[0]
+    if trial % SUMMED == SUMMED - 1:
+        c.total[0] = 0.0
+        for z in range(n):
+            c.total[0] += c.energy[z]
+    x = below(random, n)
+    if share(random) < 0.5:
+        for _ in range(2):
+            y = below(random, n)
+            if c.load[y] > c.load[x]:
+                x = y
+    old = new = int(np.int64(c.device[x]))
+    if share(random) < 0.75:
+        y = _partner(c.a, random, x)
+        if y >= 0:
+            u = share(random)
+            new = int(np.int64(c.near[c.device[y], int(min(AIMED, c.near.shape[1]) * u * u)]))
+    if new == old:
+        new = below(random, devices)
+        if new == old:
+            return _Move(np.inf, x, -1, old, old, 0, 0.0, 0)
+    y = int(np.int64(c.resident[new]))
+    c.device[x] = new
+    count = _add(c.a, x, c.mark, trial, c.touched, 0)
+    if y >= 0:
+        c.device[y] = old
+        count = _add(c.a, y, c.mark, trial, c.touched, count)
+    change, above = 0.0, 0
+    for k in range(count):
+        z = c.touched[k]
+        c.fresh[0, k] = load_of(c.a, c.device, z)
+        c.fresh[1, k] = _energy(c, c.fresh[0, k])
+        change += c.fresh[1, k] - c.energy[z]
+        above += int(c.fresh[0, k] >= c.top[0]) - int(c.load[z] >= c.top[0])
+    rise = change
+    if change > 0.0:
+        rise = change * n / c.total[0] if c.total[0] > 0.0 else np.inf
+    return _Move(rise, x, y, old, new, count, change, above)
+
+
+@inlined
+def _keep(c: _Mapping, move: _Move) -> None:
+    c.resident[move.new], c.resident[move.old] = move.x, move.y
+    c.total[0] += move.energy
+    c.above[0] += move.above
+    for k in range(move.many):
+        z = c.touched[k]
+        c.load[z], c.energy[z] = c.fresh[0, k], c.fresh[1, k]
+    if c.above[0] == 0:
+        _note_best(c)
+
+
+@inlined
+def _undo(c: _Mapping, move: _Move) -> None:
+    c.device[move.x] = move.old
+    if move.y >= 0:
+        c.device[move.y] = move.new
+
+
+@inlined
+def _note_best(c: _Mapping) -> None:
+    """All loads are below the largest of the best mapping: this one is better."""
+    c.top[0] = largest(c.load)
+    copy_into(c.best, c.device)
+    for z in range(c.load.shape[0]):
+        c.above[0] += c.load[z] >= c.top[0]
+
+
+_STEPS = Steps(_propose, _keep, _undo)
+
+
+@compiled
+def anneal(
+    a: MappingArrays,
+    near: Ints,
+    device: Ints,
+    best: Ints,
+    scale: float,
+    exponent: int,
+    target: float,
+    cooling: Cooling,
+    random: Words,
+    stop: Longs,
+) -> float:
+    """Anneal ``device`` in place; ``best`` gets the best mapping met, whose largest load is returned.
+
+    ``best`` is written only where that is below ``target``, which is returned otherwise. ``near`` has the other devices
+    of every device, nearest first. The energy is Σ (load / ``scale``)^exponent, the scale being the largest load of a
+    known mapping; temperatures are shares of the mean energy of a replica.
+    """
+    n, devices = device.shape[0], a.inverse.shape[0]
+    resident, load, energy, fresh = np.full(devices, -1, np.int32), np.empty(n), np.empty(n), np.empty((2, n))
+    for x in range(n):
+        resident[device[x]] = x
+    mark, touched = np.full(n, -1, np.int32), np.empty(n, np.int32)
+    total, top, above = np.zeros(1), np.full(1, target), np.zeros(1, np.int64)
+    c = _Mapping(
+        a, near, device, best, resident, load, energy, total, top, above, mark, touched, fresh, scale, exponent
+    )
+    for x in range(n):
+        c.load[x] = load_of(a, device, x)
+        c.energy[x] = _energy(c, c.load[x])
+        total[0] += c.energy[x]
+        above[0] += c.load[x] >= target
+    if above[0] == 0:
+        _note_best(c)
+    if devices > 1:
+        anneal_by(c, _STEPS, cooling, random, stop)
+    return float(top[0])

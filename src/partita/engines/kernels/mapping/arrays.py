@@ -1,0 +1,53 @@
+"""A mapping problem as plain arrays, and what one replica takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.compiled import compiled
+
+
+class MappingArrays(NamedTuple):
+    """Stages 0, …, S − 1 of R replicas, devices 0, …, D − 1. Replica r of stage s has number s·R + r.
+
+    Attributes
+    ----------
+    replicas
+        R.
+    time
+        (S, D) Time of a replica of each stage on each device, without communication.
+    inverse
+        (D, D) Seconds per byte from the device of the row; 0 on the diagonal.
+    ptr, other, weight
+        (S + 1,), (e,), (e,) For every stage those it exchanges bytes with, each once, and how many; in no order of
+        size.
+    ring
+        (S,) Bytes that the all-reduce moves over the slower link of a replica; 0 with one replica.
+    after, before
+        (n,) The next and the previous replica in the ring of every replica.
+    """
+
+    replicas: int
+    time: Floats
+    inverse: Floats
+    ptr: Ints
+    other: Ints
+    weight: Floats
+    ring: Floats
+    after: Ints
+    before: Ints
+
+
+@compiled
+def load_of(a: MappingArrays, device: Ints, x: int) -> float:
+    """What a replica takes, all being placed."""
+    count = a.replicas
+    s, r = x // count, x % count
+    d = device[x]
+    total = a.time[s, d]
+    for k in range(a.ptr[s], a.ptr[s + 1]):
+        total += a.weight[k] * a.inverse[d, device[a.other[k] * count + r]]
+    if a.ring[s] > 0.0:
+        total += a.ring[s] * max(a.inverse[d, device[a.after[x]]], a.inverse[d, device[a.before[x]]])
+    return float(total)

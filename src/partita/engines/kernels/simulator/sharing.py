@@ -1,0 +1,199 @@
+"""Links that are shared: the rates of all that is being moved, fair by the max-min rule.
+
+Source: Bertsekas & Gallager, "Data Networks" (2nd ed., 1992), §6.5.2: progressive filling. The rates of all grow alike
+until a link is full; who uses it keeps the rate, the others go on. Only what is connected with a change through links
+and what moves over them is filled again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.compiled import inlined
+from partita.engines.kernels.simulator.queues import Queue, empty_queue, put, take
+
+#: Rates and levels that differ by less than this share are equal but for rounding, and taken to be equal: what is
+#: symmetric then ends at the same instant.
+_EQUAL = 1e-12
+
+
+class Sharing(NamedTuple):
+    """What is being moved over l links by n tasks, which name links at u places.
+
+    Attributes
+    ----------
+    capacity
+        (l,) Amount per unit of time.
+    offsets, used
+        (n + 1,) and (u,) The links of task i are ``used[offsets[i]:offsets[i + 1]]``.
+    user
+        (u,) Which task names a link at a place.
+    head, following, preceding
+        (l,), (u,) and (u,) The places of those who now move something over a link, a list linked in both directions.
+    amount, since, rate
+        (n,) What was left to move at a time, and the rate since then; 0 before it has its first rate.
+    filled
+        (n,) The rate that is being worked out: −1 for who has no part in it, 0 before it is known.
+    part, links, listed
+        (n,), (l,) and (l,) Tasks and links that have a part in it, and whether a link is among them.
+    room, users
+        (l,) Capacity left and tasks without a rate, while rates are worked out.
+    levels
+        Queue of links by the rate at which they are full.
+    touched
+        (1,) How many of ``links`` have seen a task come or go since rates were worked out.
+    """
+
+    capacity: Floats
+    offsets: Longs
+    used: Longs
+    user: Ints
+    head: Ints
+    following: Ints
+    preceding: Ints
+    amount: Floats
+    since: Floats
+    rate: Floats
+    filled: Floats
+    part: Ints
+    links: Ints
+    listed: Ints
+    room: Floats
+    users: Ints
+    levels: Queue
+    touched: Longs
+
+
+def nothing_moved(capacity: Floats, offsets: Longs, used: Longs, amount: Floats) -> Sharing:
+    """Links over which nothing is moved yet; see ``TaskGraph`` for the arrays."""
+    # Without amounts nobody reads what there would be for each task.
+    tasks, places, links = len(amount) if amount.any() else 0, len(used), len(capacity)
+    user = np.repeat(np.arange(len(amount), dtype=np.int32), np.diff(offsets))
+    return Sharing(
+        capacity=capacity,
+        offsets=offsets,
+        used=used,
+        user=user,
+        head=np.full(links, -1, np.int32),
+        following=np.empty(places, np.int32),
+        preceding=np.empty(places, np.int32),
+        amount=amount[:tasks].copy(),
+        since=np.zeros(tasks),
+        rate=np.zeros(tasks),
+        filled=np.full(tasks, -1.0),
+        part=np.empty(tasks, np.int32),
+        links=np.empty(links, np.int32),
+        listed=np.zeros(links, np.int32),
+        room=np.zeros(links),
+        users=np.zeros(links, np.int32),
+        levels=empty_queue(np.zeros(links)),
+        touched=np.zeros(1, np.int64),
+    )
+
+
+@inlined
+def _touch(s: Sharing, link: int) -> None:
+    if not s.listed[link]:
+        s.listed[link] = 1
+        s.links[s.touched[0]] = link
+        s.touched[0] += 1
+
+
+@inlined
+def come(s: Sharing, task: int) -> None:
+    """A task begins to move its amount; it has no rate yet."""
+    for p in range(s.offsets[task], s.offsets[task + 1]):
+        link = s.used[p]
+        first = s.head[link]
+        s.preceding[p] = -1
+        s.following[p] = first
+        if first >= 0:
+            s.preceding[first] = p
+        s.head[link] = p
+        _touch(s, link)
+
+
+@inlined
+def go(s: Sharing, task: int) -> None:
+    """A task has moved its amount."""
+    for p in range(s.offsets[task], s.offsets[task + 1]):
+        link, before, after = s.used[p], s.preceding[p], s.following[p]
+        if before >= 0:
+            s.following[before] = after
+        else:
+            s.head[link] = after
+        if after >= 0:
+            s.preceding[after] = before
+        _touch(s, link)
+
+
+@inlined
+def _gather(s: Sharing) -> int:
+    """List all that is connected with the links touched, the links with their levels; how many tasks these are."""
+    tasks, at = 0, 0
+    while at < s.touched[0]:
+        link, users = s.links[at], 0
+        p = s.head[link]
+        while p >= 0:
+            users += 1
+            task = s.user[p]
+            if s.filled[task] < 0.0:
+                s.filled[task] = 0.0
+                s.part[tasks] = task
+                tasks += 1
+                for k in range(s.offsets[task], s.offsets[task + 1]):
+                    _touch(s, s.used[k])
+            p = s.following[p]
+        s.room[link] = s.capacity[link]
+        s.users[link] = users
+        if users > 0:
+            put(s.levels, link, s.capacity[link] / users)
+        at += 1
+    return tasks
+
+
+@inlined
+def _fill(s: Sharing) -> None:
+    """Work out the rates of those who are listed: again and again of those on the link that is full first."""
+    level = 0.0
+    while s.levels.size[0] > 0:
+        link = take(s.levels)
+        # Levels only rise; below the last one they are by rounding.
+        if s.levels.key[link] > level * (1.0 + _EQUAL):
+            level = s.levels.key[link]
+        p = s.head[link]
+        while p >= 0:
+            task = s.user[p]
+            if s.filled[task] == 0.0:
+                s.filled[task] = level
+                for k in range(s.offsets[task], s.offsets[task + 1]):
+                    other = s.used[k]
+                    if other != link:
+                        s.room[other] -= level
+                        s.users[other] -= 1
+                        share = s.room[other] / s.users[other] if s.users[other] > 0 else np.inf
+                        put(s.levels, other, share)
+            p = s.following[p]
+
+
+@inlined
+def share(s: Sharing, now: float, ends: Queue) -> None:
+    """Work out the rates that changed by who came and went, and put off or bring forward the ends in the queue."""
+    tasks = _gather(s)
+    _fill(s)
+    for k in range(tasks):
+        task = s.part[k]
+        old, new = s.rate[task], s.filled[task]
+        s.filled[task] = -1.0
+        # An end is worked out anew only if it moves: it would drift by rounding.
+        if abs(new - old) > _EQUAL * old:
+            s.amount[task] = max(0.0, s.amount[task] - old * (now - s.since[task]))
+            s.since[task] = now
+            s.rate[task] = new
+            put(ends, task, now + s.amount[task] / new)
+    for k in range(s.touched[0]):
+        s.listed[s.links[k]] = 0
+    s.touched[0] = 0

@@ -1,0 +1,247 @@
+"""Charges and shares: what each item adds to any block it is in, and how many blocks items need.
+
+Cut nets are charged to their pins such that no block is charged more than the net costs. Shares are weights such that
+no block holds more than one in all; as many blocks are needed as there are shares. Both are dual solutions of covering
+items by blocks: from any valid weights each item's weight may grow by what its heaviest block leaves free.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Floats, Ints, Words
+from partita.engines.kernels.bits import has, listed
+from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.forced_cuts import Parts
+
+#: Steps of one search for the heaviest block of an item.
+BUDGET = 300
+#: Times that all cut nets are charged anew, with what the others have charged.
+ROUNDS = 2
+
+
+@inlined
+def _fractional(others: Ints, start: int, weight: Floats, size: Floats, room: float, value: float) -> float:
+    """``value`` with the fractional knapsack of ``others`` from ``start`` on."""
+    for i in range(start, others.shape[0]):
+        x = others[i]
+        if size[x] > room:
+            return float(value + weight[x] * room / size[x])
+        room -= size[x]
+        value += weight[x]
+    return value
+
+
+@compiled
+def _heaviest(others: Ints, weight: Floats, size: Floats, room: float, apart: Words, enough: float) -> float:
+    """Upper bound on the weight of items among ``others`` (by decreasing weight / size) that fit into ``room``.
+
+    Exact over sets of which no two are apart, unless the search takes more than ``BUDGET`` steps; then it is the
+    fractional knapsack. It ends early where ``enough`` is reached.
+    """
+    count = others.shape[0]
+    best = 0.0
+    chosen = np.empty(count, np.int32)
+    depth, place = 0, 0
+    value, free = 0.0, room
+    for _ in range(BUDGET):
+        advanced = False
+        if place < count:
+            # What the rest can add at most.
+            ahead = _fractional(others, place, weight, size, free, value)
+            if ahead > best * (1 + 1e-12):
+                x = others[place]
+                fits = size[x] <= free * (1 + 1e-12)
+                for i in range(depth):
+                    y = others[chosen[i]]
+                    if has(apart[x], y):
+                        fits = False
+                        break
+                if fits:
+                    chosen[depth] = place
+                    depth += 1
+                    value += weight[x]
+                    free -= size[x]
+                    if value > best:
+                        best = value
+                        if best >= enough:
+                            return float(best)
+                place += 1
+                advanced = True
+        if not advanced:
+            if depth == 0:
+                return float(best)
+            depth -= 1
+            x = others[chosen[depth]]
+            value -= weight[x]
+            free += size[x]
+            place = chosen[depth] + 1
+    return _fractional(others, 0, weight, size, max(0.0, room), 0.0)
+
+
+@compiled
+def raise_shares(items: Ints, share: Floats, size: Floats, room: float, apart: Words) -> float:
+    """Raise the shares of items in the given order as far as no block can exceed one; the sum afterwards."""
+    others, ratio = np.empty_like(items), np.empty(items.shape[0])
+    total = 0.0
+    for v in items:
+        found = 0
+        for x in items:
+            if x == v or share[x] <= 0:
+                continue
+            if size[x] + size[v] > room or has(apart[v], x):
+                continue
+            ratio[found] = -share[x] / max(size[x], 1e-300)
+            others[found] = x
+            found += 1
+        by_ratio = others[:found][np.argsort(ratio[:found])]
+        most = _heaviest(by_ratio, share, size, room - size[v], apart, 1 - share[v])
+        share[v] = max(share[v], 1.0 - most * (1 + 1e-12))
+        total += share[v]
+    return total
+
+
+@compiled
+def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
+    """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
+    n, m = a.work.shape[0], a.cost.shape[0]
+    pairs = parts.apart.shape[0] > 0
+    charge = a.work.copy()
+    part = np.zeros(a.net.pins.shape[0])
+    for e in range(m):
+        low, high = a.net.ptr[e], a.net.ptr[e + 1]
+        if parts.forced[e] and high - low == 2:
+            for q in range(low, high):
+                charge[a.net.pins[q]] += a.cost[e]
+    share, best = np.zeros(n), np.zeros(n)
+    for _ in range(ROUNDS):
+        for e in range(m):
+            low, high = a.net.ptr[e], a.net.ptr[e + 1]
+            if not parts.forced[e] or high - low == 2:
+                continue
+            pins = a.net.pins[low:high]
+            for q in range(low, high):
+                charge[a.net.pins[q]] -= part[q]
+            room = limit - a.cost[e]
+            if not pairs:
+                # In proportion to what a block can hold of the pins.
+                total = 0.0
+                for v in pins:
+                    total += charge[v]
+                scale = a.cost[e] / max(min(room, total), 1e-300)
+                for q in range(low, high):
+                    part[q] = charge[a.net.pins[q]] * scale * (1 - 1e-12)
+                    charge[a.net.pins[q]] += part[q]
+                continue
+            most = -1.0
+            by_size = pins[np.argsort(-charge[pins])]
+            for variant in range(3):
+                for v in pins:
+                    # One pin for all, in proportion to size, in equal parts of what fits by number.
+                    share[v] = 0.0
+                    if variant == 1:
+                        share[v] = charge[v] / max(room, 1e-300)
+                    elif variant == 2:
+                        share[v] = 1.0 / _number(pins, charge, room)
+                total = raise_shares(by_size, share, charge, room, parts.apart)
+                if total > most * (1 + 1e-9):
+                    most = total
+                    for v in pins:
+                        best[v] = share[v]
+            for q in range(low, high):
+                v = a.net.pins[q]
+                part[q] = a.cost[e] * best[v] * (1 - 1e-12)
+                charge[v] += part[q]
+    return charge
+
+
+@compiled
+def _number(pins: Ints, size: Floats, room: float) -> int:
+    """Most pins that fit into a block."""
+    left, count = room * (1 + 1e-12), 0
+    for s in np.sort(size[pins]):
+        if s > left:
+            break
+        left -= s
+        count += 1
+    return max(1, count)
+
+
+@compiled
+def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
+    """Move the first and last blocks of items closer; how many moved, and whether there is no split.
+
+    What lies before an item needs as many blocks as it has shares, and so does what of it cannot be early. Items that
+    must be within some blocks have at most one share a block.
+    """
+    n = a.work.shape[0]
+    first, last, apart = parts.first, parts.last, parts.apart
+    pairs = apart.shape[0] > 0
+    sums, members = np.zeros(devices), np.empty(n, np.int32)
+    moved = 0
+    for direction in range(2):
+        rows, start, end = parts.earlier, first, last
+        if direction == 1:
+            # Seen from the other end, last blocks are first ones.
+            rows = parts.later
+            start, end = (devices - 1 - last).astype(np.int32), (devices - 1 - first).astype(np.int32)
+        for i in range(n):
+            v = i if direction == 0 else n - 1 - i
+            sums[:] = 0.0
+            at = int(start[v])
+            for u in members[: listed(rows[v], members)]:
+                since = int(start[u])
+                if u != v:
+                    at = max(at, since)
+                    if pairs and has(apart[u], v):
+                        at = max(at, since + 1)
+                if since < devices:
+                    sums[since] += share[u]
+            total = 0.0
+            for j in range(devices - 1, -1, -1):
+                total += sums[j]
+                if total > 0:
+                    at = max(at, j - 1 + int(np.ceil(total * (1 - 1e-9))))
+            if at > end[v]:
+                return moved, True
+            if at > start[v]:
+                moved += 1
+                start[v] = at
+        if direction == 1:
+            last[:] = devices - 1 - start
+    return _within(first, last, share, devices, moved)
+
+
+@compiled
+def _within(first: Ints, last: Ints, share: Floats, devices: int, moved: int) -> tuple[int, bool]:
+    """Shares of the items that must be within blocks a … b, and who cannot be there in addition."""
+    n = first.shape[0]
+    inside = np.zeros((devices + 1, devices + 1))
+    for v in range(n):
+        inside[first[v], last[v]] += share[v]
+    # Sums over first >= a and last <= b.
+    for a in range(devices - 1, -1, -1):
+        row = 0.0
+        for b in range(devices):
+            row += inside[a, b]
+            inside[a, b] = row + inside[a + 1, b]
+            if b >= a and inside[a, b] * (1 - 1e-9) > b - a + 1:
+                return moved, True
+    for v in range(n):
+        f, g = first[v], last[v]
+        for a in range(f + 1):
+            for b in range(g - 1, f - 1, -1):
+                if inside[a, b] + share[v] > (b - a + 1) * (1 + 1e-9):
+                    first[v] = max(first[v], b + 1)
+                    break
+        for b in range(g, devices):
+            for a in range(f + 1, g + 1):
+                if inside[a, b] + share[v] > (b - a + 1) * (1 + 1e-9):
+                    last[v] = min(last[v], a - 1)
+                    break
+        if first[v] > f or last[v] < g:
+            moved += 1
+        if first[v] > last[v]:
+            return moved, True
+    return moved, False

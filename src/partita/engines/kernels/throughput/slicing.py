@@ -1,0 +1,366 @@
+"""Slice one order of the items into stages: the decision at given limits, exact for that order.
+
+Source: Pipelined inference (ICML 2024), §4 (slicing a topological order), with the segment costs of nets kept as a
+suffix sum: for the right end r, ``step`` satisfies cost(l..r) = Σ_{q ≥ l} step[q], and a net changes O(1) entries when
+one of its pins becomes the right end. A net with its maker at position s pays out where l ≤ s unless all its pins are
+inside, and in where s < l ≤ its last pin (or s > r).
+
+Plain problems have no ``Lines``: one line of work and transfers that cost the same in and out, one device a stage. The
+kernel is compiled once for them and once for variants.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Bools, Bytes, Floats, Ints, Longs
+from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
+from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.working_memory import PeakArrays
+
+
+class Met(NamedTuple):
+    """What the items up to the right end have met: positions, -1 for none, and numbers of pins.
+
+    ``first``, ``last`` and ``made`` (m,) are of a net's first pin, last pin and maker, ``seen`` (m,) its pins so far,
+    ``cover`` (c,) the last pin of a cover.
+    """
+
+    first: Ints
+    last: Ints
+    made: Ints
+    seen: Ints
+    cover: Ints
+
+
+@compiled
+def nothing_met(nets: int, covers: int) -> Met:
+    """Before the first item."""
+    none = np.full((3, nets), -1, np.int32)
+    return Met(none[0], none[1], none[2], np.zeros(nets, np.int32), np.full(covers, -1, np.int32))
+
+
+@inlined
+def meet_net(met: Met, e: int, r: int) -> None:
+    """The right end is a pin of net e; once all is counted that it changes, it is the last one."""
+    met.seen[e] += 1
+    if met.first[e] < 0:
+        met.first[e] = r
+
+
+@inlined
+def pay_along(a: Arrays | BlockProblem, met: Met, e: int, r: int, into: float, out: float, step: Floats) -> None:
+    """Take in the right end as a pin of net e, for what it costs without and with its maker."""
+    last, made = met.last[e], met.made[e]
+    if last >= 0:
+        step[last] -= into
+        if 0 <= made < r:
+            step[made] += into
+    if made == r:
+        step[r] += out
+    else:
+        step[r] += into
+        if made >= 0:
+            step[made] -= into
+    if met.seen[e] == a.net.ptr[e + 1] - a.net.ptr[e]:
+        step[met.first[e]] -= out
+
+
+@inlined
+def _enter_along(a: Arrays, met: Met, e: int, v: int, r: int, step: Floats) -> None:
+    """Take in v as the right end: ``step`` for what enters a segment with net e."""
+    size, last = a.net_entering[e], met.last[e]
+    # Backwards readers come first, and are entered as long as the source, the last pin, is to the right. Forwards the
+    # source comes first, and is entered where the segment starts between it and a reader.
+    reads = a.net_source[e] != v
+    if last >= 0 and (reads or a.backwards):
+        step[last] -= size
+    if reads:
+        step[r] += size
+
+
+@inlined
+def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, shared: Floats, step: Floats) -> None:
+    """Take in v as the right end: ``step`` for bytes of its own and of its covers."""
+    step[r] += own[v]
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        c = a.cover.of_item[p]
+        if met.cover[c] >= 0:
+            step[met.cover[c]] -= shared[c]
+        step[r] += shared[c]
+
+
+@inlined
+def meet_covers(a: Arrays | BlockProblem, met: Met, v: int, r: int) -> None:
+    """The covers of v have their last pin at the right end."""
+    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
+        met.cover[a.cover.of_item[p]] = r
+
+
+@compiled
+def _extend(k: PeakArrays, item: int, turn: int, end: int, near: Ints, met: Ints, held: Floats) -> float:
+    """Put the operators of an item before those that run so far; most memory held by any that it changes.
+
+    ``held[i]`` is what the i-th operator from the end needs, ``end`` their number. A tensor met in this ``turn`` is
+    held back to its operator nearest to the front, ``near``. In a search from the outputs all is turned round.
+    """
+    peak = 0.0
+    first, size = k.item_ptr[item], k.item_ptr[item + 1] - k.item_ptr[item]
+    for i in range(size):
+        v = k.item_ops[first + size - 1 - i]
+        here = end + i
+        held[here] = k.scratch[v]
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            t = k.op_tensors[p]
+            start = near[t] + 1 if met[t] == turn else here
+            met[t], near[t] = turn, here
+            for q in range(start, here + 1):
+                held[q] += k.size[t]
+                peak = max(peak, held[q])
+        peak = max(peak, held[here])
+    return peak
+
+
+@compiled
+def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
+    """(n + 1,) whether the links of both groups carry what crosses between the first i items and the others."""
+    n, lines = order.shape[0], limits.shape[0] - 1
+    fits = np.ones(n + 1, np.bool_)
+    value = np.zeros((2, lines))
+    seen = np.zeros(a.net.ptr.shape[0] - 1, np.int32)
+    made = np.zeros(a.net.ptr.shape[0] - 1, np.bool_)
+    for r in range(n):
+        v = order[r]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
+            size = a.net.ptr[e + 1] - a.net.ptr[e]
+            for turn in range(2):
+                # Take away what the net paid before, add what it pays now.
+                if turn == 1:
+                    seen[e] += 1
+                    made[e] = made[e] or b.maker[e] == v
+                if seen[e] == 0 or seen[e] == size:
+                    continue
+                sign = 1.0 if turn == 1 else -1.0
+                for line in range(lines):
+                    out, into = (0, 1) if made[e] else (1, 0)
+                    value[out, line] += sign * b.group_out[out, e, line]
+                    value[into, line] += sign * b.group_in[into, e, line]
+        for line in range(lines):
+            fits[r + 1] = fits[r + 1] and value[0, line] <= limits[line] and value[1, line] <= limits[line]
+    return fits
+
+
+@compiled
+def slice_order(
+    a: Arrays,
+    b: Lines | None,
+    peaks: PeakArrays | None,
+    order: Ints,
+    limits: Floats,
+    codes: Codes,
+    fewest: Ints,
+    back_from: Ints,
+    back_kind: Bytes,
+    back_replicas: Ints,
+    stop: Longs,
+) -> bool:
+    """Whether the order can be cut into stages within the limits; the cuts are left in ``back_*``.
+
+    ``limits`` has one entry a line, and a last one for replicas that synchronise while they work. ``fewest[i, code]``
+    is the fewest devices of kind 0 that hold the first i items when ``code`` counts the devices of the other kinds;
+    fewer is never worse, also where memory depends on the number of stages already placed.
+    """
+    n, kinds, lines = order.shape[0], a.devices.shape[0], 1 if b is None else limits.shape[0] - 1
+    limited, recompute, none = a.limited, a.recompute, np.int32(1 << 30)
+    hard = limited if b is None else b.hard
+    m, covers = a.net.ptr.shape[0] - 1, a.cover_fixed.shape[0]
+    cut_fits = np.ones(n + 1, np.bool_)
+    if b is not None and b.grouped:
+        cut_fits = _prefix_cuts(a, b, order, limits)
+    met = nothing_met(m, covers)
+    cost = np.zeros((kinds, lines, n))
+    enters, fixes, actives, syncs = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    fewest[:] = none
+    fewest[0, 0] = 0
+    reached = np.zeros(n + 1, np.bool_)
+    reached[0] = True
+    least = 1 if recompute else a.in_flight[1]
+    if b is not None and not recompute:
+        for k in range(kinds):
+            least = min(least, b.flights[1, 1], b.flights[b.replicas[k], 1])
+    work, comm = np.zeros((kinds, lines)), np.zeros((kinds, lines))
+    alive = np.zeros(kinds, np.bool_)
+    if peaks is not None:
+        near, turn = np.zeros(peaks.size.shape[0], np.int32), np.full(peaks.size.shape[0], -1, np.int32)
+        held = np.zeros(peaks.scratch.shape[0])
+    for r in range(n):
+        v = order[r]
+        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
+            e = a.net.of_item[p]
+            meet_net(met, e, r)
+            if b is not None and b.maker[e] == v:
+                met.made[e] = r
+            for k in range(kinds):
+                for line in range(lines):
+                    into = a.net_cost[k, e] if b is None else b.cost_in[k, e, line]
+                    out = a.net_cost[k, e] if b is None else b.cost_out[k, e, line]
+                    pay_along(a, met, e, r, into, out, cost[k, line])
+            if recompute:
+                _enter_along(a, met, e, v, r, enters)
+            met.last[e] = r
+        hold_along(a, met, v, r, a.fixed, a.cover_fixed, fixes)
+        hold_along(a, met, v, r, a.active, a.cover_active, actives)
+        if b is not None:
+            hold_along(a, met, v, r, b.sync, b.cover_sync, syncs)
+        meet_covers(a, met, v, r)
+        for k in range(kinds):
+            alive[k] = a.devices[k] > 0
+        work[:] = 0.0
+        comm[:] = 0.0
+        fixed, active, enter, space, sync, ops = 0.0, 0.0, 0.0, 0.0, 0.0, 0
+        for left in range(r, -1, -1):
+            u = order[left]
+            any_alive = False
+            if limited:
+                fixed += fixes[left]
+                active += actives[left]
+                enter += enters[left]
+                space = max(space, a.workspace[u])
+            if b is not None:
+                sync += syncs[left]
+            if peaks is not None and b is not None and b.peak:
+                space = max(space, _extend(peaks, u, r, ops, near, turn, held))
+                ops += peaks.item_ptr[u + 1] - peaks.item_ptr[u]
+            for k in range(kinds):
+                if not alive[k]:
+                    continue
+                most = 1 if b is None else b.replicas[k]
+                if b is not None:
+                    alive[k] = b.can[k, u] != 0
+                fits = reached[left]
+                for line in range(lines):
+                    work[k, line] += a.work[k, u] if b is None else b.work[k, u, line]
+                    comm[k, line] += cost[k, line, left]
+                    if work[k, line] > most * limits[line]:
+                        alive[k] = False
+                    fits = fits and work[k, line] + comm[k, line] <= most * limits[line]
+                if not alive[k] or (hard and fixed + least * active + space > a.memory[k]):
+                    alive[k] = False
+                    continue
+                any_alive = True
+                if not fits:
+                    continue
+                may_cross = b is None or not b.grouped or (b.phase[k] == 1 and cut_fits[left])
+                for c in range(codes.digit_sum.shape[0]):
+                    used = fewest[left, c]
+                    if used == none:
+                        continue
+                    if b is not None and not may_cross and b.phase[k] != codes.phases[c]:
+                        continue
+                    mine = used if k == 0 else codes.digits[c, k]
+                    for replicas in range(1, min(most, a.devices[k] - mine) + 1):
+                        over = 0.0
+                        if limited:
+                            to_end = used + codes.digit_sum[c] + replicas
+                            if b is None:
+                                q = a.in_flight[to_end]
+                            else:
+                                q = b.flights[replicas, to_end if a.backwards else 1]
+                            need = fixed + active + q * enter + space if recompute else fixed + q * active + space
+                            over = need - a.memory[k]
+                            if hard and need > a.memory[k]:
+                                continue
+                        if b is not None:
+                            reload = max(0.0, over) * b.reload_time[k]
+                            together = (replicas - 1) * sync * b.sync_time[k]
+                            fits = not b.sync_apart or together <= replicas * limits[lines]
+                            for line in range(lines):
+                                load = work[k, line] + comm[k, line]
+                                load += b.with_reload[line] * reload + b.with_sync[line] * together
+                                fits = fits and load <= replicas * limits[line]
+                            if not fits:
+                                continue
+                        after = c if k == 0 else c + replicas * codes.stride[k]
+                        total = used + replicas if k == 0 else used
+                        if total < fewest[r + 1, after]:
+                            fewest[r + 1, after] = total
+                            back_from[r + 1, after] = left
+                            back_kind[r + 1, after] = k
+                            back_replicas[r + 1, after] = replicas
+                            reached[r + 1] = True
+                        break
+            if not any_alive:
+                break
+        if (r & 63) == 0 and stop[0] != 0:
+            return False
+    return bool(reached[n])
+
+
+@inlined
+def _sooner(stage: Longs, second: Floats, u: int, v: int) -> bool:
+    """Whether u comes before v by its keys."""
+    return bool(stage[u] < stage[v] or (stage[u] == stage[v] and second[u] < second[v]))
+
+
+@compiled
+def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
+    """A topological order whose first key is ``stage`` (which must rise along edges).
+
+    Second key, from ``key`` in [0, 1): ``mode`` 0 that itself; 1 last in, first out, of what becomes ready at once by
+    it, largest first; 2 a predecessor's moved a little by its own, which keeps branches together.
+    """
+    n = stage.shape[0]
+    second = key.copy()
+    missing, pending, heap = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n + 1, np.int32)
+    count, size = 0, 0
+    for v in range(n):
+        missing[v] = graph.pred_ptr[v + 1] - graph.pred_ptr[v]
+        if missing[v] == 0:
+            pending[count] = v
+            count += 1
+    for place in range(n):
+        for i in range(count):
+            v = pending[i]
+            if mode == 1:
+                second[v] = -place - key[v]
+            size += 1
+            pos = size
+            while pos > 1 and _sooner(stage, second, v, heap[pos // 2]):
+                heap[pos] = heap[pos // 2]
+                pos //= 2
+            heap[pos] = v
+        u, moved = heap[1], heap[size]
+        size -= 1
+        pos = 1
+        while 2 * pos <= size:
+            child = 2 * pos
+            if child < size and _sooner(stage, second, heap[child + 1], heap[child]):
+                child += 1
+            if not _sooner(stage, second, heap[child], moved):
+                break
+            heap[pos] = heap[child]
+            pos = child
+        heap[pos] = moved
+        order[place] = u
+        count = 0
+        for p in range(graph.succ_ptr[u], graph.succ_ptr[u + 1]):
+            w = graph.succ[p]
+            missing[w] -= 1
+            if missing[w] == 0:
+                if mode == 2:
+                    second[w] = second[u] + 0.1 * (key[w] - 0.5)
+                pending[count] = w
+                count += 1
+
+
+def order_by(graph: Graph, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
+    """The order that ``linearise`` makes, of one stage if none are given."""
+    order = np.empty(key.shape[0], dtype=np.int32)
+    stages = np.zeros(key.shape[0], dtype=np.int64) if stage is None else stage.astype(np.int64)
+    linearise(graph, stages, key, mode, order)
+    return order

@@ -1,0 +1,269 @@
+"""Can a set of operators run one after another within some working memory? And what does a given order need?
+
+A tensor is held from the first to the last operator of the set that makes or reads it. Why the search may run some
+operators at once, and what follows for sets, is in ``partita.problems.throughput.working_memory``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.graph_arrays import Graph
+
+#: Answers of ``fit``: no order, an order (in ``PeakScratch.order``), undecided within the nodes allowed.
+OVER, FITS, OPEN = 0, 1, 2
+
+
+class PeakArrays(NamedTuple):
+    """P operators, T tensors, and n items of operators; CSR pairs are (pointer, members).
+
+    Attributes
+    ----------
+    graph
+        Who reads what an operator makes, each once.
+    op_ptr, op_tensors
+        Tensors that an operator makes or reads.
+    size
+        (T,) bytes.
+    scratch
+        (P,) bytes an operator needs beside its tensors while it runs.
+    item_ptr, item_ops
+        Operators of an item, in an order in which they can run.
+    """
+
+    graph: Graph
+    op_ptr: Ints
+    op_tensors: Ints
+    size: Floats
+    scratch: Floats
+    item_ptr: Ints
+    item_ops: Ints
+
+
+class PeakScratch(NamedTuple):
+    """Working arrays; ``members`` is the input and ``order`` the output of ``fit``; ``inside`` is 0 between calls."""
+
+    members: Ints
+    order: Ints
+    inside: Bytes
+    waiting: Ints
+    ready: Ints
+    place: Ints
+    forced: Bytes
+    live: Floats
+    change: Floats
+    pins: Ints
+    done: Ints
+    first: Words
+    second: Words
+    table: Words
+    check: Words
+    stamp: Longs
+
+
+def peak_scratch(operators: int, tensors: int, nodes: int) -> PeakScratch:
+    """Arrays for sets of up to so many operators and searches of up to so many nodes."""
+    slots = 64
+    while slots < 2 * nodes + 2:
+        slots *= 2
+    words = np.random.default_rng(20240301).integers(0, 2**63, size=2 * operators, dtype=np.uint64)
+    words = words << np.uint64(1) | np.uint64(1)
+    int32 = np.int32
+    return PeakScratch(
+        members=np.zeros(operators, int32),
+        order=np.zeros(operators, int32),
+        inside=np.zeros(operators, np.int8),
+        waiting=np.zeros(operators, int32),
+        ready=np.zeros(operators + 1, int32),
+        place=np.zeros(operators, int32),
+        forced=np.zeros(operators + 1, np.int8),
+        live=np.zeros(operators + 2),
+        change=np.zeros(operators + 1),
+        pins=np.zeros(tensors, int32),
+        done=np.zeros(tensors, int32),
+        first=words[:operators].copy(),
+        second=words[operators:].copy(),
+        table=np.zeros(slots, np.uint64),
+        check=np.zeros(slots, np.uint64),
+        stamp=np.zeros(slots + 1, np.int64),
+    )
+
+
+@inlined
+def _count_pins(k: PeakArrays, x: PeakScratch, operators: Ints, count: int) -> None:
+    """Count the pins of every tensor among the first ``count`` operators, none of them done."""
+    for i in range(count):
+        v = operators[i]
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            x.pins[k.op_tensors[p]] = 0
+            x.done[k.op_tensors[p]] = 0
+    for i in range(count):
+        v = operators[i]
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            x.pins[k.op_tensors[p]] += 1
+
+
+@allocating_nothing
+def peak_along(k: PeakArrays, x: PeakScratch, count: int) -> float:
+    """Most memory held while the first ``count`` operators of ``x.order`` run in turn."""
+    _count_pins(k, x, x.order, count)
+    live, peak = 0.0, 0.0
+    for i in range(count):
+        v = x.order[i]
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            t = k.op_tensors[p]
+            if x.done[t] == 0:
+                live += k.size[t]
+        peak = max(peak, live + k.scratch[v])
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            t = k.op_tensors[p]
+            x.done[t] += 1
+            if x.done[t] == x.pins[t]:
+                live -= k.size[t]
+    return peak
+
+
+@inlined
+def _known(x: PeakScratch, one: np.uint64, two: np.uint64) -> bool:
+    """Whether a set of operators that have run was met before in this search; it is from now on."""
+    slots = x.table.shape[0]
+    mask = slots - 1
+    turn = x.stamp[slots]
+    slot = int(one >> np.uint64(20)) & mask
+    while x.stamp[slot] == turn:
+        if x.table[slot] == one and x.check[slot] == two:
+            return True
+        slot = (slot + 1) & mask
+    x.stamp[slot], x.table[slot], x.check[slot] = turn, one, two
+    return False
+
+
+@inlined
+def _add_ready(x: PeakScratch, v: int, ready: int) -> int:
+    """One more operator can run; how many can."""
+    x.ready[ready] = v
+    x.place[v] = ready
+    return ready + 1
+
+
+@inlined
+def _drop_ready(x: PeakScratch, v: int, ready: int) -> int:
+    """An operator is no longer among those that can run; how many are left."""
+    moved = x.ready[ready - 1]
+    x.ready[x.place[v]] = moved
+    x.place[moved] = x.place[v]
+    return ready - 1
+
+
+@allocating_nothing
+def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> int:
+    """Whether the first ``count`` operators of ``x.members`` can run in some order with at most ``most`` bytes held.
+
+    Tries at most ``nodes`` states, no more than the scratch arrays are made for. Operators that hold less or as much
+    after they ran are run as soon as they can; otherwise those that add least are tried first.
+    """
+    _count_pins(k, x, x.members, count)
+    for i in range(count):
+        x.inside[x.members[i]] = 1
+        x.waiting[x.members[i]] = 0
+    possible = True
+    for i in range(count):
+        v = x.members[i]
+        own = k.scratch[v]
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            own += k.size[k.op_tensors[p]]
+        possible = possible and own <= most
+        for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
+            if x.inside[k.graph.succ[p]] != 0:
+                x.waiting[k.graph.succ[p]] += 1
+    if not possible:
+        for i in range(count):
+            x.inside[x.members[i]] = 0
+        return OVER
+    x.stamp[x.table.shape[0]] += 1
+    ready = 0
+    for i in range(count):
+        v = x.members[i]
+        x.place[v] = -1
+        if x.waiting[v] == 0:
+            ready = _add_ready(x, v, ready)
+    depth, tried = 0, 0
+    x.live[0] = 0.0
+    one, two = np.uint64(0), np.uint64(0)
+    # The last operator tried here: those after it in the order of (change, number) are next.
+    last_change, last = -np.inf, -1
+    answer = FITS
+    while depth < count:
+        chosen, least = -1, np.inf
+        for i in range(ready):
+            v = x.ready[i]
+            need, change = x.live[depth] + k.scratch[v], 0.0
+            for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+                t = k.op_tensors[p]
+                if x.done[t] == 0:
+                    need += k.size[t]
+                    if x.pins[t] > 1:
+                        change += k.size[t]
+                elif x.done[t] + 1 == x.pins[t]:
+                    change -= k.size[t]
+            if need > most or change < last_change or (change == last_change and v <= last):
+                continue
+            if change < least or (change == least and v < chosen):
+                chosen, least = v, change
+        if chosen < 0:
+            # Go back to the last operator that was a choice.
+            over = True
+            while over and depth > 0:
+                depth -= 1
+                v = x.order[depth]
+                for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
+                    u = k.graph.succ[p]
+                    if x.inside[u] == 0:
+                        continue
+                    if x.waiting[u] == 0:
+                        ready = _drop_ready(x, u, ready)
+                    x.waiting[u] += 1
+                for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+                    x.done[k.op_tensors[p]] -= 1
+                ready = _add_ready(x, v, ready)
+                one ^= x.first[v]
+                two ^= x.second[v]
+                if x.forced[depth] == 0:
+                    last_change, last = x.change[depth], v
+                    over = False
+            if over:
+                answer = OVER
+                break
+            continue
+        v = chosen
+        forced = least <= 0.0
+        if not forced and _known(x, one ^ x.first[v], two ^ x.second[v]):
+            last_change, last = least, v
+            continue
+        tried += 1
+        if tried > nodes:
+            answer = OPEN
+            break
+        x.order[depth], x.change[depth], x.forced[depth] = v, least, 1 if forced else 0
+        one ^= x.first[v]
+        two ^= x.second[v]
+        ready = _drop_ready(x, v, ready)
+        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
+            x.done[k.op_tensors[p]] += 1
+        for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
+            u = k.graph.succ[p]
+            if x.inside[u] == 0:
+                continue
+            x.waiting[u] -= 1
+            if x.waiting[u] == 0:
+                ready = _add_ready(x, u, ready)
+        x.live[depth + 1] = x.live[depth] + least
+        depth += 1
+        last_change, last = -np.inf, -1
+    for i in range(count):
+        x.inside[x.members[i]] = 0
+    return answer

@@ -1,0 +1,152 @@
+"""What the backends have in common: what one is asked, how it talks while it runs, and what its answer means.
+
+A backend is a module with two names: ``solve(program, settings, talk)`` hands back a ``BackendAnswer``, and ``EXACT``
+says whether what it proves holds as it is. Those that compute with tolerances get a wider program, and what they take
+for proven is lowered; see ``partita.engines.mip.cautious``, which is the one place for both. ``BACKENDS`` lists them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import time
+from dataclasses import dataclass
+
+from partita.engines.mip import cautious
+from partita.engines.mip.model import Callbacks, Floats, Model, Program, ProgramResult, ProgramStatus
+from partita.ground.rounding import GAP
+
+
+@dataclass(frozen=True)
+class Backend:
+    """An entry of ``BACKENDS``.
+
+    Attributes
+    ----------
+    module
+        Where it is.
+    package
+        The import name of what it needs.
+    open_ranges
+        Whether variables may have infinite bounds.
+    """
+
+    module: str
+    package: str
+    open_ranges: bool = True
+
+
+BACKENDS = {
+    "highs": Backend("partita.engines.mip.highs", "highspy"),
+    "cpsat": Backend("partita.engines.mip.cpsat", "ortools", open_ranges=False),
+    "scip": Backend("partita.engines.mip.scip", "pyscipopt"),
+}
+
+#: For schedules (``partita.engines.mip.schedule``), which are no linear programs.
+SCHEDULERS = {"cpsat-schedule": Backend("partita.engines.mip.cpsat_schedule", "ortools")}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a backend is asked beside the program; see ``solve_program``.
+
+    Its time is over at the moment ``ends`` of the monotonic clock, which all processes of a machine share; infinite
+    without a limit.
+    """
+
+    ends: float = math.inf
+    threads: int = 1
+    seed: int = 0
+    gap: float = GAP
+    warm_start: Floats | None = None
+    cutoff: float | None = None
+    central: bool = False
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left, never quite none; None without a limit. To be asked when the backend is about to start."""
+        return None if math.isinf(self.ends) else max(0.01, self.ends - time.monotonic())
+
+
+@dataclass(frozen=True)
+class BackendAnswer:
+    """What a backend ends with, in its own terms.
+
+    Attributes
+    ----------
+    values
+        The best solution; None if there is none.
+    bound
+        What it takes for proven, not finite for nothing.
+    solved
+        Whether ``values`` are optimal up to the gap asked for.
+    infeasible
+        Whether it is proven that there is no solution.
+    multipliers
+        Of the rows of a linear program, which prove its bound instead; None for branching.
+    """
+
+    values: Floats | None = None
+    bound: float = -math.inf
+    solved: bool = False
+    infeasible: bool = False
+    multipliers: Floats | None = None
+
+
+class Talk:
+    """How a backend talks while it runs: ``stop`` and ``better`` as in ``Callbacks``, and what it reports.
+
+    ``program`` is what it was given; ``gap`` the share of bounds that it gives up by cutting branches off, None where
+    its bounds hold as they are.
+    """
+
+    def __init__(self, program: Program, calls: Callbacks, gap: float | None) -> None:
+        self.program = program
+        self.calls = calls
+        self.gap = gap
+        self.stop = calls.stop
+        self.better = calls.better
+        self._proven = -math.inf
+
+    def incumbent(self, values: Floats) -> None:
+        """Report a better solution."""
+        if self.calls.on_incumbent is not None:
+            self.calls.on_incumbent(values, self.program.value(values))
+
+    def bound(self, bound: float) -> None:
+        """Report a bound; it may be no better than the last, and not finite."""
+        if math.isfinite(bound) and bound > self._proven:
+            self._proven = bound
+            if self.calls.on_bound is not None:
+                self.calls.on_bound(self._cautious(bound))
+
+    def _cautious(self, bound: float) -> float:
+        if self.gap is None or not isinstance(self.program, Model):
+            return bound
+        return cautious.proven(self.program, bound, self.gap)
+
+    def result(self, found: BackendAnswer, cutoff: float | None) -> ProgramResult:
+        """What follows from what a backend found: nothing is proven beyond the cutoff, or the solution."""
+        most = math.inf if cutoff is None else cutoff
+        if found.infeasible:
+            return ProgramResult(ProgramStatus.INFEASIBLE, None, math.inf, most)
+        objective = math.inf if found.values is None else self.program.value(found.values)
+        proven = max(self._proven, found.bound) if math.isfinite(found.bound) else self._proven
+        bound = min(self._cautious(min(proven, objective)), most) if math.isfinite(proven) else -math.inf
+        if found.multipliers is not None and isinstance(self.program, Model):
+            bound = min(cautious.linear_bound(self.program, found.multipliers), most)
+        if found.values is None:
+            return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound)
+        status = ProgramStatus.OPTIMAL if found.solved else ProgramStatus.FEASIBLE
+        return ProgramResult(status, found.values, objective, bound)
+
+
+def run_backend(backend: Backend, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
+    """Run a backend in this process."""
+    module = importlib.import_module(backend.module)
+    if module.EXACT or not isinstance(program, Model):
+        talk = Talk(program, calls, None)
+    else:
+        program = cautious.widened(program)
+        talk = Talk(program, calls, settings.gap)
+    return talk.result(module.solve(program, settings, talk), settings.cutoff)

@@ -1,0 +1,123 @@
+"""Schedules of jobs that choose a site, and of flows between them: what a linear program states badly.
+
+All times are whole numbers. A point is the site of every job, the start of every job, the start of every flow, and the
+makespan, one after the other.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.engines.mip.backend import SCHEDULERS, Settings
+from partita.engines.mip.child import run_in_child
+from partita.engines.mip.model import UNKNOWN, Callbacks, Floats, ProgramResult
+from partita.ground.errors import MissingExtraError
+
+#: The only one there is.
+NAME = "cpsat-schedule"
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ScheduleModel:
+    """Minimise the end of the last job; n jobs, D sites, F flows.
+
+    Attributes
+    ----------
+    time
+        (n, D) Length of every job on every site; −1 where it cannot be.
+    cost
+        (F, D, D) Length of every flow from site to site; it takes nothing within one.
+    edges
+        Source and target job with the flow between them, −1 for none: the target starts after source and flow.
+    groups
+        Jobs that share a site.
+    weight, limit
+        (n,) What jobs take of their site, (D,) what there is; −1 for no limit.
+    serial
+        Whether jobs on one site, flows that leave one, and flows that enter one exclude each other.
+    head, tail
+        (n, D) Valid lower bounds on the start of a job on a site, and on what follows its end; they only help.
+    horizon
+        Only schedules that end by then are wanted.
+    """
+
+    time: Longs
+    cost: Longs
+    edges: tuple[tuple[int, int, int], ...]
+    groups: tuple[tuple[int, ...], ...]
+    weight: Longs
+    limit: Longs
+    serial: tuple[bool, bool, bool]
+    head: Longs
+    tail: Longs
+    horizon: int
+
+    def value(self, values: Floats) -> float:
+        """The makespan of a point."""
+        return float(values[-1])
+
+
+def schedule_refusal() -> str | None:
+    """What a component that solves such models says where it cannot; None where it can."""
+    package = SCHEDULERS[NAME].package
+    if importlib.util.find_spec(package) is not None:
+        return None
+    return f"it needs {package}; install it with: pip install 'partita[solvers]'"
+
+
+def solve_schedule(
+    model: ScheduleModel,
+    *,
+    time_limit_s: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    warm_start: Floats | None = None,
+    callbacks: Callbacks | None = None,
+) -> ProgramResult:
+    """Minimise the makespan with CP-SAT, in a child process.
+
+    Parameters
+    ----------
+    model
+        What is asked; times below 2^40, so that sums of them stay whole.
+    time_limit_s
+        Wall time, all included; None for no limit. Without any time left the answer is ``unknown``.
+    threads, seed
+        Of CP-SAT; with one thread the same run gives the same answer.
+    warm_start
+        A point to start from.
+    callbacks
+        How the run talks. What one of them raises ends the run and leaves here.
+
+    Returns
+    -------
+    ProgramResult
+        ``infeasible`` means that no schedule ends by the horizon.
+
+    Raises
+    ------
+    MissingExtraError
+        If ortools is not installed.
+    SolverCrashError
+        If CP-SAT fails, or its process ends before it has answered. What it reported until then stands.
+    """
+    if schedule_refusal() is not None:
+        raise MissingExtraError(SCHEDULERS[NAME].package, "solvers")
+    if time_limit_s is not None and time_limit_s <= 0:
+        return UNKNOWN
+    settings = Settings(
+        ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
+        threads=max(1, threads),
+        seed=seed,
+        gap=0.0,
+        warm_start=warm_start,
+    )
+    return run_in_child(NAME, model, settings, Callbacks() if callbacks is None else callbacks)

@@ -1,0 +1,193 @@
+"""Which stage makes each call of a tape, and in what pieces a split runs that is not a row of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from partita.frontends.tape import Tape
+from partita.ground.errors import InputError
+
+#: Made by whoever needs it: views of what is there, and constants.
+ANYWHERE = -1
+#: Made by nobody: nothing that is asked for depends on it.
+NOWHERE = -2
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tape with the place of every call.
+
+    Attributes
+    ----------
+    tape
+        The calls.
+    place
+        For every entry its piece, ``ANYWHERE`` or ``NOWHERE``.
+    pieces
+        Number of pieces: those of the plan, once for every round.
+    rounds
+        How often a microbatch passes the row of stages.
+    version
+        For every entry and slot that it reads how often the slot's storage was written before.
+    final
+        How often each storage is written in all.
+    writers
+        For every storage the entries that write it: first the one that makes it (None if it is there from the start).
+    """
+
+    tape: Tape
+    place: list[int]
+    pieces: int
+    rounds: int
+    version: list[dict[int, int]]
+    final: dict[int, int]
+    writers: dict[int, list[int | None]]
+
+
+def place_calls(
+    tape: Tape, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], stages: int
+) -> Placed:
+    """Place every call.
+
+    Parameters
+    ----------
+    tape
+        The calls of the model's forward part.
+    constant, modules
+        By number of a call in the capture: whether any device can make it, and the module that makes it.
+    stage_of
+        The stage of the calls that the plan places.
+    stages
+        How many stages there are.
+
+    Raises
+    ------
+    InputError
+        If an array of the model is written on one stage and read on another.
+    """
+    writers, version, final = _history(tape)
+    needed = _needed(tape, version, writers, final)
+    place, level = _assign(tape, constant, modules, stage_of, version, writers, needed)
+    rounds = 1 + max(level, default=0)
+    place = [p if p < 0 else depth * stages + p for p, depth in zip(place, level, strict=True)]
+    placed = Placed(tape, place, rounds * stages, rounds, version, final, writers)
+    _check_arrays(placed)
+    return placed
+
+
+def _history(tape: Tape) -> tuple[dict[int, list[int | None]], list[dict[int, int]], dict[int, int]]:
+    writers: dict[int, list[int | None]] = {tape.slots[slot].storage: [None] for slot in tape.origins}
+    version: list[dict[int, int]] = []
+    for number, entry in enumerate(tape.entries):
+        version.append({slot: len(writers.get(tape.slots[slot].storage, ())) - 1 for slot in entry.reads})
+        for storage in {tape.slots[slot].storage for slot in entry.writes}:
+            writers[storage].append(number)
+        for slot in entry.outs:
+            if slot is not None and tape.slots[slot].storage not in writers:
+                writers[tape.slots[slot].storage] = [number]
+    return writers, version, {storage: len(row) - 1 for storage, row in writers.items()}
+
+
+def _sources(
+    tape: Tape, writers: Mapping[int, list[int | None]], makers: Mapping[int, int], slot: int, version: int
+) -> list[int]:
+    """The entries that a version of a slot comes from: the writers of its storage so far, and its own maker."""
+    row = [number for number in writers[tape.slots[slot].storage][: version + 1] if number is not None]
+    return [*row, makers[slot]] if slot in makers else row
+
+
+def makers_of(tape: Tape) -> dict[int, int]:
+    """The first entry that returns each slot."""
+    found: dict[int, int] = {}
+    for number, entry in enumerate(tape.entries):
+        for slot in entry.outs:
+            if slot is not None and slot not in tape.origins:
+                found.setdefault(slot, number)
+    return found
+
+
+def _needed(
+    tape: Tape, version: list[dict[int, int]], writers: Mapping[int, list[int | None]], final: Mapping[int, int]
+) -> set[int]:
+    """Entries that the results, or new contents of stored arrays, depend on."""
+    makers = makers_of(tape)
+    results = [*tape.outputs, *([] if tape.loss is None else [tape.loss])]
+    pending = [n for slot in results for n in _sources(tape, writers, makers, slot, final[tape.slots[slot].storage])]
+    for slot, origin in tape.origins.items():
+        if origin.kind in ("parameter", "buffer"):
+            pending += [number for number in writers[tape.slots[slot].storage] if number is not None]
+    found: set[int] = set()
+    while pending:
+        number = pending.pop()
+        if number in found:
+            continue
+        found.add(number)
+        for slot, count in version[number].items():
+            pending += _sources(tape, writers, makers, slot, count)
+    return found
+
+
+def _assign(
+    tape: Tape,
+    constant: Sequence[bool],
+    modules: Sequence[str],
+    stage_of: Mapping[int, int],
+    version: list[dict[int, int]],
+    writers: Mapping[int, list[int | None]],
+    needed: set[int],
+) -> tuple[list[int], list[int]]:
+    """Stage and round of every entry: a round ends where what is needed comes from a later stage."""
+    place: list[int] = []
+    level: list[int] = []
+    last: dict[str, int] = {}
+    makers = makers_of(tape)
+    for number, entry in enumerate(tape.entries):
+        # What a call waits for, through everything that is made anywhere.
+        waits: list[tuple[int, int]] = []
+        seen: set[int] = set()
+        pending = [n for slot, count in version[number].items() for n in _sources(tape, writers, makers, slot, count)]
+        while pending:
+            source = pending.pop()
+            if source in seen or source >= number:
+                continue
+            seen.add(source)
+            if place[source] >= 0:
+                waits.append((level[source], place[source]))
+            elif place[source] == ANYWHERE:
+                for slot, count in version[source].items():
+                    pending += _sources(tape, writers, makers, slot, count)
+        view = entry.call is None and not entry.writes
+        stage = ANYWHERE if view else NOWHERE if number not in needed else None
+        if stage is None and entry.call is not None and entry.call in stage_of:
+            stage = stage_of[entry.call]
+        if stage is None and not entry.random and not waits and (entry.call is None or constant[entry.call]):
+            stage = ANYWHERE
+        if stage is None:
+            # What the plan does not know, such as running statistics, is where its module works, or its inputs are.
+            module = "" if entry.call is None else modules[entry.call]
+            stage = last.get(module, max(waits)[1] if waits else 0)
+        if stage >= 0 and entry.call is not None:
+            last[modules[entry.call]] = stage
+        place.append(stage)
+        level.append(max((depth + (other > stage) for depth, other in waits), default=0) if stage >= 0 else 0)
+    return place, level
+
+
+def _check_arrays(placed: Placed) -> None:
+    tape = placed.tape
+    for slot, origin in tape.origins.items():
+        storage = tape.slots[slot].storage
+        written = {placed.place[n] for n in placed.writers[storage] if n is not None}
+        if not written or origin.kind not in ("parameter", "buffer"):
+            continue
+        read = {
+            placed.place[number]
+            for number, row in enumerate(placed.version)
+            if placed.place[number] >= 0 and any(tape.slots[s].storage == storage for s in row)
+        }
+        if len(written | read) > 1:
+            raise InputError(
+                f"{origin.kind} {origin.name!r} is written on one stage and used on another, stages "
+                f"{', '.join(map(str, sorted(written | read)))}; plan the model so that they share a device"
+            )

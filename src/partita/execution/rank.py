@@ -1,0 +1,130 @@
+"""The life of one process of a run: meet the others, run the steps that are checked, then those that are timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from partita.engines.processes.forks import COMPUTING, DONE, WAITING
+from partita.execution.job import Job, Worker
+from partita.execution.memory import Peak
+from partita.execution.model import Ready
+from partita.execution.orders import Process
+from partita.execution.reference import Results, settled
+from partita.execution.stages import Stages
+
+
+def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
+    """What makes the optimizer of a job."""
+
+    def make(parameters: list[Any]) -> Any:
+        wanted = [p for p in parameters if p.requires_grad]
+        if not wanted:
+            return None
+        if job.optimizer == "adam":
+            # With the usual 1e-8, what has no gradient but rounding errors would move by a whole learning rate.
+            return torch.optim.Adam(wanted, lr=job.learning_rate, eps=1e-5)
+        return torch.optim.SGD(wanted, lr=job.learning_rate)
+
+    return make
+
+
+def work_as(process: Process, job: Job, ready: Ready, folder: Path, beat: Any) -> Worker:
+    """Everything that a process does; what it computed is left in the folder."""
+    torch.set_num_threads(job.threads)
+    beat[1] = WAITING
+    _meet(job, ready, process, folder)
+    beat[1] = COMPUTING
+    worker = _run(job, ready, process, folder, beat)
+    beat[1] = WAITING
+    # Whoever leaves closes its connections, which others may still use.
+    dist.barrier()
+    beat[1] = DONE
+    return worker
+
+
+def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:
+    count = len(ready.orders.processes)
+    store: Any
+    if job.port is None:
+        store = dist.FileStore(str(folder / "store"), count)
+    else:
+        store = dist.TCPStore("127.0.0.1", job.port, count, is_master=process.number == 0)
+    dist.init_process_group("gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600))
+
+
+def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:
+    training = job.split.training
+    module = ready.module
+    with settled(module, training):
+        stages = Stages(
+            process,
+            ready.orders,
+            ready.pieces,
+            ready.tape,
+            ready.arrays,
+            ready.inputs,
+            training=training,
+            microbatches=job.microbatches,
+            seed=job.seed,
+            beat=beat,
+        )
+        results = Results()
+        stages.record = results
+        optimizer = optimizer_of(job)(list(stages.parameters.values())) if training else None
+        for step in range(job.steps):
+            stages.step = step
+            stages.run_batch()
+            if step == 0 and training:
+                results.gradients = {
+                    name: p.grad.detach().clone() for name, p in stages.parameters.items() if p.grad is not None
+                }
+            if optimizer is not None:
+                stages.update(optimizer)
+                optimizer.zero_grad()
+        results.parameters = {n: p.detach().clone() for n, p in stages.parameters.items()} if training else {}
+        results.buffers = {name: b.detach().clone() for name, b in stages.buffers.items()}
+        torch.save(vars(results), folder / f"results{process.number}.pt")
+        stages.record = None
+        del results
+        return _time(job, stages, optimizer, process)
+
+
+def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
+    """Batches that are timed, and one whose memory is."""
+    times: list[float] = []
+    processor: list[float] = []
+    weights = [*stages.parameters.values(), *stages.buffers.values()]
+    held = sum(array.numel() * array.element_size() for array in weights)
+
+    def batch() -> None:
+        stages.run_batch()
+        if optimizer is not None:
+            stages.update(optimizer)
+            optimizer.zero_grad()
+
+    with Peak() as peak:
+        batch()
+    for _ in range(job.repeats):
+        stages.slices.clear()
+        dist.barrier()
+        start, worked = time.perf_counter(), time.process_time()
+        batch()
+        times.append(time.perf_counter() - start)
+        processor.append(time.process_time() - worked)
+    return Worker(
+        stage=process.stages[0],
+        replica=process.replica,
+        name=process.label,
+        step_s=times,
+        processor_s=processor,
+        slices=[tuple(piece) for piece in stages.slices],  # type: ignore[misc]
+        peak_memory_bytes=held + peak.most_bytes,
+        weight_bytes=held,
+    )

@@ -1,0 +1,40 @@
+"""Checks of numbers, each refusing by an ``InputError`` with the owner, the field and the value."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from partita.ground.errors import InputError
+
+
+def check_number(owner: str, field: str, value: float) -> None:
+    """Refuse a number that is negative or not finite."""
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"{owner}: {field} is {value}; it must be finite and not negative")
+
+
+def check_fields(owner: str, value: Any, *fields: str) -> None:
+    """Refuse a value if one of these fields is negative or not finite; None is no number and passes."""
+    for field in fields:
+        number = getattr(value, field)
+        if number is not None:
+            check_number(owner, field, number)
+
+
+def check_positive(owner: str, field: str, value: float) -> None:
+    """Refuse a number that is not finite and above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise InputError(f"{owner}: {field} is {value}; it must be finite and positive")
+
+
+def check_fraction(owner: str, field: str, value: float) -> None:
+    """Refuse a number that is no share: above 0 and at most 1."""
+    if not 0 < value <= 1:
+        raise InputError(f"{owner}: {field} is {value}; it must be above 0 and at most 1")
+
+
+def check_at_least(what: str, value: int, least: int = 1) -> None:
+    """Refuse a count below the least one; ``what`` names it and its owner."""
+    if value < least:
+        raise InputError(f"{what} is {value}; it must be at least {least}")

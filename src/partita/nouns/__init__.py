@@ -1,0 +1,1 @@
+"""What the model is, what the machine is, and how one is split over the other."""

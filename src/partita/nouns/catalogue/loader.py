@@ -1,0 +1,144 @@
+"""The catalogue: named devices and links, the shipped ones and those of the user."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from partita.ground.errors import FormatError, InputError
+from partita.ground.units import parse_bytes
+from partita.nouns.catalogue.files import check_keys, converted
+from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Devices and links by their own name, and further names for them."""
+
+    devices: dict[str, DeviceSpec]
+    links: dict[str, LinkSpec]
+    aliases: dict[str, str]
+    """Normalised further name to own name, devices and links together."""
+
+    def device(self, name: str) -> DeviceSpec:
+        """The device with a name; case, hyphens and underscores do not matter.
+
+        A name that none has, or several do (``A100`` has two sizes), is an ``InputError``.
+        """
+        return self.devices[_resolve(name, self.devices, self.aliases, "device")]
+
+    def link(self, name: str) -> LinkSpec:
+        """The link with a name, found as devices are."""
+        return self.links[_resolve(name, self.links, self.aliases, "link")]
+
+    def extend(self, devices: Mapping[str, Any], links: Mapping[str, Any], where: str) -> Catalogue:
+        """The catalogue with a user's tables, by name, added to its entries or overriding them.
+
+        A table may be partial if it has ``base``, or if its name is in the catalogue, which then is its base. ``where``
+        is the file, for messages.
+        """
+        own_links = dict(self.links)
+        for name, table in links.items():
+            own_links[name] = _merge(LinkSpec, name, table, self.link, own_links, f"{where}: links.{name}")
+        extended = replace(self, links=own_links)
+        own_devices = dict(self.devices)
+        for name, table in devices.items():
+            place = f"{where}: devices.{name}"
+            spec = _merge(DeviceSpec, name, table, self.device, own_devices, place)
+            # Links are named as people like; inside, a spec refers to them by their own name.
+            own_devices[name] = msgspec.structs.replace(
+                spec,
+                link=_found(extended.link, spec.link, place),
+                host_link=None if spec.host_link is None else _found(extended.link, spec.host_link, place),
+            )
+        return replace(extended, devices=own_devices)
+
+
+@functools.cache
+def load_catalogue() -> Catalogue:
+    """The shipped catalogue, read once."""
+    aliases: dict[str, str] = {}
+    devices = {entry.name: entry for entry in _entries("devices", DeviceSpec, aliases)}
+    links = {entry.name: entry for entry in _entries("links", LinkSpec, aliases)}
+    return Catalogue(devices=devices, links=links, aliases=aliases)
+
+
+def _entries(kind: str, spec: type[Any], aliases: dict[str, str]) -> list[Any]:
+    text = resources.files("partita.nouns.catalogue").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
+    result = []
+    for table in tomllib.loads(text)[kind]:
+        for alias in table.pop("aliases", ()):
+            aliases[_normal(alias)] = table["name"]
+        result.append(msgspec.convert(table, spec, strict=False))
+    return result
+
+
+def _found(look_up: Callable[[str], Any], name: str, where: str) -> str:
+    try:
+        return str(look_up(name).name)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _merge(
+    spec: type[Any], name: str, table: Any, look_up: Callable[[str], Any], known: Mapping[str, Any], where: str
+) -> Any:
+    if not isinstance(table, Mapping):
+        raise FormatError(f"{where} must be a table of values, not {type(table).__name__}")
+    fields = [field.name for field in msgspec.structs.fields(spec) if field.name != "name"]
+    check_keys(where, table, ["base", *fields])
+    base = look_up(_found(look_up, str(table["base"]), where)) if "base" in table else known.get(name)
+    values: dict[str, Any] = {} if base is None else {f: getattr(base, f) for f in fields}
+    values.update((key, _bytes(f"{where}: {key}", key, value)) for key, value in table.items() if key != "base")
+    if base is not None and "peak_flops" in table and isinstance(table["peak_flops"], Mapping):
+        values["peak_flops"] = {**base.peak_flops, **table["peak_flops"]}
+    if base is not None and "source" not in table:
+        values["source"] = f"{base.name} with changes" if table.keys() - {"base"} else base.source
+    missing = [f.name for f in msgspec.structs.fields(spec) if f.required and f.name not in values and f.name != "name"]
+    if missing:
+        raise InputError(f"{where}: {', '.join(missing)} missing; state them, or name a catalogue entry as base")
+    return converted(where, {**values, "name": name}, spec, strict=False)
+
+
+def _bytes(where: str, key: str, value: Any) -> Any:
+    """The value of a key, of which texts such as ``80GiB`` are read where it is a number of bytes."""
+    if not (isinstance(value, str) and key in ("memory_bytes", "reserved_bytes")):
+        return value
+    try:
+        return int(parse_bytes(value))
+    except (ValueError, OverflowError):
+        raise FormatError(f"{where} {value!r} is no number of bytes; write for example 80GB, 80GiB or 80e9") from None
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def _resolve(name: str, known: Iterable[str], aliases: Mapping[str, str], kind: str) -> str:
+    names = list(known)
+    # A user's own entry may differ from another only in what normalisation drops: the exact name wins.
+    if name in names:
+        return name
+    wanted = _normal(name)
+    exact = [n for n in names if _normal(n) == wanted]
+    if len(exact) == 1:
+        return exact[0]
+    if not exact and aliases.get(wanted) in names:
+        return aliases[wanted]
+    parts = name.lower().split("-")
+    matches = exact or [n for n in names if n.lower().split("-")[: len(parts)] == parts]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise InputError(f"{kind} {name!r} is ambiguous: write {' or '.join(matches)}")
+    close = difflib.get_close_matches(wanted, [_normal(n) for n in names], n=3, cutoff=0.5)
+    near = [n for n in names if _normal(n) in close]
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(f"there is no {kind} {name!r}; {hint}known {kind}s: {', '.join(names)}")

@@ -1,0 +1,192 @@
+"""DeviceSpec and LinkSpec: what one device and one link can do. A number out of range is an ``InputError``."""
+
+from __future__ import annotations
+
+import msgspec
+
+from partita.ground.checks import check_at_least, check_fields, check_fraction, check_positive
+from partita.ground.errors import InputError
+from partita.ground.units import GIB
+
+#: What attention kernels reach of the rate of products where a device does not say.
+ATTENTION_SHARE = 0.7
+
+#: Likewise of products whose rows are not aligned.
+UNALIGNED_SHARE = 1 / 3
+
+_INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"})
+
+
+class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of link.
+
+    Attributes
+    ----------
+    name
+        For example ``pcie4``.
+    bandwidth_bytes_per_s
+        Nominal bandwidth in one direction: of one device, or of one network card of a machine.
+    latency_s
+        Fixed time of one message from device to device, or of one call of a group of devices.
+    hop_time_s
+        Time that every further hop of a call's messages takes; None where it is ``latency_s``.
+    switched
+        Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
+    efficiency
+        Share of the bandwidth that large messages reach, above 0 and at most 1.
+    source
+        Where the numbers come from.
+    """
+
+    name: str
+    bandwidth_bytes_per_s: float
+    latency_s: float = 0.0
+    hop_time_s: float | None = None
+    switched: bool = False
+    efficiency: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"link {self.name!r}"
+        check_positive(owner, "bandwidth_bytes_per_s", self.bandwidth_bytes_per_s)
+        check_fields(owner, self, "latency_s", "hop_time_s")
+        check_fraction(owner, "efficiency", self.efficiency)
+
+    @property
+    def achievable_bytes_per_s(self) -> float:
+        """Bandwidth that large messages reach: nominal bandwidth times efficiency."""
+        return self.bandwidth_bytes_per_s * self.efficiency
+
+    @property
+    def per_hop_s(self) -> float:
+        """Time of every further hop of a call."""
+        return self.latency_s if self.hop_time_s is None else self.hop_time_s
+
+
+class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of device.
+
+    Attributes
+    ----------
+    name
+        For example ``A100-80GB``.
+    peak_flops
+        FLOP/s by number format (``float32``, ``bfloat16``, …), dense: never the figure with sparsity. ``tf32`` is
+        the rate of float32 products that may be rounded to TensorFloat-32.
+    memory_bandwidth_bytes_per_s
+        Nominal bandwidth of its memory.
+    memory_bytes
+        Physical memory, as the driver reports it.
+    link
+        Name of the link to other devices of the same machine.
+    reserved_bytes
+        Memory that no plan may use: the driver's context, communication buffers, what the allocator loses. Unless
+        stated, 5 % of the memory and at least 1 GiB.
+    compute_efficiency, memory_efficiency
+        Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
+        above 0 and at most 1.
+    unaligned_efficiency
+        The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
+        None for a third of ``compute_efficiency``, on a CPU for all of it.
+    attention_efficiency
+        Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
+    multiprocessors
+        Parts of the device that each make one tile of a product at a time; None where shapes do not matter.
+    launch_overhead_s
+        Time to issue an operator. An accelerator works meanwhile, so that an operator takes this at least; on a CPU it
+        takes so much longer.
+    host_link
+        Name of the link to the host, and through it to the network; None where it is ``link``.
+    accelerator
+        False for CPUs.
+    source
+        Where the numbers come from.
+    """
+
+    name: str
+    peak_flops: dict[str, float]
+    memory_bandwidth_bytes_per_s: float
+    memory_bytes: int
+    link: str
+    reserved_bytes: int | None = None
+    compute_efficiency: float = 1.0
+    memory_efficiency: float = 1.0
+    unaligned_efficiency: float | None = None
+    attention_efficiency: float | None = None
+    multiprocessors: int | None = None
+    launch_overhead_s: float = 0.0
+    host_link: str | None = None
+    accelerator: bool = True
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        owner = f"device {self.name!r}"
+        if "float32" not in self.peak_flops:
+            raise InputError(f"{owner}: peak_flops has no float32; state at least that rate")
+        for dtype, rate in self.peak_flops.items():
+            check_positive(owner, f"peak_flops.{dtype}", rate)
+        for field in ("memory_bandwidth_bytes_per_s", "memory_bytes"):
+            check_positive(owner, field, getattr(self, field))
+        check_fields(owner, self, "reserved_bytes", "launch_overhead_s")
+        for field in ("compute_efficiency", "memory_efficiency", "unaligned_efficiency", "attention_efficiency"):
+            if getattr(self, field) is not None:
+                check_fraction(owner, field, getattr(self, field))
+        if self.multiprocessors is not None:
+            check_at_least(f"{owner}: multiprocessors", self.multiprocessors)
+        if self.reserve_bytes >= self.memory_bytes:
+            raise InputError(
+                f"{owner}: reserved_bytes {self.reserve_bytes} leaves nothing of memory_bytes {self.memory_bytes}"
+            )
+
+    @property
+    def reserve_bytes(self) -> int:
+        """Memory that no plan may use."""
+        return max(GIB, self.memory_bytes // 20) if self.reserved_bytes is None else self.reserved_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory a plan may use: physical memory without the reserve."""
+        return self.memory_bytes - self.reserve_bytes
+
+    @property
+    def of_unaligned(self) -> float:
+        """Share of the peak that products reach whose rows are not aligned."""
+        share = UNALIGNED_SHARE if self.accelerator else 1.0
+        return self.compute_efficiency * share if self.unaligned_efficiency is None else self.unaligned_efficiency
+
+    @property
+    def of_attention(self) -> float:
+        """Share of the peak that fused attention kernels reach."""
+        stated = self.attention_efficiency
+        return ATTENTION_SHARE * self.compute_efficiency if stated is None else stated
+
+    @property
+    def to_host(self) -> str:
+        """Name of the link to the host."""
+        return self.link if self.host_link is None else self.host_link
+
+    def peak(self, dtype: str) -> float:
+        """FLOP/s for a number format.
+
+        A format without an entry runs at the rate of the format it has to be computed in: 8-bit floats in bfloat16 or
+        float16, the 16-bit floats, integers and TensorFloat-32 in float32, complex numbers at the rate of their parts.
+
+        Raises
+        ------
+        InputError
+            If the format is unknown, or the device does not state what is needed (float64).
+        """
+        asked = dtype
+        if dtype.startswith("float8"):
+            dtype = next((d for d in ("float8", "bfloat16", "float16") if d in self.peak_flops), "float32")
+        elif dtype.startswith("complex"):
+            dtype = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
+        if dtype not in self.peak_flops and (dtype in _INTEGERS or dtype in ("float16", "bfloat16", "tf32", "int8")):
+            dtype = "float32"
+        rate = self.peak_flops.get(dtype)
+        if rate is None:
+            known = ", ".join(sorted(self.peak_flops))
+            raise InputError(
+                f"device {self.name!r} states no FLOP/s for {asked}; it knows {known}; add it to peak_flops"
+            )
+        return rate

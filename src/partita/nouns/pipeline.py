@@ -1,0 +1,128 @@
+"""A pipelined plan: stages in the order in which a microbatch passes them, each with its operators and devices.
+
+It is what is decided, and the same value whatever problem it answers. What a stage then takes, holds and hands on is
+the lowered pipeline (``partita.simulator.stages``), which a problem makes of it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from partita.ground.errors import InputError
+
+#: ``acyclic``: the stages can be ordered so that every tensor goes forward; ``free``: any assignment.
+Contiguity = Literal["acyclic", "free"]
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What runs together on ``data_parallel · context_parallel · tensor_parallel`` devices.
+
+    In a problem with a hierarchy, consecutive stages of one *machine group* share machines: each of the group's
+    machines runs all of them, and the group is data-parallel over its machines.
+
+    Attributes
+    ----------
+    operators
+        Ids of its operators, or of the layers that the problem is about: in the order in which they run if the problem
+        counts working memory by peaks, otherwise in any.
+    kind
+        Name of its kind of device; the problem's first if empty. ``device`` in files.
+    devices
+        Names of its devices (``<kind>:<number>``), replica after replica. Empty where the plan does not name them:
+        devices of a kind are then taken in their order, along the stages.
+    data_parallel
+        Replicas of the stage (d), over all machines; they take turns at microbatches.
+    tensor_parallel
+        Devices of each group that shares out the work on a part of a sequence (t).
+    context_parallel
+        Such groups that share out the sequence of each replica (c).
+    expert_parallel
+        Of the d·c groups so many, one behind the other, share out the experts of each layer (e).
+    configurations
+        Id of the configuration chosen for each operator, all of degree t; empty where there is nothing to choose.
+    machines
+        Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
+    machine_group
+        Number of its machine group, 0 for the first, never falling from stage to stage. None without a hierarchy, and
+        in plans of a step.
+    chunks
+        Under an interleaved schedule, its operators as parts that are passed one after the other: of all stages the
+        first parts come first, then all second ones. Empty if the stage is passed once.
+
+    Raises
+    ------
+    InputError
+        If it names more or fewer devices than its degrees make.
+    """
+
+    operators: tuple[int, ...]
+    kind: str = msgspec.field(default="", name="device")
+    devices: tuple[str, ...] = ()
+    data_parallel: int = 1
+    tensor_parallel: int = 1
+    context_parallel: int = 1
+    expert_parallel: int = 1
+    configurations: dict[int, str] = {}
+    machines: int | None = None
+    machine_group: int | None = None
+    chunks: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.devices and len(self.devices) != self.device_count:
+            raise InputError(
+                f"a stage on {', '.join(self.devices)} has degrees for {self.device_count} devices; name each once"
+            )
+
+    @property
+    def device_count(self) -> int:
+        """Devices it uses."""
+        return self.data_parallel * self.context_parallel * self.tensor_parallel
+
+    @property
+    def replicas_per_machine(self) -> int:
+        """Replicas within each of its machines (d_1); all of them without a hierarchy."""
+        return self.data_parallel // (self.machines or 1)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Stages in pipeline order, first stage first; devices left empty are not listed.
+
+    Attributes
+    ----------
+    stages
+        The stages.
+    contiguity
+        What the plan claims, where problems know splits that are not acyclic; ``evaluate`` checks it.
+    schedule
+        How microbatches run through them, where the plan decides it; problems that state a schedule do not ask.
+    zero
+        What replicas share out (ZeRO's stage): 0 nothing, 1 optimizer states, 2 gradients, 3 weights as well.
+    """
+
+    stages: tuple[Stage, ...]
+    contiguity: Contiguity = "acyclic"
+    schedule: str = "1f1b"
+    zero: int = 0
+
+    @property
+    def chunks(self) -> int:
+        """How often a microbatch passes the pipeline."""
+        return max((len(stage.chunks) for stage in self.stages), default=0) or 1
+
+    @property
+    def device_count(self) -> int:
+        """Devices that all stages use together."""
+        return sum(stage.device_count for stage in self.stages)
+
+    @property
+    def machines(self) -> int:
+        """Machines that all machine groups use together; 0 without a hierarchy."""
+        groups = {stage.machine_group: stage.machines for stage in self.stages}
+        return sum(count or 0 for count in groups.values())
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches in flight: data-parallel replicas of all stages together."""
+        return sum(stage.data_parallel for stage in self.stages)

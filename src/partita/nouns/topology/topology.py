@@ -1,0 +1,207 @@
+"""Topology: devices, what passes between every two of them, and the physical links where these are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.catalogue.shortform import MAX_DEVICES
+from partita.nouns.cluster import DEFAULT_NETWORK, Cluster, Machine
+
+Floats = npt.NDArray[np.float64]
+
+#: A full matrix for more devices than this does not pay: a cluster's short form says it without one.
+MAX_TOPOLOGY = 2048
+
+
+class Link(NamedTuple):
+    """A physical link between two vertices, devices first and switches after them; the bandwidth of each direction."""
+
+    source: int
+    target: int
+    bandwidth_bytes_per_s: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Topology:
+    """Devices and how they are joined.
+
+    Attributes
+    ----------
+    name
+        The short form or the file it comes from.
+    names
+        What each device is called; all different.
+    bandwidth_bytes_per_s
+        [device, device] float64: what large messages from one device to another reach while nobody else talks;
+        infinite on the diagonal.
+    machine_of
+        Number of the machine of every device: 0, 1, … in order.
+    kinds
+        Name in the catalogue of what each device is; empty where the source does not say.
+    links
+        Physical links, all or none: each is what the whole link carries, also if many devices share it. Over them
+        every pair has at least its bandwidth.
+    switches
+        Names of the vertices of ``links`` that are no devices; their numbers follow the devices'.
+    coordinates
+        Of every device on a grid; empty where there is none.
+    latency_s
+        [device, device] float64, fixed time of a message, zero on the diagonal; None where it is not known.
+    notes
+        What the source left open and what was taken instead.
+
+    Raises
+    ------
+    InputError
+        If there is no device, the parts do not fit each other, or a bandwidth is not positive.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    bandwidth_bytes_per_s: Floats
+    machine_of: tuple[int, ...]
+    kinds: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    switches: tuple[str, ...] = ()
+    coordinates: tuple[tuple[int, ...], ...] = ()
+    latency_s: Floats | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        matrix = np.array(self.bandwidth_bytes_per_s, dtype=np.float64)
+        if matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]:
+            np.fill_diagonal(matrix, np.inf)
+        matrix.setflags(write=False)
+        object.__setattr__(self, "bandwidth_bytes_per_s", matrix)
+        _validate(self)
+
+    @property
+    def device_count(self) -> int:
+        """Number of devices."""
+        return len(self.names)
+
+    @property
+    def machine_count(self) -> int:
+        """Number of machines."""
+        return self.machine_of[-1] + 1
+
+    def with_device(self, device: str) -> Topology:
+        """The same with every device of one kind of the catalogue; ``InputError`` if there is none of that name."""
+        return replace(self, kinds=(load_catalogue().device(device).name,) * self.device_count)
+
+    def cluster(self) -> Cluster:
+        """The cluster with these bandwidths, for pricing.
+
+        Raises
+        ------
+        InputError
+            If it is not known what the devices are.
+        """
+        if not self.kinds:
+            raise InputError(
+                f"{self.name} does not say what its devices are; add for example :device=A100-80GB "
+                "(`partita devices` lists them)"
+            )
+        catalogue = load_catalogue()
+        devices = {kind: catalogue.device(kind) for kind in dict.fromkeys(self.kinds)}
+        wanted = [DEFAULT_NETWORK, *(name for spec in devices.values() for name in (spec.link, spec.to_host))]
+        # The diagonal is not read, and infinity is no number of JSON.
+        matrix = np.where(np.eye(self.device_count, dtype=bool), 0.0, self.bandwidth_bytes_per_s)
+        machines: list[list[str]] = [[] for _ in range(self.machine_count)]
+        for machine, kind in zip(self.machine_of, self.kinds, strict=True):
+            machines[machine].append(kind)
+        return Cluster(
+            name=self.name,
+            machines=tuple(
+                Machine(devices=tuple((kind, len(list(alike))) for kind, alike in groupby(kinds))) for kinds in machines
+            ),
+            network=DEFAULT_NETWORK,
+            devices=devices,
+            links={name: catalogue.link(name) for name in dict.fromkeys(wanted)},
+            matrix_bytes_per_s=tuple(map(tuple, matrix.tolist())),
+            notes=self.notes,
+        )
+
+
+def of_cluster(cluster: Cluster) -> Topology:
+    """The topology a cluster describes: what its links or its matrix say, without physical links."""
+    check_count(f"cluster {cluster.name}", cluster.device_count)
+    machine_of = tuple(cluster.machine_of())
+    return Topology(
+        name=cluster.name,
+        names=device_names(machine_of),
+        bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s(),
+        machine_of=machine_of,
+        kinds=tuple(cluster.device_names()),
+        notes=cluster.notes,
+    )
+
+
+def device_names(machine_of: Sequence[int]) -> tuple[str, ...]:
+    """``machine0/gpu0``, … for devices in the order of their machines; ``gpu0``, … in a single one."""
+    seen: dict[int, int] = {}
+    names = []
+    for machine in machine_of:
+        number = seen.get(machine, 0)
+        seen[machine] = number + 1
+        names.append(f"machine{machine}/gpu{number}" if machine_of[-1] else f"gpu{number}")
+    return tuple(names)
+
+
+def check_count(where: str, count: int) -> None:
+    """Refuse more devices than a matrix is made for, before memory is taken for it."""
+    if count > MAX_TOPOLOGY:
+        raise InputError(
+            f"{where} has {count} devices; a topology has at most {MAX_TOPOLOGY}: take a part of it{_other_way(count)}"
+        )
+
+
+def _other_way(count: int) -> str:
+    """How plans are made for so many devices, if they are."""
+    if count > MAX_DEVICES:
+        return ""
+    return (
+        f", or for a plan that is not placed a cluster's short form of up to {MAX_DEVICES} devices such as "
+        f"{-(-count // 8)}x(8xH100-80GB):infiniband-ndr"
+    )
+
+
+def _validate(found: Topology) -> None:
+    where, count = f"topology {found.name!r}", len(found.names)
+    if not count:
+        raise InputError(f"{where} has no devices")
+    check_count(where, count)
+    if len(set(found.names)) < count:
+        twice = next(name for i, name in enumerate(found.names) if name in found.names[:i])
+        raise InputError(f"{where}: two devices are called {twice!r}; their names must differ")
+    matrix = found.bandwidth_bytes_per_s
+    if matrix.shape != (count, count):
+        raise InputError(f"{where}: the bandwidth matrix must have {count} rows and columns, one for each device")
+    wrong = ~np.isfinite(matrix) | ~(matrix > 0)
+    np.fill_diagonal(wrong, False)
+    if wrong.any():
+        source, target = (int(i) for i in np.argwhere(wrong)[0])
+        raise InputError(
+            f"{where}: the bandwidth from {found.names[source]} to {found.names[target]} is {matrix[source, target]}; "
+            "it must be positive and finite"
+        )
+    steps = np.diff(np.array(found.machine_of))
+    if len(found.machine_of) != count or found.machine_of[0] != 0 or not np.isin(steps, (0, 1)).all():
+        raise InputError(f"{where}: the machines of its {count} devices must be 0, 1, … in order")
+    for what, values in (("kinds", found.kinds), ("coordinates", found.coordinates)):
+        if values and len(values) != count:
+            raise InputError(f"{where}: {len(values)} {what} for {count} devices; one for each, or none")
+    if found.latency_s is not None and found.latency_s.shape != (count, count):
+        raise InputError(f"{where}: the latencies must have {count} rows and columns, one for each device")
+    vertices = count + len(found.switches)
+    for link in found.links:
+        if not (0 <= link.source < vertices and 0 <= link.target < vertices and link.bandwidth_bytes_per_s > 0):
+            raise InputError(f"{where}: {link} does not join two of its {vertices} vertices with a positive bandwidth")

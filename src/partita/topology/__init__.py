@@ -1,5 +1,0 @@
-"""How devices are joined: generators of well-known topologies, and importers of what tools say about a machine."""
-
-from partita.topology.read import topology as topology
-from partita.topology.topology import Link as Link
-from partita.topology.topology import Topology as Topology

@@ -1,7 +1,0 @@
-"""Pools of workers for the tests of this folder."""
-
-from __future__ import annotations
-
-from worker_pools import two_workers, workers_fixture
-
-__all__ = ["two_workers", "workers_fixture"]
