@@ -81,7 +81,7 @@ def test_items_are_put_in_and_listed(made: tuple[int, list[int]]) -> None:
 def test_a_graph_and_its_relatives(made: tuple[tuple[int, list[tuple[int, int]]], list[int]]) -> None:
     (n, edges), order = made
     given_order = edges[::-1]
-    graph = graph_of(given_order, n)
+    graph = graph_of(iter(given_order), n)
     for v in range(n):
         assert graph.after(v).tolist() == [w for u, w in given_order if u == v]
         assert graph.before(v).tolist() == [u for u, w in given_order if w == v]
@@ -107,8 +107,10 @@ def test_sets_both_ways(rows: list[list[int]], data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), unique=True)) if rows else []
     some = sets.chosen(np.array(chosen, np.int64))
     assert [some.members(row).tolist() for row in range(len(chosen))] == [rows[row] for row in chosen]
+    assert len(some.item_ptr) == 11
     assert some.holding(3).tolist() == [place for place, row in enumerate(chosen) if 3 in rows[row]]
     names = np.arange(10, dtype=np.int32)[::-1].copy()
+    assert chosen_rows(sets.ptr, sets.pins, np.array(chosen, np.int64), names.astype(np.int64))[1].dtype == np.int32
     renamed = sets.chosen(np.array(chosen, np.int64), names)
     assert [renamed.members(row).tolist() for row in range(len(chosen))] == [
         sorted(9 - v for v in rows[r]) for r in chosen
@@ -132,6 +134,7 @@ def test_pairs_of_pointers_and_members(rows: list[list[int]]) -> None:
 def test_every_item_is_in_one_group(of: list[int]) -> None:
     groups = partition_of(of, 4)
     assert groups.of.tolist() == of
+    assert groups.members.dtype == np.int32
     assert lists(groups.ptr, groups.members) == [[v for v, g in enumerate(of) if g == group] for group in range(4)]
 
 
@@ -155,10 +158,25 @@ def test_closures_and_what_they_sum_to(data: st.DataObject, dag: tuple[int, list
                 assert found[v] == row[v] + max((found[u] for u in beside), default=0.0)
 
 
+#: Around whole words.
+SIZES = (1, 63, 64, 65, 127, 128, 130)
+
+
+@pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("first_to_last", [True, False])
-def test_closures_of_more_than_a_word(first_to_last: bool) -> None:
-    """A row of 130 items: everything is before the last one."""
-    n = 130
+def test_closures_of_whole_words(first_to_last: bool, n: int) -> None:
+    """A row of items: everything is before the last one."""
     rows = closure_bits(graph_of([(v, v + 1) for v in range(n - 1)], n), first_to_last)
     wanted = [set(range(v + 1)) if first_to_last else set(range(v, n)) for v in range(n)]
     assert rows.tolist() == [row_of(row, n).tolist() for row in wanted]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_masks_of_whole_words(n: int) -> None:
+    mask = np.ones((2, n), bool)
+    mask[1, ::2] = False
+    words = bit_rows(mask)
+    assert words.tolist() == [row_of(set(range(n)), n).tolist(), row_of(set(range(1, n, 2)), n).tolist()]
+    assert row_masks(words, n).tolist() == mask.tolist()
+    assert row_masks(words[1], n).tolist() == mask[1].tolist()
+    assert row_masks(words[None], n).shape == (1, 2, n)
