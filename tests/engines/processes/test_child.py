@@ -24,7 +24,7 @@ from running.soon import SOON_S
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes as Linux shows them")
 
-MODULE = "processes.served"
+MODULE = "engines.processes.served"
 
 
 @pytest.fixture

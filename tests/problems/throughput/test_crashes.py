@@ -46,7 +46,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     class Crashing(dict[str, Backend]):
         def __getitem__(self, name: str) -> Backend:
-            return Backend("broken_backend", "numpy") if name in crash else super().__getitem__(name)
+            return Backend("running.broken_backend", "numpy") if name in crash else super().__getitem__(name)
 
     crash = list(BACKENDS)
     monkeypatch.setenv("BROKEN_BACKEND", str(broken.SEGFAULT))
