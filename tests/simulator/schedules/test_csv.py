@@ -164,7 +164,8 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 
 def test_torch_writes_and_partita_reads(tmp_path: Path) -> None:
     """Both formats of torch, of all its schedules with several stages on a rank."""
-    torch_schedules = pytest.importorskip("models.torch_schedules", reason="torch is not installed", exc_type=ImportError)
+    reason = "torch is not installed"
+    torch_schedules = pytest.importorskip("models.torch_schedules", reason=reason, exc_type=ImportError)
     compared = 0
     for name in torch_schedules.MULTI:
         for ranks, microbatches in ((1, 2), (2, 4), (4, 8), (3, 9)):
@@ -185,7 +186,8 @@ def test_torch_writes_and_partita_reads(tmp_path: Path) -> None:
 
 def test_partita_writes_and_torch_reads(tmp_path: Path) -> None:
     """Torch's runtime loads what is written, and places the stages on the same ranks."""
-    torch_schedules = pytest.importorskip("models.torch_schedules", reason="torch is not installed", exc_type=ImportError)
+    reason = "torch is not installed"
+    torch_schedules = pytest.importorskip("models.torch_schedules", reason=reason, exc_type=ImportError)
     compared = 0
     for schedule in DEFAULT_SCHEDULES:
         if not schedule.training:
