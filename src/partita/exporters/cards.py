@@ -85,6 +85,22 @@ class Cards:
         return f"cards as CUDA counts them with {ORDER}: {listed}"
 
 
+def rank_lines(cards: Cards, order: Sequence[int]) -> list[str]:
+    """Lines that say which card each rank has to be on; none where rank n is on card n and all are alike."""
+    if not cards.mixed and tuple(order) == tuple(range(len(order))):
+        return []
+    return [
+        f"Rank by rank, {cards.sentence(order)}.",
+        f"On one host: export {ORDER} CUDA_VISIBLE_DEVICES={','.join(map(str, order))}",
+    ]
+
+
+def cards_said(text: str, order: str = "cards_by_stage") -> dict[str, tuple[int, ...]]:
+    """The fact that such lines, or those of a shell script, say: cards in an order; nothing where there are none."""
+    found = re.search(r"CUDA_VISIBLE_DEVICES=([\d,]+)", text)
+    return {} if found is None else {order: tuple(map(int, found[1].split(",")))}
+
+
 def order_notes(split: Split, place: str, moment: str) -> Iterator[str]:
     """What a user has to see to where numbers of cards at a ``place`` are those of cards that differ.
 
