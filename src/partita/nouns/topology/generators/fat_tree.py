@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from partita.ground.errors import InputError
-from partita.nouns.topology.generators.generator import Generator
-from partita.nouns.topology.grammar import Option
+from partita.nouns.topology.generators.generator import TopologyGenerator
+from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count
 from partita.nouns.topology.topology import Topology
 from partita.nouns.topology.tree import MACHINE_OPTIONS, OVERSUBSCRIPTION, Switch, tree_topology
-from partita.nouns.topology.values import parse_bandwidth, parse_count
 
 
 def fat_tree(
@@ -45,7 +44,7 @@ def _switch(name: str, size: tuple[int, ...]) -> Switch:
     return Switch(name, tuple(_switch(f"{prefix}{i}", size[1:]) for i in range(size[0])))
 
 
-FAT_TREE = Generator(
+FAT_TREE = TopologyGenerator(
     name="fat-tree",
     summary="leaves of devices under a core, in two or more levels, thinner above by an oversubscription",
     example="fat-tree:64:oversubscription=4",

@@ -1,17 +1,22 @@
-"""What a generator of topologies is."""
+"""What a generator of topologies is, and bandwidths by level: the innermost group that holds two devices joins them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from partita.nouns.topology.grammar import DEVICE, Option, parse_size, read_options
-from partita.nouns.topology.topology import Topology, check_count
+from partita.nouns.topology.topology import Floats, Topology, check_count
+
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Generator:
+class TopologyGenerator:
     """A family of topologies.
 
     Attributes
@@ -58,3 +63,27 @@ class Generator:
         device = values.pop("device") or self.device
         found = replace(self.build(numbers, **values), name=where)
         return found if device is None else found.with_device(device)
+
+
+def by_level(groups: Sequence[Integers], bandwidths: Sequence[float], outermost: float) -> Floats:
+    """Bandwidth between every two devices.
+
+    Parameters
+    ----------
+    groups
+        Innermost level first: the group of every device.
+    bandwidths
+        Of two devices in one group, for each level, bytes per second.
+    outermost
+        Of two devices that no group holds.
+    """
+    count = len(groups[0])
+    matrix = np.full((count, count), outermost)
+    for group, bandwidth in zip(reversed(groups), reversed(bandwidths), strict=True):
+        matrix[np.equal.outer(group, group)] = bandwidth
+    return matrix
+
+
+def blocks(count: int, size: int) -> Integers:
+    """Devices in groups of one size, in order: the group of each."""
+    return np.arange(count, dtype=np.int64) // size

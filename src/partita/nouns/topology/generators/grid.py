@@ -8,10 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from partita.nouns.topology.generators.generator import Generator
-from partita.nouns.topology.grammar import Option
+from partita.nouns.topology.generators.generator import TopologyGenerator
+from partita.nouns.topology.grammar import Option, parse_bandwidth
 from partita.nouns.topology.topology import Link, Topology
-from partita.nouns.topology.values import parse_bandwidth
 
 #: GB/s by number of hops from 1 (Liu et al., "Parmesan", table IX), and from a number of hops on.
 HOPS = (
@@ -77,7 +76,7 @@ def _edges(size: tuple[int, ...], wraps: bool) -> Iterator[tuple[int, int]]:
 
 
 _grid = partial(
-    Generator,
+    TopologyGenerator,
     options=(Option("link", parse_bandwidth, "of one hop", "78.1GB/s"),),
     most=6,
 )
