@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.simulator.program import Ints, Place, Program
-from partita.simulator.tasks import Floats
+from partita.simulator.program import Floats, Ints, Place, Program
 from partita.simulator.timeline import MemoryCurve
 
 

@@ -1,6 +1,6 @@
 """What is simulated: steps that every microbatch takes, on places that are devices in a pipeline or links between.
 
-Problems and schedules make programs; ``partita.simulator.build`` makes tasks of them.
+Problems and schedules make programs; ``partita.simulator.simulate`` makes tasks of them.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def staged_program(
     if pipeline.parts > 1 and chunks not in (None, pipeline.parts):
         raise InputError(f"{pipeline.name}: its stages have {pipeline.parts} parts; leave chunks out")
     if chunks is None:
-        chunks = pipeline.parts if pipeline.parts > 1 else schedule.default_chunks()
+        chunks = pipeline.parts if pipeline.parts > 1 else schedule.default_chunks
     if schedule.training and not pipeline.training:
         raise InputError(f"{pipeline.name}: schedule {schedule.name} is for training; use --schedule forward")
     if not schedule.training and pipeline.training:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from partita.simulator.program import Floats, Ints
 
 
 class Sort(NamedTuple):

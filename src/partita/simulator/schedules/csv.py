@@ -38,7 +38,7 @@ class UserSchedule(Schedule):
         self.training = letters != {"F"}
         self.splits_backward = bool(letters & {"I", "W"})
         self.ranks = len(orders)
-        self.chunks = len(rank_of) // len(orders)
+        self.chunks = self.default_chunks = len(rank_of) // len(orders)
         self.microbatches = microbatches
         self._orders = orders
         self._rank_of = rank_of
@@ -51,10 +51,6 @@ class UserSchedule(Schedule):
             f"schedule {self.path} is for {self.ranks} ranks, {self.chunks} stages on each and {self.microbatches} "
             f"microbatches, not for {ranks}, {chunks} and {microbatches}; use its numbers or another schedule"
         )
-
-    def default_chunks(self) -> int:
-        """As in the file."""
-        return self.chunks
 
     def rank_of(self, ranks: int, chunks: int) -> list[int]:
         """As in the file."""

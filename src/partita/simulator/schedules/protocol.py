@@ -42,6 +42,8 @@ class Schedule:
     settles
         Whether ranks find a steady pace inside a long batch: then what they do for one microbatch follows on what they
         do for another, rather than on what they do for all.
+    default_chunks
+        Stages of each rank if nothing is asked for.
     """
 
     name: str
@@ -51,14 +53,11 @@ class Schedule:
     splits_backward: bool = False
     barrier: bool = False
     settles: bool = False
+    default_chunks: int = 1
 
     def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
         """Why it does not run with these numbers, and what would do; None if it does."""
         return None if chunks == 1 else f"schedule {self.name} has one stage on each rank; leave chunks at 1"
-
-    def default_chunks(self) -> int:
-        """Stages of each rank if nothing is asked for."""
-        return 1
 
     def rank_of(self, ranks: int, chunks: int) -> list[int]:
         """The rank of every stage: by default 0, 1, …, and once more from the first for every further chunk."""
