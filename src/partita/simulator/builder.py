@@ -322,6 +322,8 @@ class ProgramTasks:
         )
         column = self.column[:, WORK : WORK + 1]
         self.works = np.where(column >= 0, column + self.micro, -1)
+        # What was concatenated is not held twice.
+        del self.rows, self.before, self.after, self.holds, self.uses
         return self
 
 
