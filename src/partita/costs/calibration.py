@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.costs.menus.targets import ATTENTION, ELEMENTWISE, EMBEDDINGS, NORMS, REDUCTIONS, SOFTMAX, base_name
 from partita.costs.profile import Measurement, Profile
 from partita.costs.roofline import Roofline
+from partita.costs.strategies.view import ATTENTION, ELEMENTWISE, EMBEDDINGS, NORMS, REDUCTIONS, SOFTMAX, base_name
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.graph import Operator
 

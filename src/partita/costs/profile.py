@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.costs.roofline import Roofline
+from partita.costs.roofline import CostSource, Roofline
 from partita.costs.signatures import Signature, fingerprint, signatures
-from partita.costs.source import CostSource
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.catalogue.files import converted, read_document
@@ -64,7 +63,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     torch: str
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How it was measured: processes at work at the same time, threads of each, runs to warm up, and runs timed."""
 
     processes: int
@@ -89,7 +88,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     issue_s: float
 
 
-class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MessageTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message between two processes: its bytes, and the median time from the start of sending to its arrival."""
 
     bytes: int
@@ -135,14 +134,14 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sha256: str
     training: bool
     hardware: Hardware
-    settings: Settings
+    settings: ProfileSettings
     device: str
     measurements: tuple[Measurement, ...]
     operators: tuple[int | None, ...]
     forward: Phase
     backward: Phase | None
     update_s_per_byte: float | None
-    transfers: tuple[Transfer, ...]
+    transfers: tuple[MessageTime, ...]
     cluster: dict[str, Any]
 
     def __post_init__(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.ground.errors import UnsupportedError
 from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.graph import Graph
@@ -16,7 +16,7 @@ _ALIKE = 0.8
 
 
 @dataclass(frozen=True)
-class Row:
+class BlockRow:
     """What stages are runs of.
 
     Attributes
@@ -37,7 +37,7 @@ class Row:
     notes: tuple[str, ...] = ()
 
 
-def row_of(graph: Graph, runtime: Runtime) -> Row:
+def row_of(graph: Graph, runtime: Runtime) -> BlockRow:
     """The row of a model for a runtime whose stages are runs of whole blocks.
 
     A unit is a block, or what comes before or behind the blocks. Units that no plan of the runtime takes apart are one:
@@ -93,7 +93,7 @@ def row_of(graph: Graph, runtime: Runtime) -> Row:
 
 def _merged(
     view: GraphView, unit: list[int], names: list[str], cuts: set[int], notes: list[str], *, skips: bool
-) -> Row:
+) -> BlockRow:
     """The row with cuts only behind the units in ``cuts``."""
     new = [sum(cut < number for cut in cuts) for number in range(len(names))]
     unit = [new[number] for number in unit]
@@ -110,7 +110,7 @@ def _merged(
         last = max((unit[v] for v in view.readers(number)), default=0)
         farthest[unit[source]] = max(farthest.get(unit[source], 0), last)
     handed = tuple((first, last) for first, last in sorted(farthest.items()) if last > first + 1)
-    return Row(tuple(unit), shown, handed, tuple(notes))
+    return BlockRow(tuple(unit), shown, handed, tuple(notes))
 
 
 def _row_of_blocks(view: GraphView, runtime: Runtime) -> dict[str, None]:

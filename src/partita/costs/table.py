@@ -25,8 +25,7 @@ from typing import Any
 import msgspec
 
 from partita.costs.profile import Measured, Profile, read_profile
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.catalogue.files import check_keys, converted, read_document

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from partita.costs.profile import Hardware, Transfer
+from partita.costs.profile import Hardware, MessageTime
 from partita.engines.processes.serving import Request, serve
 from partita.frontends.records import Event
 from partita.nouns.graph import Graph, Source
@@ -30,7 +30,7 @@ class Job:
     source
         How the model is made.
     processes, threads, warm_up, repeats
-        As ``partita.costs.profile.Settings`` has them.
+        As ``partita.costs.profile.ProfileSettings`` has them.
     device
         ``cpu`` or ``cuda``.
     folder
@@ -58,7 +58,7 @@ class Report:
     memory_bytes: int = 0
     device_name: str = ""
     rates: tuple[float, float] = (0.0, 0.0)
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[MessageTime, ...] = ()
 
 
 def work(job: Job, rank: int) -> Report:

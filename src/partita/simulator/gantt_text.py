@@ -6,7 +6,8 @@ import numpy as np
 
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_time
-from partita.simulator.timeline import SORTS, Ints, Timeline
+from partita.simulator.program import Ints
+from partita.simulator.timeline import SORTS, Timeline
 
 #: Stands where a lane mostly does nothing.
 IDLE = "·"

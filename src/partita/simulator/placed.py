@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from partita.costs.collectives import Level, collective_time
-from partita.costs.exposure import exposed_once
+from partita.costs.collectives import Level, collective_time, exposed_once
 from partita.ground.errors import InputError
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Program, Step

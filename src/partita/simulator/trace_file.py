@@ -18,7 +18,8 @@ import numpy as np
 
 from partita.documents.document import decode, read_bytes, write_atomic
 from partita.ground.errors import FormatError, InputError
-from partita.simulator.timeline import SORTS, Ints, Timeline
+from partita.simulator.program import Ints
+from partita.simulator.timeline import SORTS, Timeline
 
 #: Of what partita keeps in ``otherData``.
 TRACE_VERSION = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from partita.costs.collectives import sent_share
-from partita.costs.menus.regions import Region
+from partita.costs.strategies.regions import Region
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Collective:
 
 
 @dataclass(frozen=True)
-class MenuEntry:
+class LayerStrategy:
     """One way to run a layer: a tensor-parallel degree and a memory option, with what its numbers are made of.
 
     Attributes
@@ -71,7 +71,7 @@ class MenuEntry:
         Number of weights that each device holds and trains.
     weight_gradient_s
         What of ``backward_s`` makes gradients of weights and nothing else.
-    spread_s
+    context_expert_s
         What of ``communication_s`` is of groups that share out tokens or experts, forward and in all.
     of_experts
         What of the weights, gradients, optimizer's bytes and trained weights is of experts that a group shares out.
@@ -94,7 +94,7 @@ class MenuEntry:
     flops: float
     trained: int = 0
     weight_gradient_s: float = 0.0
-    spread_s: tuple[float, float] = (0.0, 0.0)
+    context_expert_s: tuple[float, float] = (0.0, 0.0)
     of_experts: tuple[float, float, float, int] = (0.0, 0.0, 0.0, 0)
 
     @property
@@ -118,12 +118,12 @@ class MenuEntry:
         mine = [c for c in self.collectives if not c.members and c.phase not in ("overlapped", "batch")]
         sent = sum(c.sent_bytes(self.degree) for c in mine)
         forward = sum(c.sent_bytes(self.degree) for c in mine if c.phase == "forward")
-        shared, all_of_it = self.spread_s
+        shared, all_of_it = self.context_expert_s
         return shared + ((self.communication_s - all_of_it) * forward / sent if sent > 0 else 0.0)
 
 
 @dataclass(frozen=True)
-class LayerMenu:
+class LayerStrategies:
     """All entries of a layer, with its number and name in the problem, and what can be split in it."""
 
     id: int
@@ -131,9 +131,9 @@ class LayerMenu:
     like: int
     """Number of the first layer that is built and run the same way; its own for the first."""
     regions: tuple[Region, ...]
-    entries: dict[int, tuple[MenuEntry, ...]]
+    entries: dict[int, tuple[LayerStrategy, ...]]
     """By degree, the ways to run it."""
 
-    def entry(self, degree: int, option: str = "none") -> MenuEntry:
+    def entry(self, degree: int, option: str = "none") -> LayerStrategy:
         """The entry of a degree and option; a ``KeyError`` if there is none."""
         return {entry.option: entry for entry in self.entries[degree]}[option]

@@ -1,4 +1,4 @@
-"""Layers on devices that share out the sequence or experts: the same menus, of each device's part of the graph."""
+"""Layers on devices that share out the sequence or experts: the same strategies, of each device's part of the graph."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from partita.costs.collectives import Level
-from partita.costs.menus.context import Sequence as TokenSequence
-from partita.costs.menus.context import context_view, find_sequence
-from partita.costs.menus.experts import Experts, expert_view, find_experts, refusal
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.groups import Groups
-from partita.costs.menus.modes import Modes
-from partita.costs.menus.pricing import LayerPricer
+from partita.costs.strategies.context import TokenSequence, context_view, find_sequence
+from partita.costs.strategies.experts import Experts, expert_view, find_experts, refusal
+from partita.costs.strategies.groups import SharingGroups
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.pricing import LayerPricer
+from partita.costs.strategies.view import GraphView
 
 
 @dataclasses.dataclass(frozen=True)
-class Spreader:
+class ContextExpertPricer:
     """Prices layers at context- and expert-parallel degrees.
 
     Attributes
@@ -66,7 +65,7 @@ class Spreader:
             self.pricer,
             splits=dataclasses.replace(self.pricer.splits, view=view),
             times=self._times(whole, view),
-            groups=Groups(context, expert, sequence, self.levels, self.experts),
+            groups=SharingGroups(context, expert, sequence, self.levels, self.experts),
         )
 
     def modes(self, pricer: LayerPricer, modes: dict[int, Modes]) -> dict[int, Modes]:

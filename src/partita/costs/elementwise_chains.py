@@ -13,8 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.targets import ELEMENTWISE, NORMS, REDUCTIONS, SOFTMAX
+from partita.costs.strategies.view import ELEMENTWISE, NORMS, REDUCTIONS, SOFTMAX, GraphView
 from partita.nouns.graph import Graph, Operator
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from partita.costs.collectives import Level, collective_time, neighbour_time
-from partita.costs.menus.context import Sequence as TokenSequence
-from partita.costs.menus.entries import Collective
-from partita.costs.menus.experts import Experts
-from partita.costs.menus.modes import Modes
+from partita.costs.strategies.context import TokenSequence
+from partita.costs.strategies.experts import Experts
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.strategy import Collective
 
 
 @dataclass(frozen=True)
-class Groups:
+class SharingGroups:
     """The groups of one context- and expert-parallel degree.
 
     Attributes
