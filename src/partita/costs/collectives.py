@@ -24,25 +24,14 @@ OCCUPIED = 0.2
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a group: devices of a machine, or machines.
+    """One level of a group: devices of a machine, or machines."""
 
-    Attributes
-    ----------
-    size
-        Members that talk to each other at this level.
-    bandwidth
-        Bytes per unit of time that each device sends at this level while all of its machine do.
-    call_time, hop_time
-        Fixed time of a call, and of every hop.
-    switched
-        Whether any two members reach each other directly.
-    """
-
-    size: int
-    bandwidth: float
+    size: int  #: Members that talk to each other at this level.
+    bandwidth: float  #: Bytes per unit of time that each device sends at this level while all of its machine do.
+    #: Fixed time of a call, and of every hop.
     call_time: float = 0.0
     hop_time: float = 0.0
-    switched: bool = False
+    switched: bool = False  #: Whether any two members reach each other directly.
 
 
 def sent_share(kind: str, size: int) -> float:

@@ -17,24 +17,14 @@ _ALIKE = 0.8
 
 @dataclass(frozen=True)
 class BlockRow:
-    """What stages are runs of.
+    """What stages are runs of."""
 
-    Attributes
-    ----------
-    unit
-        For every operator the number of its unit, in the model's order; backward operators are with their forward ones.
-    names
-        What each unit is, for people.
-    handed
-        Pairs of units: what the first hands to the second must not pass over a stage.
-    notes
-        What a reader should know about the row, one sentence each.
-    """
-
+    #: For every operator the number of its unit, in the model's order; backward operators are with their forward ones.
     unit: tuple[int, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: What each unit is, for people.
+    #: Pairs of units: what the first hands to the second must not pass over a stage.
     handed: tuple[tuple[int, int], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: What a reader should know about the row, one sentence each.
 
 
 def row_of(graph: Graph, runtime: Runtime) -> BlockRow:

@@ -38,31 +38,21 @@ _WILD = re.compile(r"[*?\[]")
 class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row: what it matches, and exactly one of a time, a factor, or ``runs`` false.
 
-    Attributes
-    ----------
-    device, name, target, module, phase
-        Shell-style patterns, case sensitive, for the device's name and the operator's fields.
-    time_s
-        Seconds per microbatch.
-    factor
-        Times what the other source says.
-    runs
-        False: the operator cannot run there.
-
     Raises
     ------
     InputError
         If not exactly one value is stated, or it is negative or not finite.
     """
 
+    #: Shell-style patterns, case sensitive, for the device's name and the operator's fields.
     device: str = "*"
     name: str = "*"
     target: str = "*"
     module: str = "*"
     phase: str = "*"
-    time_s: float | None = None
-    factor: float | None = None
-    runs: bool = True
+    time_s: float | None = None  #: Seconds per microbatch.
+    factor: float | None = None  #: Times what the other source says.
+    runs: bool = True  #: False: the operator cannot run there.
 
     def __post_init__(self) -> None:
         if (self.time_s is not None) + (self.factor is not None) + (not self.runs) != 1:

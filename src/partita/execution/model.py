@@ -22,27 +22,17 @@ from partita.inside.torch_inside import tables_of, tree_leaves
 
 @dataclass
 class Ready:
-    """A model with weights, cut into the pieces of a plan.
+    """A model with weights, cut into the pieces of a plan."""
 
-    Attributes
-    ----------
-    module, inputs
-        The model in float32, and its arguments.
-    tape, pieces, orders
-        Its calls, what each stage does with them, and which process does it when.
-    samples
-        Of a microbatch.
-    notes
-        What a reader should know.
-    """
-
+    #: The model in float32, and its arguments.
     module: Any
     inputs: Inputs
+    #: Its calls, what each stage does with them, and which process does it when.
     tape: Tape
     pieces: list[Piece]
     orders: Orders
-    samples: int
-    notes: list[str]
+    samples: int  #: Of a microbatch.
+    notes: list[str]  #: What a reader should know.
 
     @property
     def arrays(self) -> dict[str, Any]:

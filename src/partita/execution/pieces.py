@@ -26,50 +26,30 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a piece's program.
+    """One line of a piece's program."""
 
-    Attributes
-    ----------
-    what
-        ``call`` (an entry), ``origin`` (a stored array, an input or a constant), ``receive``, ``keep`` (for others, as
-        it is now), or ``own`` (a copy of what was received, because it will be written).
-    entry, slot, version
-        What it is about.
-    constant
-        Whether it comes out the same for every microbatch.
-    """
-
+    #: ``call`` (an entry), ``origin`` (a stored array, an input or a constant), ``receive``, ``keep`` (for others, as
+    #: it is now), or ``own`` (a copy of what was received, because it will be written).
     what: str
+    #: What it is about.
     slot: int = -1
     entry: int = -1
     version: int = 0
-    constant: bool = False
+    constant: bool = False  #: Whether it comes out the same for every microbatch.
 
 
 @dataclass
 class Piece:
-    """The program of a piece.
+    """The program of a piece."""
 
-    Attributes
-    ----------
-    lines
-        In order.
-    receives, sends
-        Tensors by the piece that they come from, and by those that they go to.
-    outputs
-        By place among the model's results the slot that holds it here at the end.
-    loss
-        The slot of the loss, if it is made here.
-    arrays
-        Names of the stored arrays that it reads.
-    """
-
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)  #: In order.
+    #: Tensors by the piece that they come from, and by those that they go to.
     receives: dict[int, list[Tensor]] = field(default_factory=dict)
     sends: dict[int, list[Tensor]] = field(default_factory=dict)
+    #: By place among the model's results the slot that holds it here at the end.
     outputs: dict[int, int] = field(default_factory=dict)
-    loss: int | None = None
-    arrays: list[str] = field(default_factory=list)
+    loss: int | None = None  #: The slot of the loss, if it is made here.
+    arrays: list[str] = field(default_factory=list)  #: Names of the stored arrays that it reads.
 
     @property
     def kept(self) -> list[Tensor]:

@@ -16,32 +16,16 @@ NOWHERE = -2
 
 @dataclass(frozen=True)
 class Placed:
-    """A tape with the place of every call.
+    """A tape with the place of every call."""
 
-    Attributes
-    ----------
-    tape
-        The calls.
-    place
-        For every entry its piece, ``ANYWHERE`` or ``NOWHERE``.
-    pieces
-        Number of pieces: those of the plan, once for every round.
-    rounds
-        How often a microbatch passes the row of stages.
-    version
-        For every entry and slot that it reads how often the slot's storage was written before.
-    final
-        How often each storage is written in all.
-    writers
-        For every storage the entries that write it: first the one that makes it (None if it is there from the start).
-    """
-
-    tape: Tape
-    place: list[int]
-    pieces: int
-    rounds: int
+    tape: Tape  #: The calls.
+    place: list[int]  #: For every entry its piece, ``ANYWHERE`` or ``NOWHERE``.
+    pieces: int  #: Number of pieces: those of the plan, once for every round.
+    rounds: int  #: How often a microbatch passes the row of stages.
+    #: For every entry and slot that it reads how often the slot's storage was written before.
     version: list[dict[int, int]]
-    final: dict[int, int]
+    final: dict[int, int]  #: How often each storage is written in all.
+    #: For every storage the entries that write it: first the one that makes it (None if it is there from the start).
     writers: dict[int, list[int | None]]
 
 

@@ -29,23 +29,14 @@ def widened(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Program:
-    """A piece that can run.
+    """A piece that can run."""
 
-    Attributes
-    ----------
-    run
-        Takes the tensors received, in the order of ``receives``, the inputs by name, a function that seeds a draw by
-        its number, and an array whose first entry counts calls; returns the tensors for others in the order of
-        ``Piece.kept``, outputs by place, and the loss.
-    receives
-        (piece, place in its list) of every tensor received.
-    source
-        The function's text.
-    """
-
+    #: Takes the tensors received, in the order of ``receives``, the inputs by name, a function that seeds a draw by its
+    #: number, and an array whose first entry counts calls; returns the tensors for others in the order of
+    #: ``Piece.kept``, outputs by place, and the loss.
     run: Callable[[Sequence[Any], Mapping[str, Any], Callable[[int], None], MutableSequence[float]], Any]
-    receives: tuple[tuple[int, int], ...]
-    source: str
+    receives: tuple[tuple[int, int], ...]  #: (piece, place in its list) of every tensor received.
+    source: str  #: The function's text.
 
 
 def compile_piece(tape: Tape, piece: Piece, arrays: Mapping[str, Any], *, training: bool) -> Program:

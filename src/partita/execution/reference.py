@@ -17,20 +17,12 @@ from partita.frontends.run import loss_of, output_tensors
 
 @dataclass
 class Results:
-    """What a run computes.
+    """What a run computes."""
 
-    Attributes
-    ----------
-    outputs
-        By (microbatch, place among the results) a tensor, of the first step.
-    losses
-        By (step, microbatch).
-    gradients, parameters, buffers
-        By name: after the first step's backward part, and after the last step.
-    """
-
+    #: By (microbatch, place among the results) a tensor, of the first step.
     outputs: dict[tuple[int, int], Any] = field(default_factory=dict)
-    losses: dict[tuple[int, int], float] = field(default_factory=dict)
+    losses: dict[tuple[int, int], float] = field(default_factory=dict)  #: By (step, microbatch).
+    #: By name: after the first step's backward part, and after the last step.
     gradients: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)

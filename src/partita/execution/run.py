@@ -29,19 +29,12 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 @dataclass(frozen=True)
 class Ran:
-    """A plan that ran.
+    """A plan that ran."""
 
-    Attributes
-    ----------
-    job, answer
-        What was asked for, and what was found.
-    simulation
-        The same run in the simulator; None where it cannot be simulated in seconds.
-    """
-
+    #: What was asked for, and what was found.
     job: Job
     answer: Answer
-    simulation: Simulation | None
+    simulation: Simulation | None  #: The same run in the simulator; None where it cannot be simulated in seconds.
 
     @property
     def program(self) -> Program | None:

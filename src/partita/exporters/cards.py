@@ -20,18 +20,12 @@ ORDER = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
 
 @dataclass(frozen=True)
 class Cards:
-    """The accelerators of a split.
+    """The accelerators of a split."""
 
-    Attributes
-    ----------
-    kinds, machines
-        Kind and machine of each card of the cluster, by number.
-    stages
-        By stage the numbers of its cards, replica after replica; none of a stage on the CPU.
-    """
-
+    #: Kind and machine of each card of the cluster, by number.
     kinds: tuple[str, ...]
     machines: tuple[int, ...]
+    #: By stage the numbers of its cards, replica after replica; none of a stage on the CPU.
     stages: tuple[tuple[int, ...], ...]
 
     @property

@@ -28,18 +28,10 @@ Content = bytes | Callable[[Path], None]
 
 
 class Exporter(ABC):
-    """One runtime, which takes one file (``FileExporter``) or a folder of several (``FolderExporter``).
+    """One runtime, which takes one file (``FileExporter``) or a folder of several (``FolderExporter``)."""
 
-    Attributes
-    ----------
-    name
-        Of the runtime, as in ``partita.nouns.catalogue.runtimes``.
-    needs_model
-        Whether the model itself is needed, not only its split.
-    """
-
-    name: str
-    needs_model: bool = False
+    name: str  #: Of the runtime, as in ``partita.nouns.catalogue.runtimes``.
+    needs_model: bool = False  #: Whether the model itself is needed, not only its split.
 
     @property
     def runtime(self) -> Runtime:

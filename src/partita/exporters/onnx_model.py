@@ -21,20 +21,11 @@ _MOST_BYTES = 2**31 - 1
 
 @dataclass(frozen=True)
 class StagedModel:
-    """An ONNX model with the stage of every node of its graph.
+    """An ONNX model with the stage of every node of its graph."""
 
-    Attributes
-    ----------
-    model
-        An ``onnx.ModelProto``.
-    stages
-        By node, in order.
-    constant
-        By node, whether it depends on no weight and no floating input: such nodes may run on every stage.
-    """
-
-    model: Any
-    stages: list[int]
+    model: Any  #: An ``onnx.ModelProto``.
+    stages: list[int]  #: By node, in order.
+    #: By node, whether it depends on no weight and no floating input: such nodes may run on every stage.
     constant: list[bool]
 
 

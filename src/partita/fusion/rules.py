@@ -49,24 +49,17 @@ _COMMON: tuple[Rule, ...] = (
 class FusionRules:
     """Which rows of operators a runtime runs as one kernel.
 
-    Attributes
-    ----------
-    name
-        For notes: of the table or the file.
-    rules
-        Elements are types or categories, by themselves or with ``?`` (none or one), ``*`` (any number) or ``+`` (at
-        least one).
-    types
-        Types of targets that the package does not know, or knows otherwise, by shell-style patterns.
-
     Raises
     ------
     InputError
         If there are no rules, one is empty, fuses nothing, or has an element that is no name with an optional suffix.
     """
 
-    name: str
+    name: str  #: For notes: of the table or the file.
+    #: Elements are types or categories, by themselves or with ``?`` (none or one), ``*`` (any number) or ``+`` (at
+    #: least one).
     rules: tuple[Rule, ...]
+    #: Types of targets that the package does not know, or knows otherwise, by shell-style patterns.
     types: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

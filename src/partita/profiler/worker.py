@@ -23,27 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What the processes do.
+    """What the processes do."""
 
-    Attributes
-    ----------
-    source
-        How the model is made.
-    processes, threads, warm_up, repeats
-        As ``partita.costs.profile.ProfileSettings`` has them.
-    device
-        ``cpu`` or ``cuda``.
-    folder
-        Where the processes meet.
-    """
-
-    source: Source
+    source: Source  #: How the model is made.
+    #: As ``partita.costs.profile.ProfileSettings`` has them.
     processes: int
     threads: int
     warm_up: int
     repeats: int
-    device: str
-    folder: str
+    device: str  #: ``cpu`` or ``cuda``.
+    folder: str  #: Where the processes meet.
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,13 @@ from partita.simulator.timeline import SORTS, Timeline
 
 @dataclass(frozen=True)
 class CriticalSummary:
-    """Where the time up to the end of a chain of slices went; all in the time line's unit.
+    """Where the time up to the end of a chain of slices went; all in the time line's unit."""
 
-    Attributes
-    ----------
-    finish
-        When the chain's last slice ends.
-    by_sort
-        Time spent in slices, by the name of their sort, in the order of ``SORTS``.
-    by_owner
-        The same time by the device, or what else the lane belongs to, in the order of the lanes.
-    waiting
-        Before the first slice and between slices; it and ``by_sort`` add up to ``finish``, it and ``by_owner`` too.
-    """
-
-    finish: float
-    by_sort: dict[str, float]
+    finish: float  #: When the chain's last slice ends.
+    by_sort: dict[str, float]  #: Time spent in slices, by the name of their sort, in the order of ``SORTS``.
+    #: The same time by the device, or what else the lane belongs to, in the order of the lanes.
     by_owner: dict[str, float]
+    #: Before the first slice and between slices; it and ``by_sort`` add up to ``finish``, it and ``by_owner`` too.
     waiting: float
 
 

@@ -30,42 +30,25 @@ class TaskGraph:
     became ready, number) goes first; a task that has to wait for one thing does not keep others from the rest. It ends
     after its duration and, if it moves an amount, as soon as that is moved after it: all that is being moved shares the
     links it uses by max-min fairness.
-
-    Attributes
-    ----------
-    duration
-        (n,) Time that passes whatever else happens; not negative.
-    amount
-        (n,) What is moved after that over the links the task uses; 0 for nothing. Who moves something uses a link.
-    release
-        (n,) Time before which the task does not start.
-    priority
-        (n,) Smaller goes first.
-    before, after
-        (e,) Task ``before[k]`` ends before ``after[k]`` starts.
-    held_offsets, held
-        (n + 1,) and (h,) The things that task i holds alone from start to end are
-        ``held[held_offsets[i]:held_offsets[i + 1]]``, numbers below ``things``: streams, links, groups' turns.
-    used_offsets, used
-        (n + 1,) and (u,) The links that it shares while it moves its amount, numbers of entries of ``capacity``.
-    things
-        How many things there are to be held.
-    capacity
-        (links,) Amount per unit of time that all who use a link together can move; positive.
     """
 
-    duration: Floats
+    duration: Floats  #: (n,) Time that passes whatever else happens; not negative.
+    #: (n,) What is moved after that over the links the task uses; 0 for nothing. Who moves something uses a link.
     amount: Floats
-    release: Floats
-    priority: Floats
+    release: Floats  #: (n,) Time before which the task does not start.
+    priority: Floats  #: (n,) Smaller goes first.
+    #: (e,) Task ``before[k]`` ends before ``after[k]`` starts.
     before: Ints
     after: Ints
+    #: (n + 1,) and (h,) The things that task i holds alone from start to end are ``held[held_offsets[i]:held_offsets[i
+    #: + 1]]``, numbers below ``things``: streams, links, groups' turns.
     held_offsets: Ints
     held: Ints
+    #: (n + 1,) and (u,) The links that it shares while it moves its amount, numbers of entries of ``capacity``.
     used_offsets: Ints
     used: Ints
-    things: int
-    capacity: Floats
+    things: int  #: How many things there are to be held.
+    capacity: Floats  #: (links,) Amount per unit of time that all who use a link together can move; positive.
 
     @property
     def count(self) -> int:
@@ -75,19 +58,13 @@ class TaskGraph:
 
 @dataclass(frozen=True)
 class Times:
-    """When the tasks of a graph run.
+    """When the tasks of a graph run."""
 
-    Attributes
-    ----------
-    start, end
-        (n,) Times.
-    cause
-        (n,) The task whose end let it start when it did: the last of those that it waits for, or the one that held
-        what it needed; −1 if it started at its release or at 0.
-    """
-
+    #: (n,) Times.
     start: Floats
     end: Floats
+    #: (n,) The task whose end let it start when it did: the last of those that it waits for, or the one that held what
+    #: it needed; −1 if it started at its release or at 0.
     cause: Ints
 
 

@@ -34,19 +34,12 @@ MARGIN = 2 * TOLERANCE
 
 @dataclass(frozen=True)
 class FastLinks:
-    """The fastest links of some devices.
+    """The fastest links of some devices."""
 
-    Attributes
-    ----------
-    inside, across
-        Bytes per second of the fastest link inside a machine and between two; 0 where there is none.
-    machines
-        Devices of every machine.
-    """
-
+    #: Bytes per second of the fastest link inside a machine and between two; 0 where there is none.
     inside: float
     across: float
-    machines: tuple[int, ...]
+    machines: tuple[int, ...]  #: Devices of every machine.
 
     @property
     def fastest(self) -> float:

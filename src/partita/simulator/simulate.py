@@ -22,72 +22,45 @@ from partita.simulator.transfers import add_messages
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """How the devices of one replica, which run in lockstep, spend the step.
+    """How the devices of one replica, which run in lockstep, spend the step."""
 
-    Attributes
-    ----------
-    devices
-        Their names.
-    place, instance
-        Number of the place in the program, and of the replica.
-    busy
-        Time that they work.
-    communication_exposed, communication_hidden
-        Time that they move data or synchronise without working, traffic inside the replica included, and while they
-        work or have such traffic.
-    idle
-        The rest: they wait.
-    peak_memory_bytes, peak_time
-        The most that each holds at once, and when; None if nothing is known of memory.
-    """
-
-    devices: tuple[str, ...]
+    devices: tuple[str, ...]  #: Their names.
+    #: Number of the place in the program, and of the replica.
     place: int
     instance: int
-    busy: float
+    busy: float  #: Time that they work.
+    #: Time that they move data or synchronise without working, traffic inside the replica included, and while they work
+    #: or have such traffic.
     communication_exposed: float
     communication_hidden: float
-    idle: float
+    idle: float  #: The rest: they wait.
+    #: The most that each holds at once, and when; None if nothing is known of memory.
     peak_memory_bytes: float | None = None
     peak_time: float | None = None
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulated step says, in the program's unit of time.
+    """What a simulated step says, in the program's unit of time."""
 
-    Attributes
-    ----------
-    program, timeline
-        What ran, and when.
-    begin, finish
-        The step: from the start (or from the end of the batch before, where batches follow without a break) to the end
-        of the last task.
-    uses
-        One entry for each replica of each place of devices.
-    period
-        Time between two microbatches once that has settled: the longest of all places, so that it is never less than
-        what the busiest device takes. None if the batch is too short for that, or never settles.
-    done
-        (places, microbatches) When each place has done with each microbatch.
-    entered, left
-        (microbatches,) When the first step of each microbatch starts and its last one ends.
-    worked
-        Two of (steps, microbatches): when the work of every step starts and ends; nan where it has none.
-    passed
-        Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
-    """
-
+    #: What ran, and when.
     program: Program
     timeline: Timeline
+    #: The step: from the start (or from the end of the batch before, where batches follow without a break) to the end
+    #: of the last task.
     begin: float
     finish: float
-    uses: tuple[DeviceUse, ...]
+    uses: tuple[DeviceUse, ...]  #: One entry for each replica of each place of devices.
+    #: Time between two microbatches once that has settled: the longest of all places, so that it is never less than
+    #: what the busiest device takes. None if the batch is too short for that, or never settles.
     period: float | None
-    done: Floats
+    done: Floats  #: (places, microbatches) When each place has done with each microbatch.
+    #: (microbatches,) When the first step of each microbatch starts and its last one ends.
     entered: Floats
     left: Floats
+    #: Two of (steps, microbatches): when the work of every step starts and ends; nan where it has none.
     worked: tuple[Floats, Floats]
+    #: Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
     passed: tuple[Floats, Floats]
 
     @property

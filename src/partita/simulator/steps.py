@@ -20,28 +20,15 @@ _WHOLE = 60_000
 
 @dataclass(frozen=True)
 class StepSummary:
-    """A simulated step, in the program's unit of time.
+    """A simulated step, in the program's unit of time."""
 
-    Attributes
-    ----------
-    time
-        Of the whole step.
-    pipeline
-        Up to the end of the last backward part, or of the last forward part without training.
-    weight_sync, update
-        What synchronisation and update take after that.
-    idle
-        What all devices together wait, device by device.
-    devices
-        How many there are.
-    """
-
-    time: float
-    pipeline: float
+    time: float  #: Of the whole step.
+    pipeline: float  #: Up to the end of the last backward part, or of the last forward part without training.
+    #: What synchronisation and update take after that.
     weight_sync: float
     update: float
-    idle: float
-    devices: int
+    idle: float  #: What all devices together wait, device by device.
+    devices: int  #: How many there are.
 
     @property
     def bubble(self) -> float:

@@ -211,24 +211,14 @@ class TraceSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes
-    ----------
-    name, unit
-        Of the time line that was written; times here are µs.
-    slices
-        In the file's order.
-    flows
-        Where each starts and ends.
-    memory
-        By process, the instants at which what it holds changes (µs) with the parts held from then on (bytes).
-    """
-
+    #: Of the time line that was written; times here are µs.
     name: str
     unit: str
-    slices: list[TraceSlice]
-    flows: list[tuple[TracePoint, TracePoint]]
+    slices: list[TraceSlice]  #: In the file's order.
+    flows: list[tuple[TracePoint, TracePoint]]  #: Where each starts and ends.
+    #: By process, the instants at which what it holds changes (µs) with the parts held from then on (bytes).
     memory: dict[str, list[tuple[float, dict[str, float]]]]
 
 

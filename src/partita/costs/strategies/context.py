@@ -32,21 +32,11 @@ from partita.costs.strategies.view import (
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention of a layer: its forward operators, its sequence, and what goes round the ring.
+    """One attention of a layer: its forward operators, its sequence, and what goes round the ring."""
 
-    Attributes
-    ----------
-    operators
-        The fused operator, or those from the product of scores to the one that uses them.
-    tokens
-        Queries and keys of a sequence.
-    exchanged_bytes
-        Keys and values of the whole sequence.
-    """
-
-    operators: tuple[int, ...]
-    tokens: int
-    exchanged_bytes: float
+    operators: tuple[int, ...]  #: The fused operator, or those from the product of scores to the one that uses them.
+    tokens: int  #: Queries and keys of a sequence.
+    exchanged_bytes: float  #: Keys and values of the whole sequence.
 
 
 @dataclass(frozen=True)

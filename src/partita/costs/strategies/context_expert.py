@@ -17,21 +17,11 @@ from partita.costs.strategies.view import GraphView
 
 @dataclasses.dataclass(frozen=True)
 class ContextExpertPricer:
-    """Prices layers at context- and expert-parallel degrees.
+    """Prices layers at context- and expert-parallel degrees."""
 
-    Attributes
-    ----------
-    pricer
-        Of one device that does it all.
-    levels
-        The links of so many devices, numbered so far apart.
-    capacity
-        Rows of the busiest device of a group that shares out experts, relative to the mean.
-    """
-
-    pricer: LayerPricer
-    levels: Callable[[int, int], Sequence[Level]]
-    capacity: float = 1.0
+    pricer: LayerPricer  #: Of one device that does it all.
+    levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
+    capacity: float = 1.0  #: Rows of the busiest device of a group that shares out experts, relative to the mean.
 
     @cached_property
     def sequence(self) -> TokenSequence | str:

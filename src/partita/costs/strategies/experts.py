@@ -17,23 +17,12 @@ from partita.costs.strategies.view import GraphView
 
 @dataclass(frozen=True)
 class Experts:
-    """The experts of a layer.
+    """The experts of a layer."""
 
-    Attributes
-    ----------
-    count
-        How many there are.
-    weights
-        Their parameters.
-    operators
-        Forward operators from the first products of experts to the last ones.
-    dispatched, combined
-        Tensors whose rows go to their experts, and come back.
-    """
-
-    count: int
-    weights: tuple[int, ...]
-    operators: tuple[int, ...]
+    count: int  #: How many there are.
+    weights: tuple[int, ...]  #: Their parameters.
+    operators: tuple[int, ...]  #: Forward operators from the first products of experts to the last ones.
+    #: Tensors whose rows go to their experts, and come back.
     dispatched: tuple[int, ...]
     combined: tuple[int, ...]
 

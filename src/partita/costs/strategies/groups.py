@@ -14,25 +14,14 @@ from partita.costs.strategies.strategy import Collective
 
 @dataclass(frozen=True)
 class SharingGroups:
-    """The groups of one context- and expert-parallel degree.
+    """The groups of one context- and expert-parallel degree."""
 
-    Attributes
-    ----------
-    context, expert
-        The degrees.
-    sequence
-        What context parallelism shares out; None if it does not.
-    experts
-        The experts of each layer that has some.
-    levels
-        The links of so many devices, numbered so far apart.
-    """
-
+    #: The degrees.
     context: int
     expert: int
-    sequence: TokenSequence | None
-    levels: Callable[[int, int], Sequence[Level]]
-    experts: dict[int, Experts] = field(default_factory=dict)
+    sequence: TokenSequence | None  #: What context parallelism shares out; None if it does not.
+    levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
+    experts: dict[int, Experts] = field(default_factory=dict)  #: The experts of each layer that has some.
 
     def exchanges(self, layer: int, modes: Modes, seconds: dict[int, float]) -> Iterator[Collective]:
         """All exchanges for one microbatch of a layer, given the time of each of its operators."""

@@ -28,33 +28,20 @@ from partita.costs.strategies.view import (
 
 @dataclass(frozen=True)
 class Region:
-    """Operators that work on a part of the features at each device.
+    """Operators that work on a part of the features at each device."""
 
-    Attributes
-    ----------
-    kind
-        ``attention``, ``mlp``, ``experts`` or ``vocabulary``.
-    columns, rows
-        Products with weights whose columns, and whose rows, are shared out.
-    operators
-        The operators between them.
-    units
-        Numbers that a degree must divide: heads, or features. Words of a vocabulary may be divided unevenly, if each
-        device gets enough of them.
-    core
-        Operators from the product that makes attention scores to the one that uses them: what selective recomputation
-        runs again. Empty where one operator does it all.
-    context
-        The last of them.
-    """
-
-    kind: str
+    kind: str  #: ``attention``, ``mlp``, ``experts`` or ``vocabulary``.
+    #: Products with weights whose columns, and whose rows, are shared out.
     columns: tuple[int, ...]
     rows: tuple[int, ...]
-    operators: tuple[int, ...]
+    operators: tuple[int, ...]  #: The operators between them.
+    #: Numbers that a degree must divide: heads, or features. Words of a vocabulary may be divided unevenly, if each
+    #: device gets enough of them.
     units: tuple[int, ...]
+    #: Operators from the product that makes attention scores to the one that uses them: what selective recomputation
+    #: runs again. Empty where one operator does it all.
     core: tuple[int, ...] = ()
-    context: int | None = None
+    context: int | None = None  #: The last of them.
 
     def splits(self, degree: int) -> bool:
         """Whether the degree divides what must be divided."""

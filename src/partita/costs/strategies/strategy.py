@@ -10,33 +10,19 @@ from partita.costs.strategies.regions import Region
 
 @dataclass(frozen=True)
 class Collective:
-    """One exchange among the devices of a group, for one microbatch.
+    """One exchange among the devices of a group, for one microbatch."""
 
-    Attributes
-    ----------
-    kind
-        ``all-reduce``, ``all-gather`` or ``reduce-scatter``; ``all-to-all`` where experts are shared out, and ``ring``
-        where the sequence is.
-    phase
-        ``forward``, ``backward``, ``recompute`` (a forward one once more), ``overlapped`` (runs beside arithmetic and
-        costs no time of its own) or ``batch`` (gradients of weights that all devices hold but use for their own tokens;
-        once per batch).
-    bytes
-        Size of the whole tensor; of an ``all-to-all`` what each device has of it.
-    tensor
-        Its name in the graph.
-    members
-        Devices of the group; 0 for those of the tensor-parallel one.
-    beside_s
-        Of a ``ring``, time of the arithmetic that hides it.
-    """
-
+    #: ``all-reduce``, ``all-gather`` or ``reduce-scatter``; ``all-to-all`` where experts are shared out, and ``ring``
+    #: where the sequence is.
     kind: str
+    #: ``forward``, ``backward``, ``recompute`` (a forward one once more), ``overlapped`` (runs beside arithmetic and
+    #: costs no time of its own) or ``batch`` (gradients of weights that all devices hold but use for their own tokens;
+    #: once per batch).
     phase: str
-    bytes: float
-    tensor: str = ""
-    members: int = 0
-    beside_s: float = 0.0
+    bytes: float  #: Size of the whole tensor; of an ``all-to-all`` what each device has of it.
+    tensor: str = ""  #: Its name in the graph.
+    members: int = 0  #: Devices of the group; 0 for those of the tensor-parallel one.
+    beside_s: float = 0.0  #: Of a ``ring``, time of the arithmetic that hides it.
 
     def sent_bytes(self, degree: int) -> float:
         """What each device sends: (t − 1)/t of the tensor, twice that for an all-reduce."""
@@ -45,56 +31,31 @@ class Collective:
 
 @dataclass(frozen=True)
 class LayerStrategy:
-    """One way to run a layer: a tensor-parallel degree and a memory option, with what its numbers are made of.
+    """One way to run a layer: a tensor-parallel degree and a memory option, with what its numbers are made of."""
 
-    Attributes
-    ----------
-    layer, degree, option
-        Which layer, how many devices, and ``none``, ``selective``, ``full`` or a name of the user's.
-    forward_s, backward_s, recompute_s
-        Arithmetic and memory traffic of one microbatch, in seconds; ``recompute_s`` is what runs a second time.
-    communication_s
-        Time of the collectives of one microbatch.
-    collectives
-        The exchanges.
-    parameters
-        Number of weights that each device holds.
-    weight_bytes, gradient_bytes, optimizer_bytes
-        What each device holds of them; weights include buffers and frozen ones.
-    activation_bytes
-        What each device keeps of one microbatch from its forward to its backward pass.
-    workspace_bytes
-        The most that each device needs while it runs the layer, beyond all that.
-    flops
-        Floating-point operations of each device for one microbatch, those that run a second time included.
-    trained
-        Number of weights that each device holds and trains.
-    weight_gradient_s
-        What of ``backward_s`` makes gradients of weights and nothing else.
-    context_expert_s
-        What of ``communication_s`` is of groups that share out tokens or experts, forward and in all.
-    of_experts
-        What of the weights, gradients, optimizer's bytes and trained weights is of experts that a group shares out.
-    """
-
+    #: Which layer, how many devices, and ``none``, ``selective``, ``full`` or a name of the user's.
     layer: str
     degree: int
     option: str
+    #: Arithmetic and memory traffic of one microbatch, in seconds; ``recompute_s`` is what runs a second time.
     forward_s: float
     backward_s: float
     recompute_s: float
-    communication_s: float
-    collectives: tuple[Collective, ...]
-    parameters: int
+    communication_s: float  #: Time of the collectives of one microbatch.
+    collectives: tuple[Collective, ...]  #: The exchanges.
+    parameters: int  #: Number of weights that each device holds.
+    #: What each device holds of them; weights include buffers and frozen ones.
     weight_bytes: float
     gradient_bytes: float
     optimizer_bytes: float
-    activation_bytes: float
-    workspace_bytes: float
-    flops: float
-    trained: int = 0
-    weight_gradient_s: float = 0.0
+    activation_bytes: float  #: What each device keeps of one microbatch from its forward to its backward pass.
+    workspace_bytes: float  #: The most that each device needs while it runs the layer, beyond all that.
+    flops: float  #: Floating-point operations of each device for one microbatch, those that run a second time included.
+    trained: int = 0  #: Number of weights that each device holds and trains.
+    weight_gradient_s: float = 0.0  #: What of ``backward_s`` makes gradients of weights and nothing else.
+    #: What of ``communication_s`` is of groups that share out tokens or experts, forward and in all.
     context_expert_s: tuple[float, float] = (0.0, 0.0)
+    #: What of the weights, gradients, optimizer's bytes and trained weights is of experts that a group shares out.
     of_experts: tuple[float, float, float, int] = (0.0, 0.0, 0.0, 0)
 
     @property

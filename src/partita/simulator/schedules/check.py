@@ -22,19 +22,12 @@ NAMED = 4
 
 
 class Fault(NamedTuple):
-    """What is wrong with orders.
+    """What is wrong with orders."""
 
-    Attributes
-    ----------
-    rank, place
-        Where: a place in the order of a rank, counted from 0; the length of the order for what is missing in it.
-    text
-        What, and the remedy.
-    """
-
+    #: Where: a place in the order of a rank, counted from 0; the length of the order for what is missing in it.
     rank: int
     place: int
-    text: str
+    text: str  #: What, and the remedy.
 
 
 def check_orders(

@@ -36,77 +36,45 @@ _UNRELEASED, _LASTING, _MOVING = 0, 1, 2
 
 
 class TaskArrays(NamedTuple):
-    """The n tasks as ``TaskGraph`` has them, but for the links; of precedence what each task is waited for by.
+    """The n tasks as ``TaskGraph`` has them, but for the links; of precedence what each task is waited for by."""
 
-    Attributes
-    ----------
-    duration, amount, release
-        (n,) Floats.
-    after_offsets, after
-        (n + 1,) and (e,) Task i ends before those of ``after[after_offsets[i]:after_offsets[i + 1]]`` start.
-    held_offsets, held
-        (n + 1,) and (h,) The things that task i holds.
-    group
-        (n,) Equal for tasks that hold the same things; numbers below the number of groups.
-    """
-
+    #: (n,) Floats.
     duration: Floats
     amount: Floats
     release: Floats
+    #: (n + 1,) and (e,) Task i ends before those of ``after[after_offsets[i]:after_offsets[i + 1]]`` start.
     after_offsets: Longs
     after: Ints
+    #: (n + 1,) and (h,) The things that task i holds.
     held_offsets: Longs
     held: Longs
-    group: Longs
+    group: Longs  #: (n,) Equal for tasks that hold the same things; numbers below the number of groups.
 
 
 class State(NamedTuple):
-    """How far n tasks and t things are.
+    """How far n tasks and t things are."""
 
-    Attributes
-    ----------
-    events
-        Tasks by the time of what comes next of them: their release, the end of their duration, their end. Of a task
-        that ended the key is its end.
-    start, cause
-        (n,) As in ``Times``; NaN before it starts.
-    ready
-        (n,) Time at which a task became ready.
-    step
-        (n,) What comes next.
-    missing
-        (n,) How many of those it waits for have not ended.
-    fresh
-        (n,) The tasks to look at in this round, before they are sorted.
-    looked_at
-        Their pile.
-    parked, parked_at
-        Piles of the tasks that wait, and (n,) where a task is parked, −1 for nowhere.
-    first
-        (t,) The pile parked at a thing.
-    busy
-        (t,) Whether it is held.
-    freed, freed_by
-        (t,) How many tasks had ended when it was freed last, 0 if it never was, and which one freed it.
-    leader, followers
-        (groups,) The parked task of a group that is ahead of others, and their pile; −1 for none. A task that came
-        later and goes before the leader is parked by itself.
-    """
-
+    #: Tasks by the time of what comes next of them: their release, the end of their duration, their end. Of a task that
+    #: ended the key is its end.
     events: Queue
+    #: (n,) As in ``Times``; NaN before it starts.
     start: Floats
     cause: Longs
-    ready: Floats
-    step: Ints
-    missing: Ints
-    fresh: Ints
-    looked_at: Pile
+    ready: Floats  #: (n,) Time at which a task became ready.
+    step: Ints  #: (n,) What comes next.
+    missing: Ints  #: (n,) How many of those it waits for have not ended.
+    fresh: Ints  #: (n,) The tasks to look at in this round, before they are sorted.
+    looked_at: Pile  #: Their pile.
+    #: Piles of the tasks that wait, and (n,) where a task is parked, −1 for nowhere.
     parked: Pile
     parked_at: Ints
-    first: Ints
-    busy: Ints
+    first: Ints  #: (t,) The pile parked at a thing.
+    busy: Ints  #: (t,) Whether it is held.
+    #: (t,) How many tasks had ended when it was freed last, 0 if it never was, and which one freed it.
     freed: Ints
     freed_by: Ints
+    #: (groups,) The parked task of a group that is ahead of others, and their pile; −1 for none. A task that came later
+    #: and goes before the leader is parked by itself.
     leader: Ints
     followers: Ints
 

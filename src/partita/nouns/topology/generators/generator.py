@@ -17,43 +17,21 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class TopologyGenerator:
-    """A family of topologies.
+    """A family of topologies."""
 
-    Attributes
-    ----------
-    name
-        Before the first colon of a short form.
-    summary
-        One line for ``partita topologies``.
-    example
-        A short form of the family.
-    form
-        What the size means: ``ROWSxCOLUMNS``.
-    build
-        Called with the size's numbers and, by keyword, the options; returns the topology, whose name the caller sets.
-    options
-        Beside ``device``, which every family takes.
-    least, most
-        Numbers of a size.
-    per_unit
-        Devices for each unit of the product of the size.
-    device
-        What its devices are unless stated; None where that is open.
-    alias
-        Another name; empty for none.
-    """
-
-    name: str
-    summary: str
-    example: str
-    form: str
+    name: str  #: Before the first colon of a short form.
+    summary: str  #: One line for ``partita topologies``.
+    example: str  #: A short form of the family.
+    form: str  #: What the size means: ``ROWSxCOLUMNS``.
+    #: Called with the size's numbers and, by keyword, the options; returns the topology, whose name the caller sets.
     build: Callable[..., Topology]
-    options: tuple[Option, ...] = ()
+    options: tuple[Option, ...] = ()  #: Beside ``device``, which every family takes.
+    #: Numbers of a size.
     least: int = 1
     most: int = 1
-    per_unit: int = 1
-    device: str | None = None
-    alias: str = ""
+    per_unit: int = 1  #: Devices for each unit of the product of the size.
+    device: str | None = None  #: What its devices are unless stated; None where that is open.
+    alias: str = ""  #: Another name; empty for none.
 
     def make(self, where: str, size: str, given: tuple[tuple[str, str], ...]) -> Topology:
         """The topology of a short form's parts; ``where`` is the whole, its name."""

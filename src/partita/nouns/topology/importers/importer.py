@@ -39,31 +39,16 @@ def read_text_file(path: str | Path) -> TextFile:
 
 @dataclass(frozen=True)
 class TopologyImporter:
-    """A format of files that say how devices are joined.
+    """A format of files that say how devices are joined."""
 
-    Attributes
-    ----------
-    name
-        Of the format.
-    summary
-        One line for ``partita topologies``: what the file is and who writes it.
-    recognises
-        Whether a file looks like one, also if it is damaged.
-    read
-        Called with the file and, by keyword, the options: None where one is not given. Raises ``FormatError`` that
-        names the line.
-    example
-        A small file of the format.
-    options
-        Beside ``device``, which every format takes.
-    """
-
-    name: str
-    summary: str
-    recognises: Callable[[TextFile], bool]
+    name: str  #: Of the format.
+    summary: str  #: One line for ``partita topologies``: what the file is and who writes it.
+    recognises: Callable[[TextFile], bool]  #: Whether a file looks like one, also if it is damaged.
+    #: Called with the file and, by keyword, the options: None where one is not given. Raises ``FormatError`` that names
+    #: the line.
     read: Callable[..., Topology]
-    example: str
-    options: tuple[Option, ...] = ()
+    example: str  #: A small file of the format.
+    options: tuple[Option, ...] = ()  #: Beside ``device``, which every format takes.
 
     def load(self, source: TextFile, given: tuple[tuple[str, str], ...]) -> Topology:
         """The topology of a file with the options after its name."""

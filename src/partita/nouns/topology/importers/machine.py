@@ -108,27 +108,15 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class OneMachine:
-    """A machine of a file.
+    """A machine of a file."""
 
-    Attributes
-    ----------
-    names
-        Of its devices.
-    matrix
-        [device, device] bandwidth, bytes per second.
-    kinds
-        What each device is, as far as the file says it: None where not.
-    links, switches
-        As of a topology.
-    uplink
-        What one device reaches of the machine's network cards, bytes per second; None if the file does not say.
-    """
-
-    names: Sequence[str]
-    matrix: Floats
-    kinds: Sequence[str | None] = ()
+    names: Sequence[str]  #: Of its devices.
+    matrix: Floats  #: [device, device] bandwidth, bytes per second.
+    kinds: Sequence[str | None] = ()  #: What each device is, as far as the file says it: None where not.
+    #: As of a topology.
     links: Sequence[Link] = ()
     switches: Sequence[str] = ()
+    #: What one device reaches of the machine's network cards, bytes per second; None if the file does not say.
     uplink: float | None = None
 
 
