@@ -81,10 +81,7 @@ class MessageTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A ``partita.profile`` document.
 
-    Raises
-    ------
-    InputError
-        If an operator names no measurement, or the cluster has no device of that name.
+    Raises ``InputError`` if an operator names no measurement, or the cluster has no device of that name.
     """
 
     format: ClassVar[str] = "partita.profile"
@@ -141,12 +138,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def read_profile(path: str | Path) -> Profile:
     """Read a profile.
 
-    Raises
-    ------
-    FormatError
-        If the file is not a profile of this version.
-    InputError
-        If it cannot be read or a value is out of range.
+    Raises ``FormatError`` if the file is not a profile of this version; ``InputError`` if it cannot be read or a value
+    is out of range.
     """
     data = read_document(Path(path))
     if data.pop("format", None) != Profile.format:
@@ -198,10 +191,7 @@ class Measured:
     def check(self, graph: Graph, devices: Sequence[str]) -> None:
         """Refuse a model or devices that the profile says nothing about.
 
-        Raises
-        ------
-        InputError
-            If no operator of the graph was measured, or none of the devices has the profile's name.
+        Raises ``InputError`` if no operator of the graph was measured, or none of the devices has the profile's name.
         """
         profile = self.profile
         if profile.device not in devices:

@@ -32,10 +32,7 @@ class CostSource(Protocol):
     def operator_times(self, graph: Graph, device: DeviceSpec) -> Sequence[float | None]:
         """Seconds each operator of the graph takes on the device, in order; None where it cannot run.
 
-        Raises
-        ------
-        InputError
-            If the source cannot tell.
+        Raises ``InputError`` if the source cannot tell.
         """
 
     def notes(self, graph: Graph) -> Sequence[str]:

@@ -34,10 +34,7 @@ def row_of(graph: Graph, runtime: Runtime) -> BlockRow:
     those between two that read a weight that must not be on two stages; and, where every stage has a block, the
     model's ends and the blocks beside them.
 
-    Raises
-    ------
-    UnsupportedError
-        If the model has no blocks, or several rows of them.
+    Raises ``UnsupportedError`` if the model has no blocks, or several rows of them.
     """
     view, limits = GraphView(graph), runtime.limits
     layer, layers = assign_layers(view)

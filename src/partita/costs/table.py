@@ -38,10 +38,7 @@ _WILD = re.compile(r"[*?\[]")
 class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row: what it matches, and exactly one of a time, a factor, or ``runs`` false.
 
-    Raises
-    ------
-    InputError
-        If not exactly one value is stated, or it is negative or not finite.
+    Raises ``InputError`` if not exactly one value is stated, or it is negative or not finite.
     """
 
     #: Shell-style patterns, case sensitive, for the device's name and the operator's fields.
@@ -108,12 +105,8 @@ def cost_source(stated: CostSource | str | None) -> CostSource | None:
 def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> CostTable:
     """Read a table of times, TOML, JSON or CSV (by suffix).
 
-    Raises
-    ------
-    FormatError
-        If the file is not one of them, a key is unknown, or a value has the wrong type.
-    InputError
-        If it cannot be read or a value is out of range.
+    Raises ``FormatError`` if the file is not one of them, a key is unknown, or a value has the wrong type;
+    ``InputError`` if it cannot be read or a value is out of range.
     """
     path = Path(path)
     tables = _csv_rows(path) if path.suffix.lower() == ".csv" else _document_rows(path)

@@ -31,12 +31,8 @@ class Host:
     def run(self, job: Job) -> Answer:
         """Run a job.
 
-        Raises
-        ------
-        InputError
-            If the plan, the model and what is asked for do not fit together.
-        RankError
-            If a process failed, was killed or hung.
+        Raises ``InputError`` if the plan, the model and what is asked for do not fit together; ``RankError`` if a
+        process failed, was killed or hung.
         """
         if self.child is not None and not self.child.free:
             self.end()

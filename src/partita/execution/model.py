@@ -49,10 +49,7 @@ class Ready:
 def prepare(job: Job) -> Ready:
     """Build the model of a job from its seed, trace it, and cut it.
 
-    Raises
-    ------
-    InputError
-        If the model is not the one that was planned, or the plan cannot run as asked.
+    Raises ``InputError`` if the model is not the one that was planned, or the plan cannot run as asked.
     """
     split = job.split
     if split.training != job.source.training:

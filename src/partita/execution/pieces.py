@@ -60,10 +60,7 @@ class Piece:
 def make_pieces(placed: Placed) -> list[Piece]:
     """The programs of all pieces.
 
-    Raises
-    ------
-    InputError
-        If a stored array is used in a version that is elsewhere.
+    Raises ``InputError`` if a stored array is used in a version that is elsewhere.
     """
     first = _Writer(placed, {})
     first.write()

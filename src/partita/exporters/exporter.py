@@ -107,12 +107,7 @@ class FileExporter(Exporter):
     def checked(self, split: Split, model: Any = None) -> bytes:
         """The file, if the runtime can run the split and the file says what the split does.
 
-        Raises
-        ------
-        UnsupportedError
-            If not.
-        InputError
-            If the model cannot be built.
+        Raises ``UnsupportedError`` if not; ``InputError`` if the model cannot be built.
         """
         self.check(split)
         found = self.content(split, model)

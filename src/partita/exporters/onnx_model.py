@@ -32,14 +32,9 @@ class StagedModel:
 def staged_model(split: Split, model: Any, *, contiguous: bool) -> StagedModel:
     """The ONNX model of a split; ``model`` is the path of one, or None to export the model that was planned.
 
-    Raises
-    ------
-    MissingExtraError
-        If onnx is not installed, or torch or onnxscript to export the model.
-    InputError
-        If the model cannot be built, exported or read, or is not the one that was planned.
-    UnsupportedError
-        If a stage has nothing to do but make constants.
+    Raises ``MissingExtraError`` if onnx is not installed, or torch or onnxscript to export the model; ``InputError`` if
+    the model cannot be built, exported or read, or is not the one that was planned; ``UnsupportedError`` if a stage has
+    nothing to do but make constants.
     """
     require("onnx", "onnx")
     source = model or (split.source.model if split.source is not None else None)

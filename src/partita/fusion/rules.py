@@ -49,10 +49,8 @@ _COMMON: tuple[Rule, ...] = (
 class FusionRules:
     """Which rows of operators a runtime runs as one kernel.
 
-    Raises
-    ------
-    InputError
-        If there are no rules, one is empty, fuses nothing, or has an element that is no name with an optional suffix.
+    Raises ``InputError`` if there are no rules, one is empty, fuses nothing, or has an element that is no name with an
+    optional suffix.
     """
 
     name: str  #: For notes: of the table or the file.
@@ -119,12 +117,8 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 def fusion_rules(stated: FusionRules | str | Path | None = None) -> FusionRules:
     """Rules as they are, the table of a name, or those of a file; the ``common`` ones if None.
 
-    Raises
-    ------
-    FormatError
-        If the file is not of the form above.
-    InputError
-        If it cannot be read, or its rules are invalid.
+    Raises ``FormatError`` if the file is not of the form above; ``InputError`` if it cannot be read, or its rules are
+    invalid.
     """
     if stated is None:
         return next(iter(FUSION_RULES.values()))

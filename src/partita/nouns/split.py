@@ -103,10 +103,7 @@ class SharedModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model over stages in pipeline order.
 
-    Raises
-    ------
-    InputError
-        If there is no stage, or a stage or card is named that does not exist.
+    Raises ``InputError`` if there is no stage, or a stage or card is named that does not exist.
     """
 
     model: str  #: The model's name.

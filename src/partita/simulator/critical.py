@@ -26,10 +26,7 @@ def critical_path(timeline: Timeline) -> list[int]:
 
     The last is the slice that ends last, of several the one with the lowest place; before each stands its cause.
 
-    Raises
-    ------
-    DisagreementError
-        If the causes go round in a circle.
+    Raises ``DisagreementError`` if the causes go round in a circle.
     """
     if not timeline.count:
         return []

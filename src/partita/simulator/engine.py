@@ -75,13 +75,8 @@ def run(graph: TaskGraph) -> Times:
     of those that it waits for as its cause, if that one ended at this instant, and otherwise what was freed last of
     what it holds. Of the tasks that end together in a round of an instant the one with the largest number is the last.
 
-    Raises
-    ------
-    StuckError
-        If tasks wait for each other in a circle.
-    InputError
-        Where arrays do not fit each other, a number is out of its range, a task holds a thing or uses a link twice or
-        moves something over no link.
+    Raises ``StuckError`` if tasks wait for each other in a circle; ``InputError`` where arrays do not fit each other, a
+    number is out of its range, a task holds a thing or uses a link twice or moves something over no link.
     """
     tasks = _checked(graph)
     n = tasks.count

@@ -34,10 +34,7 @@ def fixed_timeline(
     The cause of a slice is, of those that had to end before it, the one that ended last (of equal ones the one that
     took longest, then the first); what passes between that end and its start is waiting.
 
-    Raises
-    ------
-    InputError
-        If a slice is said to wait for itself or for one that is not there.
+    Raises ``InputError`` if a slice is said to wait for itself or for one that is not there.
     """
     count = len(spans)
     cause = np.full(count, -1, dtype=np.int64)

@@ -124,10 +124,7 @@ def build(program: Program) -> ProgramTasks:
 def simulate(program: Program) -> Simulation:
     """Run a program.
 
-    Raises
-    ------
-    InputError
-        If some of its actions can never run.
+    Raises ``InputError`` if some of its actions can never run.
     """
     if program.microbatches < 1:
         raise InputError(f"{program.name}: microbatches is {program.microbatches}; it must be at least 1")

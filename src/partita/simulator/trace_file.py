@@ -180,10 +180,7 @@ def trace_document(timeline: Timeline) -> dict[str, Any]:
 def write_trace(path: str | Path, timeline: Timeline) -> None:
     """Write a time line as a file in the Trace Event Format, atomically; equal time lines give equal bytes.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or as ``trace_document``.
+    Raises ``InputError`` if the file cannot be written, or as ``trace_document``.
     """
     write_atomic(path, msgspec.json.encode(trace_document(timeline)) + b"\n")
 
@@ -248,13 +245,9 @@ class _File(msgspec.Struct):
 def read_trace(path: str | Path) -> Trace:
     """Read a file that ``write_trace`` made, or another program in the same form.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    FormatError
-        If it is no JSON, not of this form or version, has a phase other than ``M``, ``X``, ``s``, ``f`` and ``C``, a
-        slice without duration, a process or thread without name, or a flow without one of its ends.
+    Raises ``InputError`` if the file cannot be read; ``FormatError`` if it is no JSON, not of this form or version, has
+    a phase other than ``M``, ``X``, ``s``, ``f`` and ``C``, a slice without duration, a process or thread without name,
+    or a flow without one of its ends.
     """
     file = decode(read_bytes(path), _File, path)
     if file.otherData.version != TRACE_VERSION:

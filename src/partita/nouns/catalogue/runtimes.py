@@ -267,10 +267,7 @@ RUNTIMES: tuple[Runtime, ...] = (
 def find_runtime(name: str) -> Runtime:
     """The runtime of a name.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises ``InputError`` if there is none.
     """
     for runtime in RUNTIMES:
         if runtime.name == name:

@@ -132,10 +132,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         A format without an entry runs at the rate of the format it has to be computed in: 8-bit floats in bfloat16 or
         float16, the 16-bit floats, integers and TensorFloat-32 in float32, complex numbers at the rate of their parts.
 
-        Raises
-        ------
-        InputError
-            If the format is unknown, or the device does not state what is needed (float64).
+        Raises ``InputError`` if the format is unknown, or the device does not state what is needed (float64).
         """
         asked = dtype
         if dtype.startswith("float8"):

@@ -122,10 +122,7 @@ def cut_options(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 def read_options(where: str, given: Iterable[tuple[str, str]], known: Sequence[Option]) -> dict[str, Any]:
     """The values of all known options: those given, and what the others are unless stated.
 
-    Raises
-    ------
-    InputError
-        If an option is unknown or given twice, or has a wrong value.
+    Raises ``InputError`` if an option is unknown or given twice, or has a wrong value.
     """
     by_name: Mapping[str, Option] = {option.name: option for option in known}
     texts = {option.name: option.default for option in known}

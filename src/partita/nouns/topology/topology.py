@@ -100,10 +100,7 @@ class Topology:
     def cluster(self) -> Cluster:
         """The cluster with these bandwidths, for pricing.
 
-        Raises
-        ------
-        InputError
-            If it is not known what the devices are.
+        Raises ``InputError`` if it is not known what the devices are.
         """
         if not self.kinds:
             raise InputError(

@@ -44,11 +44,8 @@ def check_orders(
     behind it: as one action, or if ``splits_backward`` also as input gradient and weight gradient. Without
     ``microbatches`` there are as many as the largest number in the orders says.
 
-    Raises
-    ------
-    InputError
-        With the first action that cannot run, its rank, its place and what it waits for. Actions that should not be
-        there come first, then those that are missing, then those that wait for something later.
+    Raises ``InputError`` with the first action that cannot run, its rank, its place and what it waits for. Actions that
+    should not be there come first, then those that are missing, then those that wait for something later.
     """
     if fault := find_fault(orders, rank_of, training, splits_backward, microbatches):
         raise InputError(f"the schedule cannot run: rank {fault.rank}, action {fault.place + 1}: {fault.text}")

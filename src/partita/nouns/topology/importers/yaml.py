@@ -20,12 +20,7 @@ class YamlValue:
 def read_yaml(source: TextFile) -> YamlValue:
     """The one document of a file: no tags, no objects.
 
-    Raises
-    ------
-    FormatError
-        If the file is no such YAML.
-    MissingExtraError
-        If PyYAML is not installed.
+    Raises ``FormatError`` if the file is no such YAML; ``MissingExtraError`` if PyYAML is not installed.
     """
     require("yaml", "yaml")
     import yaml
