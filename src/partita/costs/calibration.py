@@ -65,15 +65,7 @@ class Calibration:
 
 
 def calibrate(profile: Profile, device: DeviceSpec) -> Calibration:
-    """Compare a profile with the roofline of a device, and fit the device to it.
-
-    Parameters
-    ----------
-    profile
-        What was measured.
-    device
-        Whose peaks are believed, and whose efficiencies are compared and fitted.
-    """
+    """Compare a profile with the roofline of a device whose peaks are believed, and fit its efficiencies to it."""
     counts = [0] * len(profile.measurements)
     for place in profile.operators:
         if place is not None:

@@ -86,15 +86,9 @@ def exposed_once(
 ) -> float:
     """By how much a step is longer for gradients exchanged behind backward work, and weights ahead of forward work.
 
+    All are by layer in the order of the forward part: its work, and what exchanging its gradients and weights takes.
     Layers exchange one after the other: gradients once their backward part has ended, weights in the order in which
-    they are needed.
-
-    Parameters
-    ----------
-    forward, backward, reduce, gather
-        By layer in the order of the forward part: its work, and what exchanging its gradients and weights takes.
-    occupied
-        Part of the device that an exchange takes away from the work that hides it.
+    they are needed. Exchanges take the ``occupied`` part of the device away from the work that hides them.
     """
     left = 0.0
     for work, exchange in zip(reversed(backward), reversed(reduce), strict=True):

@@ -46,27 +46,13 @@ class Orders:
 
 
 def make_orders(split: Split, rounds: int, microbatches: int, schedule: str | None, times: int = 1) -> Orders:
-    """The processes of a run.
+    """The processes of a run, for microbatches of the batch over all replicas.
 
-    Parameters
-    ----------
-    split
-        The plan.
-    rounds
-        How often a microbatch passes the row of stages.
-    microbatches
-        Of the batch, over all replicas.
-    schedule
-        Its name, or a CSV file; None for the plan's.
-    times
-        Data-parallel copies of the whole plan.
+    A microbatch passes the row of stages in so many ``rounds``. The schedule is a name or a CSV file, None for the
+    plan's; ``times`` are data-parallel copies of the whole plan.
 
-    Raises
-    ------
-    InputError
-        If the schedule does not run with these stages and microbatches.
-    UnsupportedError
-        If the plan asks for what the runner does not do.
+    Raises ``InputError`` if the schedule does not run with these stages and microbatches; ``UnsupportedError`` if the
+    plan asks for what the runner does not do.
     """
     for number, stage in enumerate(split.stages):
         if stage.tensor > 1:

@@ -32,23 +32,10 @@ class Placed:
 def place_calls(
     tape: Tape, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], stages: int
 ) -> Placed:
-    """Place every call.
+    """Place every call of the model's forward part; ``stage_of`` are those that the plan places, on so many ``stages``.
 
-    Parameters
-    ----------
-    tape
-        The calls of the model's forward part.
-    constant, modules
-        By number of a call in the capture: whether any device can make it, and the module that makes it.
-    stage_of
-        The stage of the calls that the plan places.
-    stages
-        How many stages there are.
-
-    Raises
-    ------
-    InputError
-        If an array of the model is written on one stage and read on another.
+    By number of a call in the capture: whether it is ``constant``, so that any device can make it, and the module that
+    makes it. Raises ``InputError`` if an array of the model is written on one stage and read on another.
     """
     writers, version, final = _history(tape)
     needed = _needed(tape, version, writers, final)

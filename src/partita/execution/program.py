@@ -40,17 +40,7 @@ class Program:
 
 
 def compile_piece(tape: Tape, piece: Piece, arrays: Mapping[str, Any], *, training: bool) -> Program:
-    """Write and compile the function of a piece.
-
-    Parameters
-    ----------
-    tape, piece
-        The calls and which of them.
-    arrays
-        The model's parameters and buffers by name.
-    training
-        Whether gradients are recorded.
-    """
+    """Write and compile the function of a piece, given the model's parameters and buffers by name."""
     return _Text(tape, piece, arrays, training).program()
 
 

@@ -63,18 +63,8 @@ def run_reference(
 ) -> Results:
     """Run the model on microbatches, in training with gradients of the mean of their losses.
 
-    Parameters
-    ----------
-    module
-        The model; its parameters and buffers change.
-    inputs, microbatches
-        The data, and which of it.
-    training, steps, optimizer
-        Whether to train, how many steps, and what makes an optimizer of parameters.
-    seed, random_calls
-        Of random draws, and whether there are any.
-    weights
-        Where the parameters before every step are kept, if that is wanted.
+    The model's parameters and buffers change. ``optimizer`` makes one of parameters; ``random_calls`` says whether
+    there are random draws; ``weights`` takes the parameters before every step, if that is wanted.
     """
     results = Results()
     update = optimizer(list(module.parameters())) if training else None

@@ -50,23 +50,12 @@ class Observed:
 def observe(
     step: Step, clock: Clock, *, warm_up: int, repeats: int, alone: Callable[[], AbstractContextManager[None]]
 ) -> Observed:
-    """Run a step often, plainly and with every operator timed.
+    """Run a step often, plainly and with every operator timed; gradients are summed, as those of microbatches are.
 
-    Parameters
-    ----------
-    step
-        What is run. Gradients are summed from pass to pass, as those of microbatches are.
-    clock
-        Of the device.
-    warm_up, repeats
-        Plain passes that are thrown away, and passes of each kind that count.
-    alone
-        Makes the other processes wait for a pass: a stage works beside others, but not at the same operators.
+    So many plain passes are thrown away to ``warm_up``, and passes of each kind count as ``repeats`` says. ``alone``
+    makes the other processes wait for a pass: a stage works beside others, but not at the same operators.
 
-    Raises
-    ------
-    TraceError
-        If the module cannot be run, or does not call the same operators every time.
+    Raises ``TraceError`` if the module cannot be run, or does not call the same operators every time.
     """
     module = step.module
     if module.training != step.training:

@@ -45,13 +45,8 @@ def critical_path(timeline: Timeline) -> list[int]:
 def critical_summary(timeline: Timeline, path: Sequence[int]) -> CriticalSummary:
     """How much of the time up to the end of a chain is spent on what and where, and how much passes in between.
 
-    Parameters
-    ----------
-    timeline
-        Its unit is that of the answer.
-    path
-        Places of slices, the earliest first, such as ``critical_path`` gives; where two overlap, the time both run
-        counts for the earlier.
+    The path is places of slices, the earliest first, such as ``critical_path`` gives; where two overlap, the time both
+    run counts for the earlier.
     """
     by_sort = [0.0] * len(SORTS)
     by_lane = [0.0] * len(timeline.lanes)

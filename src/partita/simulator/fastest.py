@@ -84,12 +84,7 @@ def _spreads(kind: str, replicas: int, links: FastLinks) -> Iterator[tuple[float
 def least_step(plan: Pipeline, links: FastLinks) -> float:
     """Seconds that no step of a plan goes below, wherever it is placed; 0 if its stages are not in a row.
 
-    Parameters
-    ----------
-    plan
-        The plan; all its stages have as many replicas as they have anywhere.
-    links
-        Of the devices.
+    All its stages have as many replicas as they have anywhere.
     """
     if not plan.passed_once:
         return 0.0

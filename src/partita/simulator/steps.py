@@ -55,7 +55,7 @@ def summary(simulation: Simulation) -> StepSummary:
 
 
 def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSummary:
-    """The step of a batch.
+    """The step of a batch of so many microbatches, for any number of which ``make`` gives the program.
 
     A long batch is not simulated whole where it repeats itself. A *turn* is as many microbatches as give each replica
     as many as its like. In a shorter batch, with as many microbatches left over from whole turns, look at all that is
@@ -63,13 +63,6 @@ def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSumma
     ends just one turn's time later than the one a turn before, whatever is still to come finds the same state at both
     times. So the longer batch goes on like that, turn by turn, and drains as the shorter one does. Schedules that do
     not settle inside a batch are simulated whole.
-
-    Parameters
-    ----------
-    make
-        The program of a batch of so many microbatches.
-    microbatches
-        Of the batch.
     """
     try:
         found = _from_shorter(make, microbatches)

@@ -25,15 +25,9 @@ def shared_view(
 ) -> GraphView:
     """A view of what one device has of a graph.
 
-    Parameters
-    ----------
-    view
-        Of the whole graph.
-    tensors, parameters, work
-        By place the share of a tensor's bytes, of a parameter's first dimension, and of an operator's arithmetic and
-        scratch memory; all of it where absent. Traffic follows what an operator reads and writes.
-    product
-        The shape of the device's part of an operator's product; asked for operators with a share of ``work``.
+    By place are given the share of a tensor's bytes, of a parameter's first dimension, and of an operator's arithmetic
+    and scratch memory; all of it where absent. Traffic follows what an operator reads and writes. ``product`` says the
+    shape of the device's part of an operator's product; it is asked for operators with a share of ``work``.
     """
     graph = view.graph
     operators = list(graph.operators)

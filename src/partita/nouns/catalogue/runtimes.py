@@ -76,15 +76,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.tied == "refused" or (self.tied == "copied" and training)
 
     def meshes_of(self, *, sequence_parallel: bool, sharded: bool) -> MeshLimits:
-        """Which meshes it runs.
-
-        Parameters
-        ----------
-        sequence_parallel
-            Whether tensor-parallel groups share out tokens.
-        sharded
-            Whether the number formats come with sharing out weights (``formats.needs_shares``).
-        """
+        """Which meshes it runs, by whether groups share out tokens, and number formats come with sharing weights."""
         apart = self.meshes.experts_apart or (self.experts_by_token and not sequence_parallel)
         return msgspec.structs.replace(self.meshes, experts_apart=apart, sharded=sharded)
 

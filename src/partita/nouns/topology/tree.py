@@ -49,28 +49,12 @@ class Switch:
 def tree_topology(
     where: str, root: Switch, oversubscription: float, link: float, machine: int, inside: float
 ) -> Topology:
-    """Devices in the order in which the tree is walked.
+    """Devices in the order in which the tree below a root is walked, so many in a machine; ``where`` is for messages.
 
     A pair of devices has what each would have if all devices used the lowest switch over both at once: the link of a
-    device at a leaf, that over the oversubscription one level up, and so on. Physical links are whole bundles.
-
-    Parameters
-    ----------
-    where
-        What it is, for messages.
-    root
-        The switch above all.
-    oversubscription
-        Bandwidth that comes up to a switch over what leaves it upwards.
-    link
-        Of one device to its switch, bytes per second.
-    machine, inside
-        Devices of a machine, and the bandwidth between two of them, bytes per second.
-
-    Raises
-    ------
-    InputError
-        If the machines do not fill the devices of a switch.
+    device at a leaf, that over the oversubscription (what comes up to a switch over what leaves it upwards) one level
+    up, and so on; two of one machine have ``inside``. Physical links are whole bundles. Raises ``InputError`` if the
+    machines do not fill the devices of a switch.
     """
     count = root.count
     matrix = np.full((count, count), link)

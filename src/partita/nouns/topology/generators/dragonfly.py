@@ -15,19 +15,10 @@ from partita.nouns.topology.tree import MACHINE_OPTIONS, set_machines
 def dragonfly(size: tuple[int, ...], link: float, local: float, taper: float, machine: int, inside: float) -> Topology:
     """Groups × routers × devices (Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly", ISCA 2008).
 
-    Two devices have the link of a device at one router, the smaller of it and the local link in one group, and that
-    over the taper between groups.
-
-    Parameters
-    ----------
-    size
-        Groups, routers of a group, devices of a router.
-    link, local
-        Of a device to its router, and between two routers of a group, bytes per second.
-    taper
-        Bandwidth of all devices of a group over that of its cables to other groups.
-    machine, inside
-        Devices of a machine, and the bandwidth between two of them, bytes per second.
+    Two devices have the ``link`` of a device at one router, the smaller of it and the ``local`` one between routers in
+    one group, and that between groups over the ``taper``: the bandwidth of all devices of a group over that of its
+    cables to other groups. So many devices make a machine, with the bandwidth ``inside`` between two. All in bytes per
+    second.
     """
     groups, routers, devices = size
     count = math.prod(size)

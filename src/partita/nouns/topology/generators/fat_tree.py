@@ -12,18 +12,11 @@ from partita.nouns.topology.tree import MACHINE_OPTIONS, OVERSUBSCRIPTION, Switc
 def fat_tree(
     size: tuple[int, ...], oversubscription: float, link: float, leaf: int | None, machine: int, inside: float
 ) -> Topology:
-    """A tree of switches, each level above the leaves thinner by the oversubscription.
+    """A tree of switches, each level above the leaves thinner by the oversubscription; see ``tree_topology``.
 
-    (Leiserson, "Fat-Trees", IEEE Transactions on Computers 1985; Al-Fares, Loukissas, Vahdat, SIGCOMM 2008.)
-
-    Parameters
-    ----------
-    size
-        Devices; or switches of each level from the core down, and last the devices of a leaf.
-    leaf
-        Devices of a leaf where the size is only a number of devices; 16 or a machine's, if that is more.
-    oversubscription, link, machine, inside
-        As for ``tree_topology``.
+    (Leiserson, "Fat-Trees", IEEE Transactions on Computers 1985; Al-Fares, Loukissas, Vahdat, SIGCOMM 2008.) The size
+    is devices, or switches of each level from the core down, and last the devices of a leaf; where it is only a number
+    of devices, a leaf has ``leaf`` of them: 16 or a machine's, if that is more.
     """
     if len(size) == 1:
         leaf = min(size[0], max(16, machine) if leaf is None else leaf)

@@ -44,16 +44,10 @@ class TopologyGenerator:
 
 
 def by_level(groups: Sequence[Integers], bandwidths: Sequence[float], outermost: float) -> Floats:
-    """Bandwidth between every two devices.
+    """Bandwidth between every two devices, bytes per second.
 
-    Parameters
-    ----------
-    groups
-        Innermost level first: the group of every device.
-    bandwidths
-        Of two devices in one group, for each level, bytes per second.
-    outermost
-        Of two devices that no group holds.
+    Groups are given innermost level first, as the group of every device; with them the bandwidth of two devices in one
+    group of each level, and of two that no group holds.
     """
     count = len(groups[0])
     matrix = np.full((count, count), outermost)

@@ -33,14 +33,8 @@ def hop_bandwidths(most: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 def grid(size: tuple[int, ...], link: float, *, wraps: bool) -> Topology:
     """Devices at the points of a grid, numbered with the last coordinate fastest; all in one machine.
 
-    Parameters
-    ----------
-    size
-        Points in each dimension.
-    link
-        Bandwidth of one hop, bytes per second; more hops have the table's share of it.
-    wraps
-        Whether the last point of a dimension is beside the first: a torus.
+    One hop has the bandwidth of the link, bytes per second; more hops have the table's share of it. In a torus each
+    dimension ``wraps``: its last point is beside the first.
     """
     count = math.prod(size)
     points = np.stack(np.unravel_index(np.arange(count), size), axis=1)

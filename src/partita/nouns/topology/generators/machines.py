@@ -87,17 +87,9 @@ def dgx1(size: tuple[int, ...], double: float, single: float, pcie: float, netwo
 
 
 def dgx(size: tuple[int, ...], nvlink: float, card: float, pcie: float, cards: int) -> Topology:
-    """Machines of eight GPUs at one NVSwitch.
+    """Machines of eight GPUs at one NVSwitch; of a GPU through it, a network card and PCIe bytes per second.
 
-    Parameters
-    ----------
-    size
-        Number of machines.
-    nvlink, card, pcie
-        What one GPU reaches through the NVSwitch, what one network card carries, and what a GPU's PCIe does, bytes
-        per second.
-    cards
-        Network cards of a machine. Fewer than GPUs share a card: each gets its part of it. Of more, a GPU uses one.
+    Fewer ``cards`` of a machine than GPUs are shared: each GPU gets its part of one. Of more, a GPU uses one.
     """
     (machines,) = size
     count = machines * GPUS
