@@ -8,7 +8,7 @@ from partita.nouns.graph import Source
 from partita.nouns.split import Split
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class RunJob(msgspec.Struct, frozen=True, kw_only=True):
     """A run."""
 
     #: The plan in terms of the model, and how the model is made.
@@ -48,7 +48,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     weight_bytes: int  #: Parameters and buffers.
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class RunAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What a run found."""
 
     workers: list[Worker]  #: Its processes.

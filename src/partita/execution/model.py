@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from partita.execution.inputs import Inputs, has_data
-from partita.execution.job import Job
+from partita.execution.job import RunJob
 from partita.execution.orders import Orders, make_orders
-from partita.execution.pieces import Piece, make_pieces
+from partita.execution.pieces import PlanPiece, make_pieces
 from partita.execution.places import place_calls
 from partita.execution.program import WIDENED
 from partita.frontends.models import load_module
@@ -29,7 +29,7 @@ class Ready:
     inputs: Inputs
     #: Its calls, what each stage does with them, and which process does it when.
     tape: Tape
-    pieces: list[Piece]
+    pieces: list[PlanPiece]
     orders: Orders
     samples: int  #: Of a microbatch.
     notes: list[str]  #: What a reader should know.
@@ -46,7 +46,7 @@ class Ready:
         return any(entry.random for entry in self.tape.entries)
 
 
-def prepare(job: Job) -> Ready:
+def prepare(job: RunJob) -> Ready:
     """Build the model of a job from its seed, trace it, and cut it.
 
     Raises ``InputError`` if the model is not the one that was planned, or the plan cannot run as asked.

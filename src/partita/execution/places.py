@@ -15,7 +15,7 @@ NOWHERE = -2
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedTape:
     """A tape with the place of every call."""
 
     tape: Tape  #: The calls.
@@ -31,7 +31,7 @@ class Placed:
 
 def place_calls(
     tape: Tape, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], stages: int
-) -> Placed:
+) -> PlacedTape:
     """Place every call of the model's forward part; ``stage_of`` are those that the plan places, on so many ``stages``.
 
     By number of a call in the capture: whether it is ``constant``, so that any device can make it, and the module that
@@ -42,7 +42,7 @@ def place_calls(
     place, level = _assign(tape, constant, modules, stage_of, version, writers, needed)
     rounds = 1 + max(level, default=0)
     place = [p if p < 0 else depth * stages + p for p, depth in zip(place, level, strict=True)]
-    placed = Placed(tape, place, rounds * stages, rounds, version, final, writers)
+    placed = PlacedTape(tape, place, rounds * stages, rounds, version, final, writers)
     _check_arrays(placed)
     return placed
 
@@ -145,7 +145,7 @@ def _assign(
     return place, level
 
 
-def _check_arrays(placed: Placed) -> None:
+def _check_arrays(placed: PlacedTape) -> None:
     tape = placed.tape
     for slot, origin in tape.origins.items():
         storage = tape.slots[slot].storage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,11 @@ class Results:
     gradients: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)
+
+
+def copied(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Tensors by name as they are now."""
+    return {name: tensor.detach().clone() for name, tensor in named}
 
 
 @contextmanager
@@ -71,7 +76,7 @@ def run_reference(
     with settled(module, training), torch.set_grad_enabled(training):
         for step in range(steps):
             if weights is not None:
-                weights.append({name: p.detach().clone() for name, p in module.named_parameters()})
+                weights.append(copied(module.named_parameters()))
             for number in microbatches:
                 tensors = inputs.of(number)
                 out = run_microbatch(module, inputs, tensors, seeder(seed + step, number), random_calls)
@@ -84,13 +89,9 @@ def run_reference(
                     (loss / len(microbatches)).backward()
             if update is not None:
                 if step == 0:
-                    results.gradients = {
-                        name: parameter.grad.detach().clone()
-                        for name, parameter in module.named_parameters()
-                        if parameter.grad is not None
-                    }
+                    results.gradients = copied((n, p.grad) for n, p in module.named_parameters() if p.grad is not None)
                 update.step()
                 update.zero_grad()
-    results.parameters = {name: p.detach().clone() for name, p in module.named_parameters()} if training else {}
-    results.buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
+    results.parameters = copied(module.named_parameters()) if training else {}
+    results.buffers = copied(module.named_buffers())
     return results

@@ -12,7 +12,7 @@ import msgspec
 
 from partita.conductor.simulate import simulate_plan
 from partita.documents.document import document_keys, read_bytes
-from partita.execution.job import Answer, Job
+from partita.execution.job import RunAnswer, RunJob
 from partita.execution.launch import Host
 from partita.ground.errors import InputError, PartitaError
 from partita.nouns.graph import Source
@@ -32,8 +32,8 @@ class Ran:
     """A plan that ran."""
 
     #: What was asked for, and what was found.
-    job: Job
-    answer: Answer
+    job: RunJob
+    answer: RunAnswer
     simulation: Simulation | None  #: The same run in the simulator; None where it cannot be simulated in seconds.
 
     @property
@@ -69,7 +69,7 @@ def run_plan(
     host
         Where processes come from, if there is one already.
     options
-        Further fields of ``partita.execution.job.Job``.
+        Further fields of ``partita.execution.job.RunJob``.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def run_plan(
     keys = document_keys(read_bytes(path), path)
     facts = msgspec.json.decode(bytes(keys["model"])) if "model" in keys else {}
     times, batch = _numbers(split, processes, microbatches)
-    job = Job(
+    job = RunJob(
         split=split,
         source=_source(path, split, model, settings or {}),
         operators=facts.get("operators"),
@@ -121,7 +121,7 @@ def _numbers(split: Split, processes: int | None, microbatches: int | None) -> t
     return times, microbatches
 
 
-def _simulation(path: str | Path, job: Job) -> Simulation | None:
+def _simulation(path: str | Path, job: RunJob) -> Simulation | None:
     """What the simulator says of one copy of the plan."""
     try:
         found = read_planned(path)
