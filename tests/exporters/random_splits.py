@@ -11,8 +11,8 @@ import msgspec
 
 from exporters.splits import graph_of
 from partita.conductor.split import make_split
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.nouns.catalogue.runtimes import find_runtime
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph

@@ -12,8 +12,8 @@ import msgspec
 
 from partita import load_model
 from partita.conductor.split import make_split
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.nouns.catalogue.runtimes import find_runtime
 from partita.nouns.graph import Graph
 from partita.nouns.split import Split, StagePart

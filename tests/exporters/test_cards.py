@@ -13,8 +13,8 @@ import pytest
 from exporters.readers import shell
 from exporters.splits import cut, graph_of
 from partita.conductor.split import make_split
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.exporters import find_exporter
 from partita.exporters.card_names import check_cards, is_card
 from partita.exporters.cards import cards_of_split

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
 from partita.costs.optimizer import formats_of
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.documents.tables.modules import part_modules
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph

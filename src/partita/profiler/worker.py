@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from partita.costs.profile import Hardware, Transfer
+from partita.costs.profile import Hardware, MessageTime
 from partita.engines.processes.serving import Request, serve
 from partita.frontends.records import Event
 from partita.nouns.graph import Graph, Source
@@ -23,27 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What the processes do.
+    """What the processes do."""
 
-    Attributes
-    ----------
-    source
-        How the model is made.
-    processes, threads, warm_up, repeats
-        As ``partita.costs.profile.Settings`` has them.
-    device
-        ``cpu`` or ``cuda``.
-    folder
-        Where the processes meet.
-    """
-
-    source: Source
+    source: Source  #: How the model is made.
+    #: As ``partita.costs.profile.ProfileSettings`` has them.
     processes: int
     threads: int
     warm_up: int
     repeats: int
-    device: str
-    folder: str
+    device: str  #: ``cpu`` or ``cuda``.
+    folder: str  #: Where the processes meet.
 
 
 @dataclass(frozen=True)
@@ -58,7 +47,7 @@ class Report:
     memory_bytes: int = 0
     device_name: str = ""
     rates: tuple[float, float] = (0.0, 0.0)
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[MessageTime, ...] = ()
 
 
 def work(job: Job, rank: int) -> Report:

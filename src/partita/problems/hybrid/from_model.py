@@ -25,7 +25,7 @@ from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 if TYPE_CHECKING:
-    from partita.costs.menus.entries import LayerMenu
+    from partita.costs.strategies.strategy import LayerStrategies
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
 
@@ -52,7 +52,7 @@ class HybridFromModel(FromModel[HybridProblem]):
     pricing = HybridPricing
 
     def refusal(self, cluster: Cluster) -> str | None:
-        from partita.costs.menus.machines import uneven
+        from partita.costs.strategies.machines import uneven
         from partita.problems.hybrid.mixed import uneven_kinds
 
         if len(cluster.workers()) > 1:
@@ -293,7 +293,7 @@ def microbatch_sizes(settings: HybridPricing, samples: int) -> list[int]:
     return [samples]
 
 
-def even_degrees(problem: HybridProblem, menus: Sequence[LayerMenu], *, stated: bool) -> HybridProblem:
+def even_degrees(problem: HybridProblem, menus: Sequence[LayerStrategies], *, stated: bool) -> HybridProblem:
     """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
 
     Runtimes do not run these. Words of a vocabulary are padded, so that any degree divides them.

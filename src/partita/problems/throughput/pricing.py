@@ -10,8 +10,7 @@ from typing import Literal, get_args
 
 from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, optimizer_bytes
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
 from partita.costs.units import called_together, cut_units, weights_alone
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.ground.checks import check_at_least

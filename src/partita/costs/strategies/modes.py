@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from partita.costs.menus.forward import GraphView, numel
-from partita.costs.menus.regions import Region
-from partita.costs.menus.targets import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES
+from partita.costs.strategies.regions import Region
+from partita.costs.strategies.view import ELEMENTWISE, EMBEDDINGS, LOSSES, NORMS, REDUCTIONS, SLICES, GraphView, numel
 from partita.nouns.graph import Tensor
 
 

@@ -1,23 +1,25 @@
-"""Machines of random sizes with random bandwidths (Liu et al., "Parmesan", appendix D.B: random_blk_1 and 2)."""
+"""Random bandwidths, in machines of random sizes or everywhere (Liu et al., "Parmesan", appendix D.B)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from partita.ground.errors import InputError
-from partita.nouns.topology.generators.generator import Generator
-from partita.nouns.topology.generators.levels import Integers
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.topology import Floats, Topology, device_names
-from partita.nouns.topology.values import parse_count, parse_seed
+from partita.nouns.topology.generators.generator import Integers, TopologyGenerator
+from partita.nouns.topology.grammar import Option, parse_count, parse_seed
+from partita.nouns.topology.topology import Floats, Topology, of_machines
 
 #: Bytes per second of one MB/µs.
 MB_PER_US = 1e12
 
-_NOTE = "Bandwidths are drawn in MB/µs with 10⁶ bytes in a MB, the same both ways; numbers of devices are drawn too."
+#: What takes the bandwidths from a generator of random numbers, given the machine of every device.
+Draw = Callable[[np.random.Generator, Integers], Floats]
+
+_NOTE = "Bandwidths are drawn in MB/µs with 10⁶ bytes in a MB, the same both ways; "
 
 
 def random_sizes(rng: np.random.Generator, count: int, machines: int) -> Integers:
@@ -52,30 +54,32 @@ def random_blk_2(rng: np.random.Generator, machine: Integers) -> Floats:
     return np.where(together, matrix, base / np.maximum(apart, 1))
 
 
-def random_blocks(size: tuple[int, ...], nodes: int | None, seed: int, *, draw: partial[Floats]) -> Topology:
-    """Devices in machines of random sizes, with bandwidths that ``draw`` takes from a generator of random numbers."""
+def random_blocks(size: tuple[int, ...], nodes: int | None, seed: int, *, draw: Draw) -> Topology:
+    """Devices in machines of random sizes: the source's random_blk_1 and 2, by what draws."""
     (count,) = size
     machines = max(1, math.isqrt(count)) if nodes is None else nodes
     if machines > count:
         raise InputError(f"{machines} nodes cannot share {count} devices; each has at least one")
     rng = np.random.default_rng(seed)
     machine = random_sizes(rng, count, machines)
-    machine_of = tuple(machine.tolist())
-    return Topology(
-        name="random",
-        names=device_names(machine_of),
-        bandwidth_bytes_per_s=draw(rng, machine),
-        machine_of=machine_of,
-        notes=(_NOTE,),
-    )
+    return of_machines(machine, draw(rng, machine), notes=(_NOTE + "numbers of devices are drawn too.",))
 
+
+def uniform(size: tuple[int, ...], seed: int) -> Topology:
+    """Every two devices from U[1e-5, 1e-2] MB/µs, all in one machine: the source's uniform_dist."""
+    (count,) = size
+    matrix = symmetric(np.random.default_rng(seed), count, 1e-5, 1e-2)
+    return of_machines([0] * count, matrix, notes=(_NOTE + "all devices are taken as one machine.",))
+
+
+_SEED = Option("seed", parse_seed, "of the random numbers", "0")
 
 _blocks = partial(
-    Generator,
+    TopologyGenerator,
     form="DEVICES",
     options=(
         Option("nodes", parse_count, "number of machines; the square root of the devices unless stated"),
-        Option("seed", parse_seed, "of the random numbers", "0"),
+        _SEED,
     ),
 )
 
@@ -83,11 +87,20 @@ RANDOM_BLOCKS_1 = _blocks(
     name="random-blk-1",
     summary="machines of random sizes, one random bandwidth in each, a slow one between them",
     example="random-blk-1:64:seed=1",
-    build=partial(random_blocks, draw=partial(random_blk_1)),
+    build=partial(random_blocks, draw=random_blk_1),
 )
 RANDOM_BLOCKS_2 = _blocks(
     name="random-blk-2",
     summary="machines of random sizes, random bandwidths in each, falling with distance between them",
     example="random-blk-2:64:nodes=4:seed=1",
-    build=partial(random_blocks, draw=partial(random_blk_2)),
+    build=partial(random_blocks, draw=random_blk_2),
+)
+UNIFORM = TopologyGenerator(
+    name="uniform",
+    summary="a random bandwidth between every two devices",
+    example="uniform:256:seed=1",
+    form="DEVICES",
+    build=uniform,
+    options=(_SEED,),
+    alias="uniform-dist",
 )

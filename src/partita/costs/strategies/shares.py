@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from partita.costs.menus.forward import GraphView
+from partita.costs.strategies.view import GraphView
 from partita.nouns.graph import Operator
 
 Shape = tuple[int, int, int, int]
@@ -25,21 +25,17 @@ def shared_view(
 ) -> GraphView:
     """A view of what one device has of a graph.
 
-    Parameters
-    ----------
-    view
-        Of the whole graph.
-    tensors, parameters, work
-        By place the share of a tensor's bytes, of a parameter's first dimension, and of an operator's arithmetic and
-        scratch memory; all of it where absent. Traffic follows what an operator reads and writes.
-    product
-        The shape of the device's part of an operator's product; asked for operators with a share of ``work``.
+    By place are given the share of a tensor's bytes, of a parameter's first dimension, and of an operator's arithmetic
+    and scratch memory; all of it where absent. Traffic follows what an operator reads and writes. ``product`` says the
+    shape of the device's part of an operator's product; it is asked for operators with a share of ``work``.
     """
     graph = view.graph
     operators = list(graph.operators)
     touched = set(work)
     for place in tensors:
-        touched |= {*graph.tensors[place].consumers, *_maker(view, place)}
+        touched |= set(graph.tensors[place].consumers)
+        if (maker := view.maker(place)) is not None:
+            touched.add(maker)
     for place in parameters:
         touched |= set(graph.parameters[place].users)
     for v in touched:
@@ -48,7 +44,7 @@ def shared_view(
         reads += [(graph.parameters[p].bytes, parameters.get(p, 1.0)) for p in view.parameters[v]]
         writes = [(graph.tensors[t].bytes, tensors.get(t, 1.0)) for t in view.outputs[v]]
         shape = product(v, op.product) if op.product is not None and v in work else op.product
-        operators[v] = _part(op, share, reads, writes, shape)
+        operators[v] = part_of(op, share, reads, writes, shape)
     held = [
         msgspec.structs.replace(tensor, bytes=math.ceil(tensor.bytes * tensors[place])) if place in tensors else tensor
         for place, tensor in enumerate(graph.tensors)
@@ -68,29 +64,21 @@ def shared_view(
     )
 
 
-def _maker(view: GraphView, place: int) -> tuple[int, ...]:
-    maker = view.maker(place)
-    return () if maker is None else (maker,)
-
-
-def _part(
-    op: Operator,
-    share: float,
-    reads: list[tuple[int, float]],
-    writes: list[tuple[int, float]],
-    product: Shape | None,
+def part_of(
+    op: Operator, share: float, reads: list[tuple[int, float]], writes: list[tuple[int, float]], product: Shape | None
 ) -> Operator:
+    """A device's share of an operator's work, with traffic by the bytes of what it reads and writes and its share."""
     return msgspec.structs.replace(
         op,
         flops=round(op.flops * share),
-        bytes_read=round(op.bytes_read * average_share(reads)),
-        bytes_written=round(op.bytes_written * average_share(writes)),
+        bytes_read=round(op.bytes_read * _average(reads)),
+        bytes_written=round(op.bytes_written * _average(writes)),
         workspace_bytes=math.ceil(op.workspace_bytes * share),
         product=product,
     )
 
 
-def average_share(parts: list[tuple[int, float]]) -> float:
+def _average(parts: list[tuple[int, float]]) -> float:
     """Mean share, weighted by bytes."""
     total = sum(size for size, _ in parts)
     return sum(size * share for size, share in parts) / total if total else 1.0

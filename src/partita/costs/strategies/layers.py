@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.modes import Splits
-from partita.costs.menus.regions import Region, find_regions
+from partita.costs.strategies.modes import Splits
+from partita.costs.strategies.regions import Region, find_regions
+from partita.costs.strategies.view import GraphView
 from partita.ground.dags import row_of_blocks
 
 #: With fewer repeated modules than this the lists inside them are looked at instead.

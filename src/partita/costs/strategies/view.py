@@ -1,4 +1,4 @@
-"""A graph as its menus read it: what operators read and write, its products with weights, what carries its state."""
+"""A graph as strategies read it: kinds of operators, what they read and write, products with weights, state."""
 
 from __future__ import annotations
 
@@ -8,12 +8,51 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from partita.costs.gradients import parameter_gradients, partial_gradients
-from partita.costs.menus.targets import EMBEDDINGS, base_name
 from partita.costs.workspace import colocation_roots, saved_readers
-from partita.nouns.graph import Graph, Parameter, Tensor
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 
 #: Vocabularies are padded to a multiple of this for each device; tables with fewer rows are not split.
 ROWS_PER_DEVICE = 128
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Every element of the result depends on one element of each operand (broadcast operands included).
+ELEMENTWISE = _names(
+    "abs add addcdiv addcmul bernoulli bitwise_and bitwise_not bitwise_or ceil celu clamp clamp_max clamp_min clone "
+    "copy copy_ cos div dropout elu eq erf exp exp2 fill floor ge gelu glu_jvp gt hardsigmoid hardswish hardtanh le "
+    "leaky_relu lerp log log1p logical_and logical_not logical_or lt masked_fill maximum minimum mish mul "
+    "native_dropout ne neg pow reciprocal relu relu6 round rsqrt rsub sigmoid sign silu sin softplus sqrt square sub "
+    "tanh threshold to _to_copy where"
+)
+
+#: Parts of a tensor, and tensors put together.
+SLICES = _names("slice cat split narrow select unbind chunk contiguous")
+
+#: Reduce one or more dimensions; the shapes say which.
+REDUCTIONS = _names("mean sum amax amin max min var std var_mean prod linalg_vector_norm logsumexp")
+
+#: Normalise over the last dimensions, those of their weights.
+NORMS = _names("native_layer_norm layer_norm rms_norm _fused_rms_norm")
+
+#: What brings rows to experts and back, in layers that have some.
+ROUTING = _names(
+    "topk sort argsort index index_select index_add index_put _index_put_impl gather scatter scatter_add histc "
+    "bincount cumsum floor_divide one_hot nonzero zeros_like new_zeros"
+)
+
+SOFTMAX = _names("_softmax softmax _safe_softmax")
+LOSSES = _names("_log_softmax log_softmax nll_loss_forward cross_entropy_loss")
+EMBEDDINGS = _names("embedding _embedding_bag")
+ATTENTION = frozenset({"scaled_dot_product_attention"})
+
+
+def base_name(op: Operator) -> str:
+    """``add`` for ``aten.add_.Tensor``: in-place forms do what the others do."""
+    name = op.target.split(".")[1] if "." in op.target else op.target
+    return name[:-1] if name.endswith("_") and not name.startswith("_") and name != "copy_" else name
 
 
 def numel(array: Tensor | Parameter) -> int:
@@ -153,7 +192,7 @@ class GraphView:
         for v in self.forward:
             if self.names[v] in EMBEDDINGS:
                 tables = [p for p in self.parameters[v] if len(self.graph.parameters[p].shape) == 2]
-                if tables and self._from_input(v):
+                if tables and any(map(self.fed, self.inputs[v])):
                     result[v] = Embedding(tables[0], self.graph.parameters[tables[0]].shape[0])
         return result
 
@@ -173,6 +212,30 @@ class GraphView:
     def maker(self, place: int) -> int | None:
         """The operator that makes a tensor; None for an input of the model."""
         return self.graph.tensors[place].producer
+
+    def fed(self, place: int) -> bool:
+        """Whether a tensor depends on the model's inputs, not on weights alone."""
+        pending, seen = [place], {place}
+        while pending:
+            maker = self.maker(pending.pop())
+            if maker is None:
+                return True
+            pending += set(self.inputs[maker]) - seen
+            seen |= set(self.inputs[maker])
+        return False
+
+    def reach(self, start: Iterable[int], inside: Iterable[int], *, back: bool = False) -> set[int]:
+        """Of some operators those that others lead to, or with ``back`` come from; not these themselves, unless so."""
+        allowed, pending, found = set(inside), list(start), set[int]()
+        while pending:
+            v = pending.pop()
+            if back:
+                reached = {w for place in self.inputs[v] if (w := self.maker(place)) is not None}
+            else:
+                reached = {w for place in self.outputs[v] for w in self.readers(place)}
+            pending += (reached & allowed) - found
+            found |= reached & allowed
+        return found
 
     def size(self, place: int) -> int:
         """Elements of a tensor."""
@@ -205,15 +268,3 @@ class GraphView:
                         continue
                     return Linear(place, weights[0], tokens, inputs, outputs, experts)
         return None
-
-    def _from_input(self, v: int) -> bool:
-        pending, seen = [v], {v}
-        while pending:
-            for place in self.inputs[pending.pop()]:
-                producer = self.maker(place)
-                if producer is None:
-                    return True
-                if producer not in seen:
-                    seen.add(producer)
-                    pending.append(producer)
-        return False

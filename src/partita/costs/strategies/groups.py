@@ -6,33 +6,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from partita.costs.collectives import Level, collective_time, neighbour_time
-from partita.costs.menus.context import Sequence as TokenSequence
-from partita.costs.menus.entries import Collective
-from partita.costs.menus.experts import Experts
-from partita.costs.menus.modes import Modes
+from partita.costs.strategies.context import TokenSequence
+from partita.costs.strategies.experts import Experts
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.strategy import Collective
 
 
 @dataclass(frozen=True)
-class Groups:
-    """The groups of one context- and expert-parallel degree.
+class SharingGroups:
+    """The groups of one context- and expert-parallel degree."""
 
-    Attributes
-    ----------
-    context, expert
-        The degrees.
-    sequence
-        What context parallelism shares out; None if it does not.
-    experts
-        The experts of each layer that has some.
-    levels
-        The links of so many devices, numbered so far apart.
-    """
-
+    #: The degrees.
     context: int
     expert: int
-    sequence: TokenSequence | None
-    levels: Callable[[int, int], Sequence[Level]]
-    experts: dict[int, Experts] = field(default_factory=dict)
+    sequence: TokenSequence | None  #: What context parallelism shares out; None if it does not.
+    levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
+    experts: dict[int, Experts] = field(default_factory=dict)  #: The experts of each layer that has some.
 
     def exchanges(self, layer: int, modes: Modes, seconds: dict[int, float]) -> Iterator[Collective]:
         """All exchanges for one microbatch of a layer, given the time of each of its operators."""

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.costs.menus.forward import GraphView, numel
-from partita.costs.menus.modes import Splits
-from partita.costs.menus.shares import Shape, shared_view
-from partita.costs.menus.targets import (
+from partita.costs.strategies.modes import Splits
+from partita.costs.strategies.shares import Shape, shared_view
+from partita.costs.strategies.view import (
     ATTENTION,
     ELEMENTWISE,
     EMBEDDINGS,
@@ -26,30 +25,22 @@ from partita.costs.menus.targets import (
     ROUTING,
     SLICES,
     SOFTMAX,
+    GraphView,
+    numel,
 )
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention of a layer: its forward operators, its sequence, and what goes round the ring.
+    """One attention of a layer: its forward operators, its sequence, and what goes round the ring."""
 
-    Attributes
-    ----------
-    operators
-        The fused operator, or those from the product of scores to the one that uses them.
-    tokens
-        Queries and keys of a sequence.
-    exchanged_bytes
-        Keys and values of the whole sequence.
-    """
-
-    operators: tuple[int, ...]
-    tokens: int
-    exchanged_bytes: float
+    operators: tuple[int, ...]  #: The fused operator, or those from the product of scores to the one that uses them.
+    tokens: int  #: Queries and keys of a sequence.
+    exchanged_bytes: float  #: Keys and values of the whole sequence.
 
 
 @dataclass(frozen=True)
-class Sequence:
+class TokenSequence:
     """How long the model's sequences are, and the attentions of each layer."""
 
     tokens: int
@@ -65,7 +56,7 @@ class Sequence:
         )
 
 
-def find_sequence(splits: Splits) -> Sequence | str:
+def find_sequence(splits: Splits) -> TokenSequence | str:
     """The sequence that attention works on; a sentence if tokens cannot be shared out."""
     view, found = splits.view, _attentions(splits)
     if not found:
@@ -83,10 +74,10 @@ def find_sequence(splits: Splits) -> Sequence | str:
         if v not in inside and view.state[v] and not _apart(view, v, lengths[0], splits.layer[v] in experts):
             op = view.graph.operators[v]
             return f"{op.target} in {op.module or 'the model'} may make one token of several"
-    return Sequence(lengths[0], found)
+    return TokenSequence(lengths[0], found)
 
 
-def context_view(view: GraphView, sequence: Sequence, degree: int) -> GraphView:
+def context_view(view: GraphView, sequence: TokenSequence, degree: int) -> GraphView:
     """What one of so many devices that share out the sequence has of a graph."""
     share = 1.0 / degree
     by_token, carried = _by_token(view, sequence.tokens)
@@ -162,22 +153,8 @@ def _apart(view: GraphView, v: int, tokens: int, routes: bool) -> bool:
         whole = read.shape[:-1]
         return all(routes or numel(tensor) == 1 or tensor.shape in (whole, (*whole, 1)) for tensor in written)
     # A product with a copy of a weight, such as a router in another number format, reads nothing else by token.
-    sources = [place for place in view.inputs[v] if _fed(view, place)]
+    sources = [place for place in view.inputs[v] if view.fed(place)]
     return view.graph.operators[v].product is not None and len(sources) == 1
-
-
-def _fed(view: GraphView, place: int) -> bool:
-    """Whether a tensor depends on the model's inputs, not on weights alone."""
-    pending, seen = [place], {place}
-    while pending:
-        maker = view.maker(pending.pop())
-        if maker is None:
-            return True
-        for before in view.inputs[maker]:
-            if before not in seen:
-                seen.add(before)
-                pending.append(before)
-    return False
 
 
 def _by_token(view: GraphView, tokens: int) -> tuple[list[int], list[int]]:

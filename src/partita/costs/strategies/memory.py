@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from partita.costs.menus.modes import Mode, Modes, Splits
+from partita.costs.strategies.modes import Mode, Modes, Splits
 
 
 def parameter_shares(layer: int, modes: Modes) -> dict[int, float]:

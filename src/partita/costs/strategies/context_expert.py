@@ -1,4 +1,4 @@
-"""Layers on devices that share out the sequence or experts: the same menus, of each device's part of the graph."""
+"""Layers on devices that share out the sequence or experts: the same strategies, of each device's part of the graph."""
 
 from __future__ import annotations
 
@@ -7,32 +7,21 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from partita.costs.collectives import Level
-from partita.costs.menus.context import Sequence as TokenSequence
-from partita.costs.menus.context import context_view, find_sequence
-from partita.costs.menus.experts import Experts, expert_view, find_experts, refusal
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.groups import Groups
-from partita.costs.menus.modes import Modes
-from partita.costs.menus.pricing import LayerPricer
+from partita.costs.strategies.context import TokenSequence, context_view, find_sequence
+from partita.costs.strategies.experts import Experts, expert_view, find_experts, refusal
+from partita.costs.strategies.groups import SharingGroups
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.pricing import LayerPricer
+from partita.costs.strategies.view import GraphView
 
 
 @dataclasses.dataclass(frozen=True)
-class Spreader:
-    """Prices layers at context- and expert-parallel degrees.
+class ContextExpertPricer:
+    """Prices layers at context- and expert-parallel degrees."""
 
-    Attributes
-    ----------
-    pricer
-        Of one device that does it all.
-    levels
-        The links of so many devices, numbered so far apart.
-    capacity
-        Rows of the busiest device of a group that shares out experts, relative to the mean.
-    """
-
-    pricer: LayerPricer
-    levels: Callable[[int, int], Sequence[Level]]
-    capacity: float = 1.0
+    pricer: LayerPricer  #: Of one device that does it all.
+    levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
+    capacity: float = 1.0  #: Rows of the busiest device of a group that shares out experts, relative to the mean.
 
     @cached_property
     def sequence(self) -> TokenSequence | str:
@@ -66,7 +55,7 @@ class Spreader:
             self.pricer,
             splits=dataclasses.replace(self.pricer.splits, view=view),
             times=self._times(whole, view),
-            groups=Groups(context, expert, sequence, self.levels, self.experts),
+            groups=SharingGroups(context, expert, sequence, self.levels, self.experts),
         )
 
     def modes(self, pricer: LayerPricer, modes: dict[int, Modes]) -> dict[int, Modes]:

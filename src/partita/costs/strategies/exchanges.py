@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from partita.costs.menus.entries import Collective
-from partita.costs.menus.forward import numel
-from partita.costs.menus.modes import Mode, Modes
-from partita.costs.menus.targets import LOSSES
+from partita.costs.strategies.modes import Mode, Modes
+from partita.costs.strategies.strategy import Collective
+from partita.costs.strategies.view import LOSSES, numel
 
 
 def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:

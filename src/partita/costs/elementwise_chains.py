@@ -13,26 +13,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.targets import ELEMENTWISE, NORMS, REDUCTIONS, SOFTMAX
+from partita.costs.strategies.view import ELEMENTWISE, NORMS, REDUCTIONS, SOFTMAX, GraphView
 from partita.nouns.graph import Graph, Operator
 
 
 def fuse_pointwise(graph: Graph, layer: Sequence[int] | None = None) -> Graph:
-    """The graph with elementwise operators joined to kernels.
+    """The graph with elementwise operators joined to kernels, within one number of ``layer`` where that is given.
 
-    Parameters
-    ----------
-    graph
-        The graph.
-    layer
-        For every operator a number; only operators of one number are joined. All may be unless stated.
-
-    Returns
-    -------
-    Graph
-        The same operators with the traffic that is left to them; those that run in the kernel of an earlier one are
-        ``joined``.
+    Operators are the same, with the traffic that is left to them; those in the kernel of an earlier one are ``joined``.
     """
     view = GraphView(graph)
     kernel = _kernels(view, [0] * len(graph.operators) if layer is None else layer)

@@ -10,30 +10,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.modes import Splits
-from partita.costs.menus.shares import Shape, shared_view
+from partita.costs.strategies.modes import Splits
+from partita.costs.strategies.shares import Shape, shared_view
+from partita.costs.strategies.view import GraphView
 
 
 @dataclass(frozen=True)
 class Experts:
-    """The experts of a layer.
+    """The experts of a layer."""
 
-    Attributes
-    ----------
-    count
-        How many there are.
-    weights
-        Their parameters.
-    operators
-        Forward operators from the first products of experts to the last ones.
-    dispatched, combined
-        Tensors whose rows go to their experts, and come back.
-    """
-
-    count: int
-    weights: tuple[int, ...]
-    operators: tuple[int, ...]
+    count: int  #: How many there are.
+    weights: tuple[int, ...]  #: Their parameters.
+    operators: tuple[int, ...]  #: Forward operators from the first products of experts to the last ones.
+    #: Tensors whose rows go to their experts, and come back.
     dispatched: tuple[int, ...]
     combined: tuple[int, ...]
 
@@ -45,8 +34,8 @@ def find_experts(splits: Splits) -> dict[int, Experts]:
     for layer in sorted({splits.layer[v] for v, linear in view.linears.items() if linear.experts > 1}):
         forward = splits.forward(layer)
         products = [v for v in forward if v in view.linears and view.linears[v].experts > 1]
-        after = _reach(view, products, forward)
-        before = _reach(view, products, forward, back=True)
+        after = view.reach(products, forward)
+        before = view.reach(products, forward, back=True)
         inside = [v for v in forward if v in products or (v in after and v in before)]
         made = {place for v in inside for place in view.outputs[v]}
         sources = {view.linears[v].source for v in products}
@@ -98,20 +87,3 @@ def expert_view(view: GraphView, experts: dict[int, Experts], degree: int, capac
 
     # Arithmetic stays, but for what is beyond the mean: fewer experts get more rows each.
     return shared_view(view, tensors, dict.fromkeys(weights, 1.0 / degree), dict.fromkeys(work, capacity), part)
-
-
-def _reach(view: GraphView, start: list[int], inside: list[int], *, back: bool = False) -> set[int]:
-    """Operators of a layer that some operators lead to, or with ``back`` come from; not these themselves, unless so."""
-    allowed, pending, found = set(inside), list(start), set[int]()
-    while pending:
-        v = pending.pop()
-        if back:
-            makers = [view.maker(place) for place in view.inputs[v]]
-            reached = [w for w in makers if w is not None]
-        else:
-            reached = [w for place in view.outputs[v] for w in view.readers(place)]
-        for w in reached:
-            if w in allowed and w not in found:
-                found.add(w)
-                pending.append(w)
-    return found

@@ -13,7 +13,7 @@ from partita.nouns.cluster import Cluster, LinkPath
 
 
 @dataclass(frozen=True)
-class Machines:
+class EvenMachines:
     """Devices to train on: what each is, and how many there are."""
 
     device: DeviceSpec
@@ -62,7 +62,7 @@ class Machines:
         return sorted(set(asked))
 
 
-def find_machines(cluster: Cluster) -> Machines:
+def find_machines(cluster: Cluster) -> EvenMachines:
     """The devices of a cluster; where they are ``uneven``, an ``UnsupportedError``."""
     wrong = uneven(cluster)
     if wrong is not None:
@@ -78,7 +78,7 @@ def find_machines(cluster: Cluster) -> Machines:
     path = inside or outside
     # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
     link = cluster.links[group.spec.link].achievable_bytes_per_s
-    return Machines(
+    return EvenMachines(
         device=group.spec,
         count=len(group.indices),
         per_machine=min(counts),

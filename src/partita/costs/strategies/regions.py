@@ -13,39 +13,35 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
-from partita.costs.menus.forward import ROWS_PER_DEVICE, GraphView
-from partita.costs.menus.targets import ATTENTION, ELEMENTWISE, LOSSES, NORMS, REDUCTIONS, SLICES, SOFTMAX
+from partita.costs.strategies.view import (
+    ATTENTION,
+    ELEMENTWISE,
+    LOSSES,
+    NORMS,
+    REDUCTIONS,
+    ROWS_PER_DEVICE,
+    SLICES,
+    SOFTMAX,
+    GraphView,
+)
 
 
 @dataclass(frozen=True)
 class Region:
-    """Operators that work on a part of the features at each device.
+    """Operators that work on a part of the features at each device."""
 
-    Attributes
-    ----------
-    kind
-        ``attention``, ``mlp``, ``experts`` or ``vocabulary``.
-    columns, rows
-        Products with weights whose columns, and whose rows, are shared out.
-    operators
-        The operators between them.
-    units
-        Numbers that a degree must divide: heads, or features. Words of a vocabulary may be divided unevenly, if each
-        device gets enough of them.
-    core
-        Operators from the product that makes attention scores to the one that uses them: what selective recomputation
-        runs again. Empty where one operator does it all.
-    context
-        The last of them.
-    """
-
-    kind: str
+    kind: str  #: ``attention``, ``mlp``, ``experts`` or ``vocabulary``.
+    #: Products with weights whose columns, and whose rows, are shared out.
     columns: tuple[int, ...]
     rows: tuple[int, ...]
-    operators: tuple[int, ...]
+    operators: tuple[int, ...]  #: The operators between them.
+    #: Numbers that a degree must divide: heads, or features. Words of a vocabulary may be divided unevenly, if each
+    #: device gets enough of them.
     units: tuple[int, ...]
+    #: Operators from the product that makes attention scores to the one that uses them: what selective recomputation
+    #: runs again. Empty where one operator does it all.
     core: tuple[int, ...] = ()
-    context: int | None = None
+    context: int | None = None  #: The last of them.
 
     def splits(self, degree: int) -> bool:
         """Whether the degree divides what must be divided."""
@@ -230,7 +226,12 @@ class _Part:
             return None
         if any(view.linears[v].inputs % heads for v in self.rows):
             return None
-        core = () if fused else self._ways(*products)
+        core: tuple[int, ...] = ()
+        if not fused:
+            # Operators on the ways from the first product to the last, both included.
+            first, last = products
+            after = {first} | view.reach([first], self.operators)
+            core = tuple(sorted(after & ({last} | view.reach([last], self.operators, back=True))))
         return Region("attention", self.columns, self.rows, self.operators, tuple(sorted(units)), core, products[-1])
 
     def _inside_heads(self, v: int, width: int, fused: bool) -> bool:
@@ -244,17 +245,6 @@ class _Part:
             read = max(view.size(place) for place in view.inputs[v])
             return all(view.size(place) * width == read for place in view.outputs[v])
         return True
-
-    def _ways(self, first: int, last: int) -> tuple[int, ...]:
-        """Operators on the ways from one to another, both included."""
-        after, before = {first}, {last}
-        for v in self.operators:
-            if v > first and any(self.view.maker(place) in after for place in self.view.inputs[v]):
-                after.add(v)
-        for v in reversed(self.operators):
-            if any(w in before for place in self.view.outputs[v] for w in self.view.readers(place)):
-                before.add(v)
-        return tuple(sorted(after & before))
 
 
 def _in_rows(shape: tuple[int, ...], tokens: int) -> bool:

@@ -1,4 +1,4 @@
-"""Price one layer at one degree: times, exchanges, memory."""
+"""Price one layer at one degree: times, exchanges, memory; and which layers cost the same."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from dataclasses import dataclass
 import msgspec
 
 from partita.costs.collectives import Level, collective_time
-from partita.costs.menus.entries import Collective, MenuEntry
-from partita.costs.menus.exchanges import exchanges
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.groups import Groups
-from partita.costs.menus.memory import activation_bytes, kept_inputs, parameter_shares, saved_tensors, workspace_bytes
-from partita.costs.menus.modes import Mode, Modes, Splits
-from partita.costs.menus.shares import average_share
-from partita.costs.menus.targets import ATTENTION
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
+from partita.costs.strategies.exchanges import exchanges
+from partita.costs.strategies.groups import SharingGroups
+from partita.costs.strategies.memory import (
+    activation_bytes,
+    kept_inputs,
+    parameter_shares,
+    saved_tensors,
+    workspace_bytes,
+)
+from partita.costs.strategies.modes import Mode, Modes, Splits
+from partita.costs.strategies.shares import Shape, part_of
+from partita.costs.strategies.strategy import Collective, LayerStrategy
+from partita.costs.strategies.view import ATTENTION, GraphView
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.cluster import LinkPath
 from partita.nouns.graph import Operator
@@ -29,7 +34,7 @@ _WORTH = 0.01
 
 
 @dataclass(frozen=True)
-class Training:
+class OptimizerSettings:
     """How the model is trained, as far as memory is concerned: see ``hybrid_problem``."""
 
     microbatches: int
@@ -48,13 +53,13 @@ class LayerPricer:
     device: DeviceSpec
     paths: dict[int, LinkPath | None]
     """By degree the link that a group talks over."""
-    training: Training
+    training: OptimizerSettings
     scaling: Roofline
     """How much faster a part of an operator is than all of it."""
-    groups: Groups | None = None
+    groups: SharingGroups | None = None
     """Those that share out the sequence or experts, if any; the graph is then that of one of their devices."""
 
-    def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[MenuEntry, ...]:
+    def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[LayerStrategy, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""
         seconds = {v: self._time(v, modes) for v in self.splits.members[layer]}
         saved = saved_tensors(self.splits, layer)
@@ -78,7 +83,7 @@ class LayerPricer:
                     recompute_s=sum(seconds[v] for v in again),
                     collectives=collectives,
                     communication_s=communication,
-                    spread_s=spread,
+                    context_expert_s=spread,
                     activation_bytes=kept,
                     # What was not kept is there once more while the backward pass of the layer runs.
                     workspace_bytes=base.workspace_bytes + plain - kept,
@@ -120,7 +125,7 @@ class LayerPricer:
             )
         ]
 
-    def _base(self, layer: int, modes: Modes, seconds: dict[int, float], activations: float) -> MenuEntry:
+    def _base(self, layer: int, modes: Modes, seconds: dict[int, float], activations: float) -> LayerStrategy:
         """The entry that runs nothing again, given the time of every operator and what is kept."""
         view = self.splits.view
         shares = parameter_shares(layer, modes)
@@ -131,7 +136,7 @@ class LayerPricer:
         if self.groups is not None:
             exchanged = (*exchanged, *self.groups.exchanges(layer, modes, seconds))
         communication, spread = self._communication(exchanged, modes.degree)
-        return MenuEntry(
+        return LayerStrategy(
             layer=self.splits.names[layer],
             degree=modes.degree,
             option="none",
@@ -149,7 +154,7 @@ class LayerPricer:
             flops=sum(self._flops(v, modes) for v in seconds),
             trained=trained,
             weight_gradient_s=sum(time for v, time in seconds.items() if view.backward[v] and _only_weights(view, v)),
-            spread_s=spread,
+            context_expert_s=spread,
             of_experts=of_experts[:4],
         )
 
@@ -203,15 +208,10 @@ class LayerPricer:
         read = [(graph.tensors[t].bytes, modes.seen_share(v, t, writes=False)) for t in view.inputs[v]]
         read += [(graph.parameters[p].bytes, modes.parameter_share(v, p)) for p in view.parameters[v]]
         written = [(graph.tensors[t].bytes, modes.seen_share(v, t, writes=True)) for t in view.outputs[v]]
-        return msgspec.structs.replace(
-            op,
-            flops=round(op.flops * modes.share[v]),
-            bytes_read=round(op.bytes_read * average_share(read)),
-            bytes_written=round(op.bytes_written * average_share(written)),
-            product=None if op.product is None else self._product(v, op.product, modes),
-        )
+        product = None if op.product is None else self._product(v, op.product, modes)
+        return part_of(op, modes.share[v], read, written, product)
 
-    def _product(self, v: int, shape: tuple[int, int, int, int], modes: Modes) -> tuple[int, int, int, int]:
+    def _product(self, v: int, shape: Shape, modes: Modes) -> Shape:
         """A device's part of a product: the dimension that the group shares out is smaller, the others are not."""
         view, mode, share = self.splits.view, modes.mode[v], modes.share[v]
         linear = view.linears.get(view.roots[v])
@@ -251,3 +251,44 @@ def _only_weights(view: GraphView, v: int) -> bool:
     """Whether an operator makes gradients of weights, and nothing else."""
     made = view.outputs[v]
     return bool(made) and all(place in view.weight_gradients for place in made)
+
+
+def first_alike(pricer: LayerPricer, modes: dict[int, Modes]) -> list[int]:
+    """For every layer the first that is built and run in the same way at every degree; itself for the first."""
+    known: dict[object, int] = {}
+    layers = range(len(pricer.splits.names))
+    return [known.setdefault(_signature(pricer, layer, modes), layer) for layer in layers]
+
+
+def _signature(pricer: LayerPricer, layer: int, modes: dict[int, Modes]) -> object:
+    """All that a layer's prices depend on, with operators and tensors numbered as they appear."""
+    view = pricer.splits.view
+    graph = view.graph
+    operators = {v: index for index, v in enumerate(pricer.splits.members[layer])}
+    tensors: dict[int, int] = {}
+    parameters: dict[int, int] = {}
+    parts: list[object] = []
+    for v in operators:
+        op = msgspec.structs.replace(graph.operators[v], name="", module="", colocation=None)
+        ways = tuple((found.mode[v], found.share[v]) for found in modes.values())
+        parts.append((op, pricer.times[v], operators.get(view.roots[v]), ways))
+        for place in (*view.inputs[v], *view.outputs[v]):
+            parts.append(tensors.setdefault(place, len(tensors)))
+        for place in view.parameters[v]:
+            parts.append(parameters.setdefault(place, len(parameters)))
+    for place in tensors:
+        tensor = graph.tensors[place]
+        inside = tuple(operators[v] for v in tensor.consumers if v in operators)
+        saved = tuple(operators[v] for v in view.saved.get(place, ()) if v in operators)
+        late = tensor.producer is not None and view.backward[tensor.producer]
+        held = () if late else tuple(found.holding(place) for found in modes.values())
+        trained = place in view.trained
+        maker = None if tensor.producer is None else operators.get(tensor.producer, -1)
+        weight = place in view.weight_gradients
+        # A source of columns that anyone keeps is gathered once more.
+        kept = place in view.saved and bool(inside)
+        parts.append((tensor.shape, tensor.dtype, tensor.bytes, inside, saved, held, trained, maker, weight, kept))
+    for place in parameters:
+        parameter = graph.parameters[place]
+        parts.append((parameter.shape, parameter.dtype, parameter.bytes, parameter.trainable, parameter.buffer))
+    return tuple(parts)
