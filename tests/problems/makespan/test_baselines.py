@@ -10,7 +10,7 @@ from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.problems.makespan.solvers.protocol import Options
+from partita.problems.makespan.protocol import Options
 from problems.makespan.samples import fork_joins, row
 
 #: Topcuoglu, Hariri and Wu (2002), Fig. 2: times of ten tasks on three processors, and edges with their costs.

@@ -20,11 +20,11 @@ from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import devices_of, left_shifted, list_schedule, order_of, starts_of
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import MakespanProgram, prove_by_program
-from partita.problems.makespan.solvers.protocol import Options
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.samples import fork_joins, row
 from problems.makespan.strategies import chain_problems, makespan_problems

@@ -13,14 +13,14 @@ import pytest
 import partita as pt
 from partita.engines.kernels.arrays import Ints
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.baselines.placeto.solver import Placeto, schedule_order
+from partita.problems.makespan.baselines.placeto.solver import Placeto
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import list_schedule
-from partita.problems.makespan.solvers.protocol import Options
 from problems.makespan.samples import fork_joins
 
 #: Branches between a fork and a join.
@@ -47,7 +47,7 @@ def world_of(problem: MakespanProblem, most: int = 32) -> tuple[World, Ints]:
     groups = coarse(instance, most)
     first = packed(groups, instance.arrays.limit)
     assert first is not None
-    return World(instance, groups, schedule_order(instance)), first
+    return World(instance, groups), first
 
 
 def test_it_reaches_the_best_placement_and_its_policy_learns() -> None:
@@ -124,7 +124,7 @@ def test_only_placements_that_fit_are_answers(monkeypatch: pytest.MonkeyPatch) -
     found = evaluate(problem, outcome.plan)
     assert found.feasible
     instance = build_instance(problem)
-    order = schedule_order(instance).tolist()
+    order = instance.by_rank.tolist()
     room = problem.devices[0].memory
     assert room is not None
     fitting, full = [], 0
@@ -150,7 +150,7 @@ def test_devices_without_room_are_masked() -> None:
         devices=(Device(name="a", memory=2.0), Device(name="b", memory=1.0), Device(name="c", memory=9.0)),
         operators=tuple(Operator(id=v, times=(1.0, 1.0, None), memory=1.0) for v in range(4)),
     )
-    world = World(build_instance(problem), coarse(build_instance(problem), 32), np.arange(4, dtype=np.int32))
+    world = World(build_instance(problem), coarse(build_instance(problem), 32))
     both = np.array([[0, 0, 1, 1], [0, 1, 0, 0]], dtype=np.int32)
     assert world.allowed(both, 1).tolist() == [[True, True, False]] * 2
     assert world.allowed(both, 2).tolist() == [[False, True, False], [True, False, False]]

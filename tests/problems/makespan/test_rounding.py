@@ -13,8 +13,8 @@ from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Placed, Schedule
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.solvers.program import prove_by_program
-from partita.problems.makespan.solvers.protocol import Options
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 

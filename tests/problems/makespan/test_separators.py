@@ -17,9 +17,9 @@ from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
-from partita.problems.makespan.solvers.protocol import Options
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 

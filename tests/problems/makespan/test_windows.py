@@ -19,16 +19,16 @@ from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
-from partita.problems.makespan.baselines.base import Listed
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.generators.graphs import random_makespan_problem
+from partita.problems.makespan.heuristics import Heuristic
 from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.solvers import DEFAULT_MAKESPAN_SOLVERS
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
-from partita.problems.makespan.solvers.protocol import Options
 from partita.problems.makespan.windows import Windows
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.samples import fork_joins
@@ -36,7 +36,7 @@ from problems.makespan.strategies import makespan_problems
 from problems.makespan.test_exact import FAMILIES, close, needs_program
 
 #: What searches begin with; the learned baseline is none of them.
-LISTED = [baseline for baseline in DEFAULT_BASELINES if isinstance(baseline, Listed)]
+LISTED = [baseline for baseline in DEFAULT_BASELINES if isinstance(baseline, Heuristic)]
 
 
 def best_baseline(problem: MakespanProblem) -> float:

@@ -9,7 +9,6 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.priorities import mean_times, mean_transfers
 
 #: Share of all work, or of all memory, that a group may have, in even shares; twice as much while there are too many.
 _SHARE = 2.0
@@ -49,9 +48,8 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
     """
     a = instance.arrays
     able = [frozenset(row) for row in instance.choices]
-    means, moved = mean_times(instance), mean_transfers(instance)
     count = len(able)
-    work, memory = np.bincount(a.group.of, means, count), np.bincount(a.group.of, a.memory, count)
+    work, memory = np.bincount(a.group.of, instance.mean_times, count), np.bincount(a.group.of, a.memory, count)
     even = float(work.sum()) / most, float(memory.sum()) / most
     home = list(range(count))
 
@@ -74,8 +72,7 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
                 memory[min(g, h)] += memory[max(g, h)]
                 count -= 1
 
-    flows = sorted((edge for edge in instance.edges if edge[2] >= 0), key=lambda edge: -moved[edge[2]])
-    along = [(int(a.group.of[u]), int(a.group.of[v])) for u, v, _ in flows]
+    along = [(int(a.group.of[u]), int(a.group.of[v])) for u, v in instance.costliest]
     first = list(dict.fromkeys(int(a.group.of[v]) for v in instance.order))
     share = _SHARE
     while count > most and share < 4 * most:

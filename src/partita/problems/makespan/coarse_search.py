@@ -14,7 +14,6 @@ from partita.problems.makespan.coarse import Groups, coarse, packed
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_state
 from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.priorities import upward_ranks
 
 #: Groups, and moves for each of them: rounds from coarse to fine, as far as time allows.
 _ROUNDS = ((32, 60), (128, 30))
@@ -29,8 +28,6 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed
 
     Every round begins with the groups packed into memory, each where it takes least time.
     """
-    ranks = upward_ranks(instance)
-    order = np.array(sorted(instance.order, key=lambda v: -ranks[v]), dtype=np.int32)
     room = instance.room()
     for number, (most, each) in enumerate(_ROUNDS):
         if best.done:
@@ -39,7 +36,7 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed
         first = packed(groups, instance.arrays.limit)
         if first is None:
             continue
-        device, mine = first[groups.group].astype(np.int32), order.copy()
+        device, mine = first[groups.group].astype(np.int32), instance.by_rank.copy()
         offer_state(instance, best, (device, mine), insertion=True)
         size = best.value if np.isfinite(best.value) else float(groups.time[np.isfinite(groups.time)].sum())
         cooling, draws = Cooling(_START * size, _END * size, each * groups.count), generator(seed * 1_000_003 + number)

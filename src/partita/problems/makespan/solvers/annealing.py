@@ -10,8 +10,7 @@ from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.solvers.outcome import outcome_of
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 
 #: Rounds of annealing everything, on problems that are not too large for that.
 ROUNDS = 40

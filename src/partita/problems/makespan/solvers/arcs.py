@@ -16,9 +16,9 @@ from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import search
 from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.separators import Block, Chain
 from partita.problems.makespan.solvers.program import prove_by_program
-from partita.problems.makespan.solvers.protocol import Options
 
 #: Rounds of annealing of a block at first, and before CP-SAT is asked.
 _ROUNDS, _MORE = 2, 8

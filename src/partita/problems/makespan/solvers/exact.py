@@ -27,12 +27,11 @@ from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
-from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import prove_by_program
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16

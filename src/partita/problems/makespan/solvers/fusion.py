@@ -17,11 +17,10 @@ from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import State, offer, offer_heuristics, search
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.schedules import devices_of, order_of
 from partita.problems.makespan.solvers.annealing import ROUNDS, Annealing
 from partita.problems.makespan.solvers.exact import MakespanExact
-from partita.problems.makespan.solvers.outcome import outcome_of
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
 
 #: Share of the time for the fused problem, and seconds where there is no limit.
 _SHARE, _UNLIMITED_S = 0.5, 30.0

@@ -21,10 +21,10 @@ from partita.ground.rounding import lowered
 from partita.problems.makespan.chain_path import Lengths, lengths, rows_of
 from partita.problems.makespan.local_search import offer, search
 from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.separators import Chain
 from partita.problems.makespan.solvers.arcs import FIRST_S, Arc, Arcs
-from partita.problems.makespan.solvers.protocol import Options
 
 #: Rounds of annealing of the whole problem after an arc that stayed open.
 _ROUNDS = 4

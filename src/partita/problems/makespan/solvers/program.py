@@ -18,8 +18,7 @@ from partita.problems.makespan.improving import first_schedules
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.solvers.outcome import outcome_of
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.timetable import timetable
 
 #: Up to this many operators one thread is enough, and the same run gives the same answer.

@@ -1,10 +1,15 @@
-"""What a run leaves behind, as a solver hands it back."""
+"""The words of ``partita.problems.kind`` for makespan problems, and what a search leaves behind in them."""
 
 from __future__ import annotations
 
 from partita.engines.search.incumbent import Incumbent
+from partita.problems import kind, outcome
+from partita.problems.makespan.options import Options as Options
 from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.solvers.protocol import Outcome
+from partita.problems.makespan.problem import MakespanProblem
+
+Outcome = outcome.Outcome[Schedule]
+Solver = kind.Solver[MakespanProblem, Schedule, Options]
 
 
 def outcome_of(best: Incumbent[Schedule]) -> Outcome:
@@ -13,10 +18,4 @@ def outcome_of(best: Incumbent[Schedule]) -> Outcome:
     # A bound of 0 says something of a plan that takes no time.
     known = not best.infeasible and (bound > 0 or value == 0)
     reason = "" if plan is not None or best.infeasible else "it found no schedule that fits into memory"
-    return Outcome(
-        plan=plan,
-        bound=bound if known else None,
-        infeasible=best.infeasible,
-        reason=reason,
-        proven_by=best.proven_by,
-    )
+    return Outcome(plan, bound if known else None, best.infeasible, reason, proven_by=best.proven_by)
