@@ -11,11 +11,10 @@ from hypothesis import given
 from instances.strategies import examples
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
-from partita.problems.makespan.bounds.blocks import BlockBounds
+from partita.problems.makespan.bounds.chain import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound, refuted
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.bounds.simple import simple_bound, work_bound
-from partita.problems.makespan.chain_path import rows_of
 from partita.problems.makespan.generators.graphs import random_makespan_problem
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
@@ -171,7 +170,7 @@ def test_limits_are_seen_by_blocks() -> None:
             operators=(Operator(id=first.id, times=(None, 1.0), memory=first.memory), *problem.operators[1:])
         )
         chain = chain_of(build_instance(able))
-        rows = rows_of(chain)
+        rows = chain.rows
         for k, block in enumerate(chain.blocks):
             bounds = BlockBounds(block)
             for source in rows[k]:

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from partita.engines.search.incumbent import Incumbent
+from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.coarse_search import coarse_search
 from partita.problems.makespan.exhaustive import try_everything
-from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer_heuristics, search
 from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.windows import Windows
 
 #: Operators up to which everything is annealed at once, at first; more leave no time for it.
 _FEW = 600
 #: Rounds of windows without success after which it ends.
 _PATIENCE = 12
+
+
+def begin(problem: MakespanProblem, best: Incumbent[Schedule]) -> MakespanInstance | None:
+    """The problem as arrays, its simple bounds proven; None if they leave no schedule."""
+    instance = build_instance(problem)
+    value = simple_bound(instance)
+    if math.isinf(value):
+        best.refute("devices of classes")
+        return None
+    best.prove(value, "simple bounds")
+    return instance
 
 
 def first_schedules(

@@ -12,10 +12,9 @@ from partita.engines.mip.schedule import schedule_refusal, solve_schedule
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.improving import first_schedules
-from partita.problems.makespan.instance import MakespanInstance, build_instance
+from partita.problems.makespan.improving import begin, first_schedules
+from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
@@ -32,7 +31,7 @@ def prove_by_program(
     best: Incumbent[Schedule],
     stop: Callable[[], bool],
     *,
-    time_s: float | None,
+    time_s: float,
     options: Options,
     horizon: float | None = None,
 ) -> bool:
@@ -45,17 +44,16 @@ def prove_by_program(
     stop
         Polled often; true ends the run.
     time_s
-        Wall time; None for no limit.
+        Wall time; infinite for no limit.
     options
         Seed and threads.
     horizon
         Only schedules that end by then are wanted, None for those no worse than the best; the bound is then proven up
         to it.
     """
-    ends = math.inf if time_s is None else time.monotonic() + time_s
+    ends = time.monotonic() + time_s
     while True:
-        left_s = None if time_s is None else ends - time.monotonic()
-        done, coarse = _prove(instance, best, stop, time_s=left_s, options=options, horizon=horizon)
+        done, coarse = _prove(instance, best, stop, ends - time.monotonic(), options, horizon)
         if not (done and coarse) or stop() or best.closed:
             return done
 
@@ -64,8 +62,7 @@ def _prove(
     instance: MakespanInstance,
     best: Incumbent[Schedule],
     stop: Callable[[], bool],
-    *,
-    time_s: float | None,
+    time_s: float,
     options: Options,
     horizon: float | None,
 ) -> tuple[bool, bool]:
@@ -128,17 +125,12 @@ class MakespanProgram(Solver):
         best: Incumbent[Schedule] = Incumbent()
 
         def work() -> None:
-            instance = build_instance(problem)
-            value = simple_bound(instance)
-            if math.isinf(value):
-                best.refute("devices of classes")
+            instance = begin(problem, best)
+            if instance is None:
                 return
-            best.prove(value, "simple bounds")
             first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS)
             if not best.done:
-                left = monitor.remaining_s
-                time_s = None if math.isinf(left) else left
-                prove_by_program(instance, best, lambda: best.done, time_s=time_s, options=options)
+                prove_by_program(instance, best, lambda: best.done, time_s=monitor.remaining_s, options=options)
 
         run_in_background(best, monitor, work)
         return outcome_of(best)
