@@ -15,7 +15,7 @@ from partita.problems.makespan.bounds.chain import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound, refuted
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.bounds.simple import simple_bound, work_bound
-from partita.problems.makespan.generators.graphs import random_makespan_problem
+from partita.problems.makespan.generators import random_makespan_problem
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
 from partita.problems.makespan.separators import chain_of

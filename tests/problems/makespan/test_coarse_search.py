@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.makespan.coarse import coarse
-from partita.problems.makespan.coarse_search import _grouped, coarse_search
+from partita.problems.makespan.coarse import _grouped, coarse, coarse_search
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import Schedule

@@ -14,7 +14,7 @@ from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.plan import Placed, Schedule, Sent
 from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.problems.makespan.report.timeline import schedule_timeline
+from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from problems.makespan.strategies import makespan_problems
 from problems.makespan.test_evaluate import PLAN, PROBLEM, changed

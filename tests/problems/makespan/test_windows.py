@@ -20,7 +20,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.generators.graphs import random_makespan_problem
+from partita.problems.makespan.generators import random_makespan_problem
 from partita.problems.makespan.heuristics import Heuristic
 from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance

@@ -1,4 +1,7 @@
-"""Groups of operators that go to one device, where there are many operators: few decisions, and quick ones."""
+"""Groups of operators that go to one device, where there are many operators: few decisions, and quick ones.
+
+The first schedules of large problems come from annealing on such groups, since moves of single operators are too many.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.graph_arrays import partition_of
+from partita.engines.kernels.makespan.anneal import anneal
+from partita.engines.kernels.makespan.arrays import MakespanArrays
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.local_search import offer_state
+from partita.problems.makespan.plan import Schedule
 
 #: Share of all work, or of all memory, that a group may have, in even shares; twice as much while there are too many.
 _SHARE = 2.0
+#: Groups, and moves for each of them: rounds from coarse to fine, as far as time allows.
+_ROUNDS = ((32, 60), (128, 30))
+#: Temperatures at the start and at the end, as shares of the makespan.
+_START, _END = 0.02, 0.0002
+#: What an overfull device makes a schedule longer by, relative to its excess.
+_PENALTY = 1.0
 
 
 @dataclass(frozen=True)
@@ -111,3 +128,30 @@ def packed(groups: Groups, limit: Floats) -> Ints | None:
         else:
             return device
     return None
+
+
+def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int) -> None:
+    """Anneal devices of groups, and the order within limits, and offer what is found; ends when told to stop.
+
+    Every round begins with the groups packed into memory, each where it takes least time.
+    """
+    room = instance.room()
+    for number, (most, each) in enumerate(_ROUNDS):
+        if best.done:
+            return
+        groups = coarse(instance, most)
+        first = packed(groups, instance.arrays.limit)
+        if first is None:
+            continue
+        device, mine = first[groups.group].astype(np.int32), instance.by_rank.copy()
+        offer_state(instance, best, (device, mine), insertion=True)
+        size = best.value if np.isfinite(best.value) else float(groups.time[np.isfinite(groups.time)].sum())
+        cooling, draws = Cooling(_START * size, _END * size, each * groups.count), generator(seed * 1_000_003 + number)
+        arrays = _grouped(instance.arrays, groups)
+        anneal(arrays, device, mine, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
+        offer_state(instance, best, (device, mine), insertion=True)
+
+
+def _grouped(arrays: MakespanArrays, groups: Groups) -> MakespanArrays:
+    """The problem with operators that go together by their groups."""
+    return arrays._replace(group=partition_of(groups.group, groups.count))

@@ -30,7 +30,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     report = lazy("partita.problems.makespan.report.report:MakespanReport")
     sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
-    generators = lazy("partita.problems.makespan.generators.settings:GENERATORS")
+    generators = lazy("partita.problems.makespan.generators:GENERATORS")
     samples = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
@@ -47,7 +47,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
         options: Options,
         time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.makespan.explain import explain_infeasible
+        from partita.problems.makespan.bounds.simple import explain_infeasible
 
         return explain_infeasible(problem)
 

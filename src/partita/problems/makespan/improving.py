@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.bounds.simple import simple_bound
-from partita.problems.makespan.coarse_search import coarse_search
+from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer_heuristics, search

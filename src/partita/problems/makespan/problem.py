@@ -227,6 +227,11 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
         return list(found.values())
 
 
+def device_labels(names: Sequence[str]) -> list[str]:
+    """The names of devices, with their number where there are several of a name."""
+    return [name if names.count(name) == 1 else f"{name}:{number}" for number, name in enumerate(names)]
+
+
 def _check_length(what: str, values: Sequence[Any], devices: int) -> None:
     if len(values) != devices:
         raise InputError(f"{what} has {len(values)} entries; it needs one for each of the {devices} devices")

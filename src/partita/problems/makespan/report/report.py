@@ -14,7 +14,7 @@ from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.report.path import path_parts, path_table
-from partita.problems.makespan.report.timeline import schedule_timeline
+from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
 from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER, Timeline
