@@ -10,12 +10,11 @@ import pytest
 
 from partita.engines.search.monitor import Monitor
 from partita.nouns.topology import topology
-from partita.problems.mapping.bounds.domains import Domains
+from partita.problems.mapping.bounds.domains import Domains, Thresholds
 from partita.problems.mapping.bounds.islands import _filled
 from partita.problems.mapping.bounds.patterns import Patterns
-from partita.problems.mapping.bounds.thresholds import Thresholds
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
 from problems.mapping.brute_force import best_objective
@@ -30,7 +29,7 @@ def test_patterns_leave_every_mapping_within_a_target(form: Form) -> None:
     taken = 0
     for seed in range(200):
         problem = random_problem(seed, form)
-        instance = Instance(problem)
+        instance = MappingInstance(problem)
         patterns = Patterns(instance)
         draw = random.Random(seed)
         for _ in range(3):
@@ -92,10 +91,10 @@ def test_bounds_are_below_good_mappings(stages: int, replicas: int, where: str) 
         assert plan is not None
         value = evaluate(problem, plan).objective
         assert Thresholds().bound(problem, Monitor()).value <= value * (1 + 1e-9)
-        assert not Domains(Instance(problem)).refuted(value, lambda: False)
+        assert not Domains(MappingInstance(problem)).refuted(value, lambda: False)
         rows = tuple(tuple(range(s * replicas, (s + 1) * replicas)) for s in range(stages))
         side_by_side = evaluate(problem, Placement(placement=rows)).objective
-        assert not Domains(Instance(problem)).refuted(side_by_side, lambda: False)
+        assert not Domains(MappingInstance(problem)).refuted(side_by_side, lambda: False)
 
 
 def test_a_grid_has_no_triangle() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from partita.ground.errors import InputError
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance, device_array
+from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
 from problems.mapping.brute_force import objective
@@ -127,7 +127,7 @@ def test_evaluators_and_kernel_agree() -> None:
         plan = Placement(placement=rows)
         found = evaluate(problem, plan).objective
         assert found == pytest.approx(objective(problem, plan), rel=1e-12, abs=1e-300)
-        arrays, device = Instance(problem).arrays, device_array(plan)
+        arrays, device = MappingInstance(problem).arrays, device_array(plan)
         assert max(load_of(arrays, device, x) for x in range(count)) == pytest.approx(found, rel=1e-12, abs=1e-300)
 
 

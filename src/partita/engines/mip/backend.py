@@ -7,7 +7,7 @@ for proven is lowered; see ``partita.engines.mip.cautious``, which is the one pl
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 import time
 from dataclasses import dataclass
@@ -34,6 +34,13 @@ class Backend:
     module: str
     package: str
     open_ranges: bool = True
+
+    @property
+    def missing(self) -> str | None:
+        """What a component that needs it says where its package is not installed; None where it is."""
+        if importlib.util.find_spec(self.package) is not None:
+            return None
+        return f"it needs {self.package}; install it with: pip install 'partita[solvers]'"
 
 
 BACKENDS = {

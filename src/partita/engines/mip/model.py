@@ -137,6 +137,10 @@ class Callbacks:
     """
 
     stop: Callable[[], bool] = _never
-    on_incumbent: Callable[[Floats, float], None] | None = None
-    on_bound: Callable[[float], None] | None = None
+    on_incumbent: Callable[[Floats, float], object] | None = None
+    on_bound: Callable[[float], object] | None = None
     better: Callable[[float], Floats | None] | None = None
+
+
+#: Nothing is said.
+QUIET = Callbacks()

@@ -17,6 +17,7 @@ from partita.engines.kernels.latency.anneal import anneal
 from partita.engines.kernels.latency.arrays import empty_placement
 from partita.engines.kernels.latency.quotient import reset
 from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
@@ -59,6 +60,10 @@ class PlacementSearch(AnnealingSearch):
     def small(self) -> bool:
         """Whether a few rounds are enough whatever time there is."""
         return self.view.count <= SMALL
+
+    def usual_rounds(self, monitor: Monitor) -> float:
+        """As many as there are where nobody says how many."""
+        return SMALL_ROUNDS if self.small else ROUNDS if monitor.time_limit_s is None else math.inf
 
     def begin(self) -> None:
         """The CPU alone, and the cuts of some orders."""

@@ -198,18 +198,16 @@ def prove_exactly(
         if worth.feasible:
             incumbent.offer(worth.objective, plan, NAME)
 
-    def proven(bound: float) -> None:
-        incumbent.prove(bound, NAME)
-
-    limit = monitor.remaining_s
     result = solve_program(
         program.model,
         NAME,
-        time_limit_s=None if math.isinf(limit) else limit,
+        time_limit_s=monitor.remaining_s,
         threads=threads if len(view.problem.operators) > SMALL else 1,
         seed=seed,
         warm_start=program.values(slot) if math.isfinite(horizon) else None,
-        callbacks=Callbacks(stop=lambda: incumbent.done, on_incumbent=found, on_bound=proven),
+        callbacks=Callbacks(
+            stop=lambda: incumbent.done, on_incumbent=found, on_bound=lambda bound: incumbent.prove(bound, NAME)
+        ),
     )
     if result.status is ProgramStatus.INFEASIBLE:
         # The plan that is known is a solution: this raises.

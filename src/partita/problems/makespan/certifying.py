@@ -11,7 +11,7 @@ from partita.checker.certificate import Certificate, Problem, as_in_file, first_
 from partita.checker.classes import classes
 from partita.checker.makespan.ends import ends_through
 from partita.checker.makespan.places import allowed
-from partita.checker.makespan.separators import Chain, SeparatorPotentials
+from partita.checker.makespan.separators import SeparatedBlocks, SeparatorPotentials
 from partita.checker.makespan.work import WeightedWork
 from partita.checker.numbers import down
 from partita.engines.search.result import Bound
@@ -48,7 +48,7 @@ def _work(stated: Problem) -> Certificate | None:
 
 def _blocks(stated: Problem) -> Certificate | None:
     """Blocks between separators, with the best weights for each."""
-    chain = Chain(stated)
+    chain = SeparatedBlocks(stated)
     count = len(chain.separators)
     if count < 2:
         return None

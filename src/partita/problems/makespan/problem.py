@@ -164,16 +164,6 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
             check_ends(f"{where}: precedence {pair[0]} → {pair[1]}", "operator", pair, known)
         check_acyclic(where, "operators", [op.id for op in self.operators], self.links())
 
-    def replace(self, **changes: Any) -> MakespanProblem:
-        """A copy with changes, validated again.
-
-        Raises
-        ------
-        InputError
-            If a changed value is invalid.
-        """
-        return msgspec.structs.replace(self, **changes)
-
     def scale_communication(self, factor: float) -> MakespanProblem:
         """A copy in which every transfer takes ``factor`` times as long.
 

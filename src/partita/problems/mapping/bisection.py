@@ -17,7 +17,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import consecutive
 
 #: Devices tried for one target at most.
@@ -29,13 +29,13 @@ EasyForm = Literal["point-to-point", "all-reduce"]
 EASY_FORMS: tuple[EasyForm, ...] = ("point-to-point", "all-reduce")
 
 
-def heavier_form(instance: Instance) -> EasyForm:
+def heavier_form(instance: MappingInstance) -> EasyForm:
     """The form that the paper chooses: the one of the larger traffic."""
     a = instance.arrays
     return "all-reduce" if a.ring.sum() > a.weight.sum() / 2 else "point-to-point"
 
 
-def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) -> Ints:
+def bisection(instance: MappingInstance, form: EasyForm, stop: Longs, seed: int = 0) -> Ints:
     """The mapping that the published search finds for one form of a problem.
 
     Parameters
@@ -51,7 +51,7 @@ def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) ->
     """
     from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
 
-    easy = Instance(instance.problem.replace(form=form))
+    easy = MappingInstance(instance.problem.replace(form=form))
     random = np.random.default_rng(seed).permutation(easy.devices)[: easy.count].astype(np.int32)
 
     def value(device: Ints) -> float:
@@ -85,7 +85,7 @@ def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) ->
     return best
 
 
-def placing_order(instance: Instance, *, by_stage: bool) -> Ints:
+def placing_order(instance: MappingInstance, *, by_stage: bool) -> Ints:
     """Replicas in the order in which they are placed: stage after stage, or one replica of all stages after another."""
     numbers = np.arange(instance.count, dtype=np.int32).reshape(instance.stages, instance.replicas)
     return np.ascontiguousarray((numbers if by_stage else numbers.T).ravel())

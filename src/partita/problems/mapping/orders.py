@@ -11,32 +11,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 
 #: Swaps that improve the halves of a split, at most, as a share of its devices.
 _SWAPS = 0.5
 
 
-def consecutive(instance: Instance) -> Ints:
+def consecutive(instance: MappingInstance) -> Ints:
     """All replicas of the first stage on the first devices, then those of the second: all-reduce first."""
     return np.arange(instance.count, dtype=np.int32)
 
 
-def chains(instance: Instance) -> Ints:
+def chains(instance: MappingInstance) -> Ints:
     """All stages of the first replica on the first devices, then those of the second: point-to-point first."""
     found = np.empty(instance.count, dtype=np.int32)
     found[in_turn(instance)] = np.arange(instance.count, dtype=np.int32)
     return found
 
 
-def in_turn(instance: Instance) -> Ints:
+def in_turn(instance: MappingInstance) -> Ints:
     """Numbers of all replicas, one replica of all stages after another; of many replicas as many as their share."""
     counts = instance.problem.counts
     turns = [(r / counts[s], s) for s, r in instance.turns]
     return np.array(sorted(range(instance.count), key=turns.__getitem__), dtype=np.int32)
 
 
-def constructions(instance: Instance) -> Iterator[Ints]:
+def constructions(instance: MappingInstance) -> Iterator[Ints]:
     """Mappings from traffic and bandwidth."""
     devices = device_order(instance)
     for policy in ("traffic", "stages", "replicas", "alternate"):
@@ -46,7 +46,7 @@ def constructions(instance: Instance) -> Iterator[Ints]:
         yield found
 
 
-def replica_order(instance: Instance, policy: str) -> Ints:
+def replica_order(instance: MappingInstance, policy: str) -> Ints:
     """Numbers of all replicas, halves of halves one after the other.
 
     Parameters
@@ -89,7 +89,7 @@ def replica_order(instance: Instance, policy: str) -> Ints:
     return np.array(found, dtype=np.int32)
 
 
-def device_order(instance: Instance) -> Ints:
+def device_order(instance: MappingInstance) -> Ints:
     """As many devices as there are replicas, halves of halves one after the other, near halves side by side."""
     apart = instance.arrays.inverse + instance.arrays.inverse.T
     found: list[int] = []

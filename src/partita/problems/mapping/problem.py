@@ -7,7 +7,7 @@ Device Topology", §V. The paper searches with one of two easy forms of the obje
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -171,16 +171,6 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     def device_name(self, device: int) -> str:
         """A device for people."""
         return self.devices[device] if self.devices else f"device {device}"
-
-    def replace(self, **changes: Any) -> MappingProblem:
-        """A copy with changes, validated again.
-
-        Raises
-        ------
-        InputError
-            If a changed value is invalid.
-        """
-        return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> MappingProblem:
         """A copy in which transfers and parameters have ``factor`` times as many bytes.

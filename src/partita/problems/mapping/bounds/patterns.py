@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 
 #: Replicas of every stage in a pattern, in turn, as places in the ring; the first one is at the device in question.
 _PATTERNS = ((0,), (0, 1), (0, 1, -1))
@@ -29,7 +29,7 @@ _LARGEST, _CHECKS, _ALL = 24, 3_000, 400_000
 class Patterns:
     """The patterns of a problem with devices enough."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
         a = instance.arrays
         order = np.concatenate(
