@@ -12,11 +12,11 @@ from partita.engines.search.monitor import Monitor
 from partita.nouns.topology import topology
 from partita.problems.mapping.bounds.domains import Domains, Thresholds
 from partita.problems.mapping.bounds.islands import _filled
-from partita.problems.mapping.bounds.patterns import Patterns
+from partita.problems.mapping.bounds.patterns import ReplicaPatterns
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer
 from problems.mapping.brute_force import best_objective
 from problems.mapping.random_problems import random_problem
 
@@ -30,7 +30,7 @@ def test_patterns_leave_every_mapping_within_a_target(form: Form) -> None:
     for seed in range(200):
         problem = random_problem(seed, form)
         instance = MappingInstance(problem)
-        patterns = Patterns(instance)
+        patterns = ReplicaPatterns(instance)
         draw = random.Random(seed)
         for _ in range(3):
             devices = draw.sample(range(instance.devices), instance.count)
@@ -63,7 +63,7 @@ def workload(stages: int, replicas: int, where: str, seed: int) -> MappingProble
             MappingStage(name=f"s{s}", time_s=draw.uniform(0.0, 1e-3), parameter_bytes=draw.uniform(0, 1e8))
             for s in range(stages)
         ),
-        transfers=tuple(Transfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
+        transfers=tuple(MappingTransfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
         bandwidth_bytes_per_s=tuple(map(tuple, matrix.tolist())),
     )
 
@@ -110,7 +110,7 @@ def test_a_grid_has_no_triangle() -> None:
         name="triangle",
         replicas=1,
         stages=tuple(MappingStage(name=str(s), time_s=0.0) for s in range(3)),
-        transfers=tuple(Transfer(source=a, target=b, bytes=1.0) for a, b in ((0, 1), (1, 2), (0, 2))),
+        transfers=tuple(MappingTransfer(source=a, target=b, bytes=1.0) for a, b in ((0, 1), (1, 2), (0, 2))),
         bandwidth_bytes_per_s=matrix,
     )
     assert Thresholds().bound(problem, Monitor()).value == pytest.approx(3.0, rel=2e-3)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-class Program(Protocol):
+class Minimised(Protocol):
     """What is minimised: a point has a value."""
 
     def value(self, values: Floats) -> float:
@@ -22,7 +22,7 @@ class Program(Protocol):
 
 
 @dataclass
-class Model:
+class MixedProgram:
     """Minimise a linear function of binary and continuous variables under linear rows.
 
     Variables are numbered from 0 in the order they are added. A row is ``lower <= Σ coefficient·variable <= upper``;

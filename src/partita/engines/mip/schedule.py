@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.mip.backend import SCHEDULERS, Settings
+from partita.engines.mip.backend import SCHEDULERS, BackendSettings
 from partita.engines.mip.child import run_in_child
 from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, ProgramResult
 from partita.ground.errors import MissingExtraError
@@ -87,7 +87,7 @@ def solve_schedule(
         raise MissingExtraError(SCHEDULERS[NAME].package, "solvers")
     if time_limit_s is not None and time_limit_s <= 0:
         return UNKNOWN
-    settings = Settings(
+    settings = BackendSettings(
         ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
         threads=max(1, threads),
         seed=seed,

@@ -6,9 +6,9 @@ import dataclasses
 import math
 import time
 
-from partita.engines.mip.backend import BACKENDS, Settings
+from partita.engines.mip.backend import BACKENDS, BackendSettings
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, Model, ProgramResult
+from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, MixedProgram, ProgramResult
 from partita.ground.errors import InputError, MissingExtraError
 from partita.ground.rounding import GAP
 
@@ -24,7 +24,7 @@ def missing(backend: str) -> str | None:
 
 
 def solve_program(
-    model: Model,
+    model: MixedProgram,
     backend: str,
     *,
     time_limit_s: float | None = None,
@@ -83,7 +83,7 @@ def solve_program(
         # As a row, because every backend means something else by a cutoff.
         model = dataclasses.replace(model, rows=list(model.rows))
         model.add_row([(v, cost) for v, cost in enumerate(model.cost) if cost], upper=cutoff)
-    settings = Settings(
+    settings = BackendSettings(
         ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
         threads=max(1, threads),
         seed=seed,

@@ -140,10 +140,7 @@ DEFAULT_SOLVERS: tuple[Solver, ...] = (LatencyCombined(), LatencyAnnealing(), La
 def _all_tried(view: View, incumbent: Incumbent[LatencyPlan]) -> bool:
     """Try every placement; whether that came to an end."""
     least = best_placement(
-        view,
-        incumbent.value,
-        lambda value, plan: incumbent.offer(value, plan, "enumeration"),
-        lambda: incumbent.done,
+        view, incumbent.value, lambda value, plan: incumbent.offer(value, plan, "enumeration"), lambda: incumbent.done
     )
     if least is not None:
         incumbent.prove(least, "enumeration")

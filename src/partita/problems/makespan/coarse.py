@@ -19,11 +19,11 @@ from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_state
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 
 #: Share of all work, or of all memory, that a group may have, in even shares; twice as much while there are too many.
 _SHARE = 2.0
-#: Groups, and moves for each of them: rounds from coarse to fine, as far as time allows.
+#: OperatorGroups, and moves for each of them: rounds from coarse to fine, as far as time allows.
 _ROUNDS = ((32, 60), (128, 30))
 #: Temperatures at the start and at the end, as shares of the makespan.
 _START, _END = 0.02, 0.0002
@@ -32,7 +32,7 @@ _PENALTY = 1.0
 
 
 @dataclass(frozen=True)
-class Groups:
+class OperatorGroups:
     """Groups 0, …, G − 1, in topological order of their first operators.
 
     Attributes
@@ -55,7 +55,7 @@ class Groups:
         return len(self.memory)
 
 
-def coarse(instance: MakespanInstance, most: int) -> Groups:
+def coarse(instance: MakespanInstance, most: int) -> OperatorGroups:
     """Merge classes until at most so many are left, or none that can run on the same devices.
 
     The ends of a flow are merged first, by falling mean transfer time, then neighbours in topological order. As long
@@ -108,10 +108,10 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
     time, held = np.zeros((len(number), instance.devices)), np.zeros(len(number))
     np.add.at(time, group, a.time)
     np.add.at(held, group, a.memory)
-    return Groups(group, time, held)
+    return OperatorGroups(group, time, held)
 
 
-def packed(groups: Groups, limit: Floats) -> Ints | None:
+def packed(groups: OperatorGroups, limit: Floats) -> Ints | None:
     """(G,) A device with room for every group, the largest first.
 
     Each goes where it takes least, or if that leads nowhere, where least room is left; None if both lead nowhere.
@@ -130,7 +130,7 @@ def packed(groups: Groups, limit: Floats) -> Ints | None:
     return None
 
 
-def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int) -> None:
+def coarse_search(instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int) -> None:
     """Anneal devices of groups, and the order within limits, and offer what is found; ends when told to stop.
 
     Every round begins with the groups packed into memory, each where it takes least time.
@@ -152,6 +152,6 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[Schedule], *, seed
         offer_state(instance, best, (device, mine), insertion=True)
 
 
-def _grouped(arrays: MakespanArrays, groups: Groups) -> MakespanArrays:
+def _grouped(arrays: MakespanArrays, groups: OperatorGroups) -> MakespanArrays:
     """The problem with operators that go together by their groups."""
     return arrays._replace(group=partition_of(groups.group, groups.count))

@@ -16,7 +16,7 @@ from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, random_dag
 from partita.problems.kind import Generator
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.settings import setting
 
 #: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
@@ -93,11 +93,11 @@ def random_makespan_problem(
         unit="ms",
         devices=tuple(Device(name=f"device {d}", memory=limits[d]) for d in range(devices)),
         operators=tuple(
-            Operator(id=v, times=tuple(row), memory=memory)
+            MakespanOperator(id=v, times=tuple(row), memory=memory)
             for v, (row, memory) in enumerate(zip(np.round(times, DECIMALS).tolist(), held.tolist(), strict=True))
         ),
         # Readers of one result share its table.
-        flows=tuple(Flow(id=f, source=u, target=v, times=tables[u]) for f, (u, v) in enumerate(edges)),
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=tables[u]) for f, (u, v) in enumerate(edges)),
         notes=(f"made by `partita generate makespan`: family {family}, {nodes} operators, seed {seed}",),
     )
 

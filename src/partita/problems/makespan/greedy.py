@@ -16,16 +16,9 @@ class PartialSchedule:
     """What is placed so far.
 
     Classes that run together go where their first operator goes. Transfers take their time and nothing else, as in the
-    papers of the heuristics; the list scheduler makes an honest schedule of the devices and the order in the end.
-
-    Parameters
-    ----------
-    instance
-        The problem.
-    memory
-        Whether devices that are full are left out; the whole class counts when its first operator is placed.
-    insertion
-        Whether operators may start in gaps between others.
+    papers of the heuristics; the list scheduler makes an honest schedule of the devices and the order in the end. With
+    ``memory`` devices that are full are left out, and the whole class counts when its first operator is placed; with
+    ``insertion`` operators may start in gaps between others.
     """
 
     def __init__(self, instance: MakespanInstance, *, memory: bool = True, insertion: bool = True) -> None:

@@ -11,7 +11,7 @@ from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer_heuristics, search
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.windows import Windows
 
@@ -21,7 +21,7 @@ _FEW = 600
 _PATIENCE = 12
 
 
-def begin(problem: MakespanProblem, best: Incumbent[Schedule]) -> MakespanInstance | None:
+def begin(problem: MakespanProblem, best: Incumbent[MakespanPlan]) -> MakespanInstance | None:
     """The problem as arrays, its simple bounds proven; None if they leave no schedule."""
     instance = build_instance(problem)
     value = simple_bound(instance)
@@ -33,7 +33,7 @@ def begin(problem: MakespanProblem, best: Incumbent[Schedule]) -> MakespanInstan
 
 
 def first_schedules(
-    instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int, exhaustive: bool = False
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int, rounds: int, exhaustive: bool = False
 ) -> None:
     """Every heuristic's schedule, then so many rounds of annealing everything.
 
@@ -52,7 +52,7 @@ def first_schedules(
 
 def improve(
     instance: MakespanInstance,
-    best: Incumbent[Schedule],
+    best: Incumbent[MakespanPlan],
     *,
     seed: int,
     threads: int,

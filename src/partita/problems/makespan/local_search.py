@@ -16,7 +16,7 @@ from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import PartialSchedule, earliest_finish
 from partita.problems.makespan.heuristics import HEURISTICS, contiguous
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, from_room, list_schedule, order_of
 
 #: Temperatures at the start of a round, as shares of the makespan, in turn; a round cools to this share of that.
@@ -53,7 +53,7 @@ def _state(placed: PartialSchedule) -> State:
     return np.array(placed.device, dtype=np.int32), np.array(placed.order, dtype=np.int32)
 
 
-def offer_heuristics(instance: MakespanInstance, best: Incumbent[Schedule]) -> None:
+def offer_heuristics(instance: MakespanInstance, best: Incumbent[MakespanPlan]) -> None:
     """Offer the schedule of every heuristic: what is searched from there is never worse than any baseline of the list.
 
     Those of the literature come first, the last of them being the best ones: time may run out.
@@ -66,7 +66,7 @@ def offer_heuristics(instance: MakespanInstance, best: Incumbent[Schedule]) -> N
             offer_state(instance, best, _state(placed), insertion=True)
 
 
-def offer_state(instance: MakespanInstance, best: Incumbent[Schedule], state: State, *, insertion: bool) -> None:
+def offer_state(instance: MakespanInstance, best: Incumbent[MakespanPlan], state: State, *, insertion: bool) -> None:
     """Offer the list schedule of a state, if it looks better."""
     from partita.engines.kernels.makespan.lists import schedule
 
@@ -76,7 +76,7 @@ def offer_state(instance: MakespanInstance, best: Incumbent[Schedule], state: St
         offer(instance, best, from_room(instance, state[0].tolist(), room), "list scheduling")
 
 
-def offer(instance: MakespanInstance, best: Incumbent[Schedule], plan: Schedule, by: str) -> bool:
+def offer(instance: MakespanInstance, best: Incumbent[MakespanPlan], plan: MakespanPlan, by: str) -> bool:
     """Offer a schedule if the evaluator has nothing against it; whether it was the best."""
     worth = evaluate(instance.problem, plan)
     return worth.feasible and best.offer(worth.objective, plan, by)
@@ -86,7 +86,7 @@ class ScheduleSearch(AnnealingSearch):
     """Improves the best schedule; places to start from are that one, ``states`` and ``first_states``."""
 
     def __init__(
-        self, instance: MakespanInstance, best: Incumbent[Schedule], seed: int, states: Sequence[State] = ()
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], seed: int, states: Sequence[State] = ()
     ) -> None:
         first = float(max(_FEWEST, _MOVES * instance.count))
         super().__init__(best, seed, Length(first, _GROWTH, _MOST * first, in_vain=True))
@@ -121,7 +121,7 @@ class ScheduleSearch(AnnealingSearch):
 
 
 def search(
-    instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int, states: Sequence[State] = ()
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int, rounds: int, states: Sequence[State] = ()
 ) -> None:
     """Improve the best schedule by so many rounds, unless the incumbent is done before; see ``ScheduleSearch``."""
     made = ScheduleSearch(instance, best, seed, states)

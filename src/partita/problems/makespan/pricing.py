@@ -23,7 +23,7 @@ from partita.nouns.catalogue.runtimes import Cuts
 from partita.nouns.cluster import Cluster, LinkPath
 from partita.nouns.graph import Graph
 from partita.problems.makespan.handing import Handing, hand_over
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator, device_labels
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem, device_labels
 
 #: Times from each device (row) to each (column).
 Table = tuple[tuple[float, ...], ...]
@@ -99,7 +99,7 @@ def price(
     handing = hand_over(graph, homes, classes)
     sizes = Counter(classes[v] for v in kept)
     operators = [
-        Operator(
+        MakespanOperator(
             id=v,
             times=times[v],
             name=graph.operators[v].name,
@@ -111,10 +111,10 @@ def price(
         for v in kept
     ]
     idle = tuple(0.0 if room >= 0 else None for room in rooms)
-    operators += [Operator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
+    operators += [MakespanOperator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
     transfers = TransferTimes(cluster)
     flows = tuple(
-        Flow(id=number, source=u, target=v, times=transfers.times(size))
+        MakespanFlow(id=number, source=u, target=v, times=transfers.times(size))
         for number, (u, v, size) in enumerate(handing.flows)
     )
     notes = [

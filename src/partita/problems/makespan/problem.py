@@ -33,7 +33,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory: float | None = None
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MakespanOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One operator.
 
     Attributes
@@ -72,7 +72,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"operator {self.id}" + (f" ({names})" if names else "")
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MakespanFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one operator hands to another.
 
     Attributes
@@ -123,8 +123,8 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.makespan"
 
     devices: tuple[Device, ...]
-    operators: tuple[Operator, ...]
-    flows: tuple[Flow, ...] = ()
+    operators: tuple[MakespanOperator, ...]
+    flows: tuple[MakespanFlow, ...] = ()
     precedence: tuple[tuple[int, int], ...] = ()
     sender_congestion: bool = True
     receiver_congestion: bool = True

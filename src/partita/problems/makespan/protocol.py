@@ -5,14 +5,14 @@ from __future__ import annotations
 from partita.engines.search.incumbent import Incumbent
 from partita.problems import kind, outcome
 from partita.problems.makespan.options import Options as Options
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
-Outcome = outcome.Outcome[Schedule]
-Solver = kind.Solver[MakespanProblem, Schedule, Options]
+Outcome = outcome.Outcome[MakespanPlan]
+Solver = kind.Solver[MakespanProblem, MakespanPlan, Options]
 
 
-def outcome_of(best: Incumbent[Schedule]) -> Outcome:
+def outcome_of(best: Incumbent[MakespanPlan]) -> Outcome:
     """The best schedule and bound."""
     value, plan, bound = best.snapshot()
     # A bound of 0 says something of a plan that takes no time.

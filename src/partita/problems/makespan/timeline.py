@@ -13,18 +13,18 @@ import numpy as np
 
 from partita.problems.facets.timeline import Request, TimeLine, one_sample, refuse_schedules
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem, device_labels
 from partita.simulator.fixed import Span, fixed_timeline
 from partita.simulator.program import Order, Place, Program, Step
 from partita.simulator.timeline import OPERATOR, TRANSFER, Lane, Timeline
 
 
-class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
+class MakespanTimeLine(TimeLine[MakespanProblem, MakespanPlan, MakespanEvaluation]):
     """One sample, with the devices and the orders of the plan."""
 
     def program(
-        self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation, request: Request
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation, request: Request
     ) -> Program:
         refuse_schedules(problem.name, "a makespan plan is itself the schedule of one sample", request)
         names = device_labels([device.name for device in problem.devices])
@@ -70,18 +70,20 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
         return one_sample(problem.name, problem.unit, places, steps, sorted(set(edges)), orders)
 
     def expected(
-        self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation, program: Program
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation, program: Program
     ) -> Mapping[str, float]:
         return {"the makespan": evaluation.objective}
 
     def holdings(
-        self, problem: MakespanProblem, plan: Schedule, program: Program, place: int
+        self, problem: MakespanProblem, plan: MakespanPlan, program: Program, place: int
     ) -> Sequence[tuple[str, float, bool]]:
         """Operators with what they take of the device."""
         return [(op.label, op.memory, False) for op in problem.operators if plan.operators[op.id].device == place]
 
 
-def turns_of(problem: MakespanProblem, plan: Schedule, moved: Mapping[int, int]) -> dict[tuple[int, int], list[int]]:
+def turns_of(
+    problem: MakespanProblem, plan: MakespanPlan, moved: Mapping[int, int]
+) -> dict[tuple[int, int], list[int]]:
     """By row and device what takes turns there, in order: operators (0), flows that leave it (1) and enter it (2).
 
     Operators are called by their places, flows by the numbers that ``moved`` has by id. Rows whose entries do not
@@ -101,7 +103,7 @@ def turns_of(problem: MakespanProblem, plan: Schedule, moved: Mapping[int, int])
     return found
 
 
-def schedule_timeline(problem: MakespanProblem, plan: Schedule) -> Timeline:
+def schedule_timeline(problem: MakespanProblem, plan: MakespanPlan) -> Timeline:
     """A schedule as it is: operators on their devices, flows on the outgoing side of their senders.
 
     A slice's cause is the operator, transfer or neighbour on its device or link that it waited for.

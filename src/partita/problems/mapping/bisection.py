@@ -36,19 +36,7 @@ def heavier_form(instance: MappingInstance) -> EasyForm:
 
 
 def bisection(instance: MappingInstance, form: EasyForm, stop: Longs, seed: int = 0) -> Ints:
-    """The mapping that the published search finds for one form of a problem.
-
-    Parameters
-    ----------
-    instance
-        The problem, in whatever form.
-    form
-        The form that is searched.
-    stop
-        (1,) Polled; the best mapping so far is returned.
-    seed
-        Of the random mapping.
-    """
+    """The mapping that the published search finds for one form of a problem, whatever its own; ``stop`` is polled."""
     from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
 
     easy = MappingInstance(instance.problem.replace(form=form))
@@ -67,16 +55,7 @@ def bisection(instance: MappingInstance, form: EasyForm, stop: Longs, seed: int 
     while high - low > _PRECISION * high and stop[0] == 0:
         target = (low + high) / 2
         answer = depth_first(
-            easy.arrays,
-            order,
-            nobody,
-            untwinned,
-            everywhere,
-            np.zeros(easy.devices),
-            target,
-            CHECKS,
-            stop,
-            device,
+            easy.arrays, order, nobody, untwinned, everywhere, np.zeros(easy.devices), target, CHECKS, stop, device
         )
         if answer == FOUND:
             best, high = device.copy(), min(target, value(device))

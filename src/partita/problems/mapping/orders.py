@@ -49,13 +49,8 @@ def constructions(instance: MappingInstance) -> Iterator[Ints]:
 def replica_order(instance: MappingInstance, policy: str) -> Ints:
     """Numbers of all replicas, halves of halves one after the other.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    policy
-        What a split parts: ``stages`` first, ``replicas`` first, in turn, or what costs less ``traffic``. Where stages
-        have different numbers of replicas, only the first two differ.
+    A split parts ``stages`` first, ``replicas`` first, in turn (``alternate``), or what costs less ``traffic``. Where
+    stages have different numbers of replicas, only the first two differ.
     """
     if not instance.even:
         return in_turn(instance) if policy == "replicas" else np.arange(instance.count, dtype=np.int32)
@@ -71,12 +66,9 @@ def replica_order(instance: MappingInstance, policy: str) -> Ints:
             moved for s in stages[:middle] for t, moved in instance.exchanges(s) if t in stages[middle:]
         ) * len(replicas)
         reduced = sum(float(a.ring[s]) for s in stages) * (2.0 if len(replicas) == instance.replicas else 1.0)
-        by_stages = {
-            "traffic": crossing <= reduced,
-            "stages": True,
-            "replicas": False,
-            "alternate": depth % 2 == 0,
-        }[policy]
+        by_stages = {"traffic": crossing <= reduced, "stages": True, "replicas": False, "alternate": depth % 2 == 0}[
+            policy
+        ]
         if len(replicas) == 1 or (by_stages and len(stages) > 1):
             split(stages[:middle], replicas, depth + 1)
             split(stages[middle:], replicas, depth + 1)

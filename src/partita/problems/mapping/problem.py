@@ -43,7 +43,7 @@ class MappingStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     replicas: int | None = None
 
 
-class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MappingTransfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one stage sends to another, replica r to replica r; stages by their place, counted from 0.
 
     Where stages have different numbers of replicas, microbatches take turns: microbatch m is that of replica m modulo
@@ -87,7 +87,7 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     name: str = "mapping"
     replicas: int
     stages: tuple[MappingStage, ...]
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[MappingTransfer, ...] = ()
     bandwidth_bytes_per_s: tuple[tuple[float | None, ...], ...] = ()
     devices: tuple[str, ...] = ()
     form: Form = "both"

@@ -10,7 +10,7 @@ import msgspec
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
 from partita.problems.facets.report import Report
-from partita.problems.mapping.evaluate import Load, MappingEvaluation, evaluate
+from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
@@ -101,7 +101,7 @@ def critical_link(problem: MappingProblem, plan: Placement, evaluation: MappingE
     return {"to": end, "what": what, "time": time, "bandwidth_bytes_per_s": problem.link(device, end)}
 
 
-def _times(load: Load, unit: str) -> list[str]:
+def _times(load: ReplicaLoad, unit: str) -> list[str]:
     """The terms of a load in words."""
     return [format_time(time, unit) for time in msgspec.structs.astuple(load)]
 

@@ -85,7 +85,7 @@ def simple_bound(instance: MakespanInstance) -> float:
     return max(instance.critical, work_bound(instance))
 
 
-class CriticalPath(BoundMethod[MakespanProblem]):
+class LongestChain(BoundMethod[MakespanProblem]):
     """See ``MakespanInstance.critical`` for why it holds."""
 
     name = "critical path"
@@ -100,7 +100,7 @@ class CriticalPath(BoundMethod[MakespanProblem]):
         return Bound(value, self.name, self.scope, monitor.elapsed_s)
 
 
-class Work(BoundMethod[MakespanProblem]):
+class DividedWork(BoundMethod[MakespanProblem]):
     """See ``work_bound`` for why it holds."""
 
     name = "work"

@@ -15,7 +15,7 @@ from partita.problems.makespan.fusion import fuse_problem, lift
 from partita.problems.makespan.improving import begin, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import State, offer, offer_heuristics, search
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.schedules import devices_of, order_of
@@ -27,7 +27,7 @@ _ROUNDS = 40
 _SHARE, _UNLIMITED_S = 0.5, 30.0
 
 
-class Annealing(Solver):
+class MakespanAnnealing(Solver):
     """Iterated annealing from list schedules; proof of small problems only, beyond simple bounds."""
 
     name = "annealing"
@@ -35,7 +35,7 @@ class Annealing(Solver):
     argument = "every choice of devices and order of a small problem was tried; else the longest chain, or work divided"
 
     def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
 
         def work() -> None:
             instance = begin(problem, best)
@@ -64,7 +64,7 @@ class FusedFirst(Solver):
         return None
 
     def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
         instance = begin(problem, best)
         if instance is None:
             return outcome_of(best)
@@ -78,11 +78,11 @@ class FusedFirst(Solver):
         return outcome_of(best)
 
     def _coarse(
-        self, instance: MakespanInstance, options: Options, monitor: Monitor, best: Incumbent[Schedule]
+        self, instance: MakespanInstance, options: Options, monitor: Monitor, best: Incumbent[MakespanPlan]
     ) -> list[State]:
         """Where to start: the schedule of the fused problem, if it has one."""
         fused = fuse_problem(instance.problem)
-        solver = MakespanExact() if schedule_refusal() is None else Annealing()
+        solver = MakespanExact() if schedule_refusal() is None else MakespanAnnealing()
         part = monitor.part(_SHARE * monitor.remaining_s if math.isfinite(monitor.remaining_s) else _UNLIMITED_S)
         plan = solver.solve(fused.problem, options, part).plan
         if plan is None:

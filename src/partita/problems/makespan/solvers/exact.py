@@ -22,7 +22,7 @@ from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.improving import begin, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.separators import chain_of
@@ -68,7 +68,7 @@ class _Exact:
 
     def __init__(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> None:
         self.problem, self.options, self.monitor = problem, options, monitor
-        self.best: Incumbent[Schedule] = Incumbent()
+        self.best: Incumbent[MakespanPlan] = Incumbent()
 
     def work(self) -> None:
         best, options = self.best, self.options

@@ -26,7 +26,7 @@ from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer, search
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.separators import Block, Chain, ChainPaths
@@ -55,7 +55,7 @@ class Arc:
 
     def __init__(self, block: Block, source: int, target: int, least: float, stop: Longs) -> None:
         self.block, self.source, self.target = block, source, target
-        self.best: Incumbent[Schedule] = Incumbent()
+        self.best: Incumbent[MakespanPlan] = Incumbent()
         # One button stops the whole run.
         self.best.stop = stop
         self.patience_s = _FIRST_S
@@ -139,7 +139,7 @@ class Arc:
 class ShortestPath:
     """One search; what it finds goes to the incumbent."""
 
-    def __init__(self, chain: Chain, best: Incumbent[Schedule], options: Options, monitor: Monitor) -> None:
+    def __init__(self, chain: Chain, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor) -> None:
         self.chain, self.best, self.options, self.monitor = chain, best, options, monitor
         self.arcs: dict[tuple[int, int, int], Arc] = {}
         self._bounds = cache(lambda number: BlockBounds(chain.blocks[number]))

@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import begin, first_schedules
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.timetable import timetable
@@ -28,28 +28,17 @@ _ROUNDS = 12
 
 def prove_by_program(
     instance: MakespanInstance,
-    best: Incumbent[Schedule],
+    best: Incumbent[MakespanPlan],
     stop: Callable[[], bool],
     *,
     time_s: float,
     options: Options,
     horizon: float | None = None,
 ) -> bool:
-    """Run CP-SAT until done: better schedules and bounds go to ``best``; whether it has come to an end.
+    """Run CP-SAT until done, or for ``time_s``: better schedules and bounds go to ``best``; whether it came to an end.
 
-    Parameters
-    ----------
-    instance, best
-        The problem and what is known; its schedule is where CP-SAT starts.
-    stop
-        Polled often; true ends the run.
-    time_s
-        Wall time; infinite for no limit.
-    options
-        Seed and threads.
-    horizon
-        Only schedules that end by then are wanted, None for those no worse than the best; the bound is then proven up
-        to it.
+    It starts from the best schedule; ``stop`` is polled often. Only schedules that end by the horizon are wanted, those
+    no worse than the best where that is None; the bound is then proven up to it.
     """
     ends = time.monotonic() + time_s
     while True:
@@ -60,7 +49,7 @@ def prove_by_program(
 
 def _prove(
     instance: MakespanInstance,
-    best: Incumbent[Schedule],
+    best: Incumbent[MakespanPlan],
     stop: Callable[[], bool],
     time_s: float,
     options: Options,
@@ -122,7 +111,7 @@ class MakespanProgram(Solver):
         return schedule_refusal()
 
     def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
 
         def work() -> None:
             instance = begin(problem, best)

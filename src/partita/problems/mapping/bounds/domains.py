@@ -35,7 +35,7 @@ from partita.ground.rounding import up_to
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.islands import Islands, components, groups_fit
 from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads, lowered
-from partita.problems.mapping.bounds.patterns import Patterns
+from partita.problems.mapping.bounds.patterns import ReplicaPatterns
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
@@ -110,7 +110,7 @@ class Domains:
         self.turns = {} if instance.even else {tuple(sorted((s, int(a.after[s])))): float(a.ring[s]) for s in rings}
         self.balls = _balls(instance)
         self.islands = Islands(instance)
-        self.patterns = Patterns(instance)
+        self.patterns = ReplicaPatterns(instance)
         self.same = np.eye(instance.devices, dtype=bool)
 
     def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:

@@ -190,13 +190,8 @@ def components(linked: Bools) -> list[npt.NDArray[np.int64]]:
 def groups_fit(instance: MappingInstance, slowest: Mapping[tuple[int, int], float]) -> bool:
     """Whether whole groups can be packed.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    slowest
-        By pair of stages (of one stage with itself: its ring), seconds per byte of the slowest link that its exchanges
-        can use, in the faster direction.
+    ``slowest`` is, by pair of stages (of one stage with itself: its ring), seconds per byte of the slowest link that
+    its exchanges can use, in the faster direction.
     """
     apart = np.minimum(instance.arrays.inverse, instance.arrays.inverse.T)
     for value in sorted(set(slowest.values())):

@@ -74,14 +74,10 @@ def assignment_bound(instance: MappingInstance) -> float:
 
 
 def best_loads(instance: MappingInstance, fastest: Floats | None = None) -> Floats:
-    """(S, D) What a replica of every stage takes at least on every device.
+    """(S, D) What a replica of every stage takes at least on every device, where there are devices enough.
 
-    Parameters
-    ----------
-    instance
-        A problem with devices enough.
-    fastest
-        (D, k) Seconds per byte of the links that may be used out of every device, ascending; all if not given.
+    ``fastest`` (D, k) is seconds per byte of the links that may be used out of every device, ascending; all if not
+    given.
     """
     a = instance.arrays
     links = instance.fastest if fastest is None else fastest

@@ -35,16 +35,8 @@ class Policy:
     Source: Addanki et al., "Placeto: Learning Generalizable Device Placement Algorithms for Distributed Machine
     Learning" (2019): message passing, pooling and policy network.
 
-    Parameters
-    ----------
-    features
-        Numbers that describe a group.
-    reads
-        (G, G) 1 where the group of the row reads what the group of the column makes.
-    devices
-        How many there are.
-    generator
-        Draws the first weights.
+    So many ``features`` describe a group; ``reads`` (G, G) is 1 where the group of the row reads what the group of the
+    column makes, and the generator draws the first weights.
     """
 
     def __init__(self, features: int, reads: Tensor, devices: int, generator: Any) -> None:
@@ -129,29 +121,15 @@ def train(world: World, first: Ints, *, episodes: int, seed: int, monitor: Monit
 
     An episode starts from ``first`` and visits the groups in their order; the policy gives each a device with room for
     it beside those visited before, and the reward of the step is by how much the makespan falls; overfull devices make
-    it longer. An update follows the gradient of the log
-    probabilities times the discounted sum of later rewards, less its mean over the batch at the same step.
+    it longer. An update follows the gradient of the log probabilities times the discounted sum of later rewards, less
+    its mean over the batch at the same step.
 
     Source: Placeto (2019) for states, actions and rewards; Williams, "Simple statistical gradient-following algorithms
     for connectionist reinforcement learning" (1992).
 
-    Parameters
-    ----------
-    world
-        The problem.
-    first
-        (G,) The device of every group at the start; it fits.
-    episodes
-        How many there are, rounded up to whole updates.
-    seed
-        Of weights and choices: same seed and number of episodes, same run.
-    monitor
-        When it stops, training does; gets a report of every better makespan.
-
-    Returns
-    -------
-    list of float
-        For every update the mean makespan at the end of its episodes.
+    ``first`` (G,) is the device of every group at the start; it fits. The number of episodes is rounded up to whole
+    updates; same seed and number, same run. Training stops when the monitor does, which gets a report of every better
+    makespan. What comes back is, for every update, the mean makespan at the end of its episodes.
     """
     generator = torch.Generator().manual_seed(seed % 2**63)
     features = torch.tensor(world.features(), dtype=torch.float32)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.coarse import Groups
+from partita.problems.makespan.coarse import OperatorGroups
 from partita.problems.makespan.instance import MakespanInstance
 
 
@@ -29,7 +29,7 @@ class World:
         The smallest makespan that was met, and the device of every operator there.
     """
 
-    def __init__(self, instance: MakespanInstance, groups: Groups) -> None:
+    def __init__(self, instance: MakespanInstance, groups: OperatorGroups) -> None:
         self.instance, self.groups = instance, groups
         self.able = np.isfinite(groups.time)
         self.value, self.best = math.inf, np.full(instance.count, -1, dtype=np.int32)
