@@ -58,6 +58,14 @@ def check(certificate: Certificate, problem: Problem) -> Fraction:
     return found
 
 
+def check_follows(what: str, stated: float | None, found: Fraction | None) -> None:
+    """Refuse a number that a certificate states of something and that does not follow; None is for nowhere."""
+    if (found is None) != (stated is None):
+        raise FailedCheckError(f"{what} is told to be where it cannot be")
+    if found is not None and stated is not None and (exact(stated) > found or not close(exact(stated), found)):
+        raise FailedCheckError(f"{stated!r} of {what} does not follow")
+
+
 def stating(certificate: Certificate, problem: Problem) -> Certificate:
     """The certificate with the value that it proves."""
     return msgspec.structs.replace(certificate, value=down(certificate.proves(problem)))

@@ -65,7 +65,7 @@ def _checks(plan: Any, *certificates: type[Certificate]) -> Checks:
 LISTED: dict[str, Checks] = {
     "partita.problem": _checks(throughput_plan, LargestOperator, SharedWork, TransferPaths, Downsets),
     "partita.makespan": _checks(makespan_plan, WeightedWork, EarliestEnds, SeparatorPotentials),
-    "partita.latency": _checks(latency_plan, latency_ends.EarliestEnds),
+    "partita.latency": _checks(latency_plan, latency_ends.EarliestPieceEnds),
     "partita.mapping": _checks(mapping_plan, CrowdedDevices),
     "partita.hybrid": _checks(hybrid_plan, SuffixSets),
 }

@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -58,6 +58,16 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str
     unit: str = "s"
     notes: tuple[str, ...] = ()
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with changes, validated again.
+
+        Raises
+        ------
+        InputError
+            If a changed value is invalid.
+        """
+        return msgspec.structs.replace(self, **changes)
 
 
 P = TypeVar("P", bound=Any)

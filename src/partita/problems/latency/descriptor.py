@@ -27,7 +27,7 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     bounds = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
     baselines = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
     files = lazy("partita.problems.latency.files.plans:PlanFiles")
-    report = lazy("partita.problems.latency.report.report:LatencyReport")
+    report = lazy("partita.problems.latency.report:LatencyReport")
     sweep = lazy("partita.problems.latency.sweep:LatencySweep")
     timeline = lazy("partita.problems.latency.timeline:LatencyTimeLine")
     samples = lazy("partita.problems.latency.samples:SAMPLES")

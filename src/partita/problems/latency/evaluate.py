@@ -59,7 +59,7 @@ class AcceleratorEvaluation:
 
 
 @dataclass(frozen=True)
-class Step:
+class CriticalStep:
     """One step of the critical path: a piece (``operator`` is None), or an operator on the CPU (``device`` is None)."""
 
     start: float
@@ -81,7 +81,7 @@ class LatencyEvaluation(Worth, frozen=True, kw_only=True):
     """
 
     accelerators: tuple[AcceleratorEvaluation, ...]
-    critical_path: tuple[Step, ...] = ()
+    critical_path: tuple[CriticalStep, ...] = ()
 
 
 def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
@@ -159,13 +159,13 @@ def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
 
 def _critical(
     names: list[tuple[int | None, int]], start: list[float], durations: list[float], cause: list[int]
-) -> tuple[Step, ...]:
+) -> tuple[CriticalStep, ...]:
     """A longest path, back from the first node that ends last; by node, its accelerator and piece, or its operator."""
     at = max(range(len(durations)), key=lambda a: (start[a] + durations[a], -a))
     steps = []
     while at >= 0:
         device, number = names[at]
-        step = Step(start[at], start[at] + durations[at], device)
+        step = CriticalStep(start[at], start[at] + durations[at], device)
         place = {"operator": number} if device is None else {"piece": number}
         steps.append(dataclasses.replace(step, **place))
         at = cause[at]

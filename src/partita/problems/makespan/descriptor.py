@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 from partita.problems.makespan.options import Changes, Options, change
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
 if TYPE_CHECKING:
     from partita.problems.makespan.evaluate import MakespanEvaluation
 
 
-class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
+class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     """Operators on devices that differ, flows over links that differ: the last operator ends as early as possible."""
 
     summary = "latency of one sample over unequal devices and links: every operator and every transfer is scheduled"
     problem = MakespanProblem
-    plan = Schedule
+    plan = MakespanPlan
     options = Options
     changes = Changes
     model = lazy("partita.problems.makespan.from_model:MakespanFromModel")
@@ -30,7 +30,7 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     report = lazy("partita.problems.makespan.report.report:MakespanReport")
     sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
-    generators = lazy("partita.problems.makespan.generators.settings:GENERATORS")
+    generators = lazy("partita.problems.makespan.generators:GENERATORS")
     samples = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
@@ -43,11 +43,11 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     def explain_infeasible(
         self,
         problem: MakespanProblem,
-        solver: Solver[MakespanProblem, Schedule, Options],
+        solver: Solver[MakespanProblem, MakespanPlan, Options],
         options: Options,
         time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.makespan.explain import explain_infeasible
+        from partita.problems.makespan.bounds.simple import explain_infeasible
 
         return explain_infeasible(problem)
 

@@ -13,7 +13,7 @@ from partita.nouns.split import StagePart
 from partita.problems.facets.limits import devices_for, runtime_of
 from partita.problems.facets.model import FromModel, Parts, Priced
 from partita.problems.makespan.options import MakespanPricing
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         problem = only_on(problem, devices_for(runtime, cluster.device_names(), accelerators))
         return Priced(problem, graph, cluster, settings, free=priced(settings.tied))
 
-    def parts(self, priced: Priced[MakespanProblem], plan: Schedule) -> Parts:
+    def parts(self, priced: Priced[MakespanProblem], plan: MakespanPlan) -> Parts:
         """The devices that run something, the one that starts first first."""
         names, cluster = priced.cluster.device_names(), priced.cluster
         held: dict[int, list[int]] = {}

@@ -27,7 +27,7 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     bounds = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
     baselines = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
     files = lazy("partita.problems.mapping.files.plans:PlanFiles")
-    report = lazy("partita.problems.mapping.report.report:MappingReport")
+    report = lazy("partita.problems.mapping.report:MappingReport")
     sweep = lazy("partita.problems.mapping.sweep:MappingSweep")
     timeline = lazy("partita.problems.mapping.timeline:MappingTimeLine")
     from_result = lazy("partita.problems.mapping.from_result:MappingFromResult")

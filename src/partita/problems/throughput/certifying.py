@@ -10,7 +10,7 @@ from partita.checker.certificate import Certificate, Problem, as_in_file, first_
 from partita.checker.classes import classes
 from partita.checker.numbers import exact, least
 from partita.checker.throughput.costs import present, recomputes, work
-from partita.checker.throughput.downsets import MOST_SETS, Downsets, Graph
+from partita.checker.throughput.downsets import MOST_SETS, BlockGraph, Downsets
 from partita.checker.throughput.work import LargestOperator, SharedWork
 from partita.engines.kernels.arrays import Floats
 from partita.engines.search.result import Bound
@@ -32,7 +32,7 @@ def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
         if bound.scope != "acyclic":
             return None
         target = just_below(bound.value)
-        sets = len(Graph(stated, exact(target)).downsets(most=MOST_SETS))
+        sets = len(BlockGraph(stated, exact(target)).downsets(most=MOST_SETS))
         return Downsets(value=target, sets=sets) if sets <= MOST_SETS else None
 
     return first_proving(as_in_file(problem), bound.value, [_largest, _shared, paths, downsets])

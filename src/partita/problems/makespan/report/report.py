@@ -11,10 +11,10 @@ from partita.engines.search.result import Result
 from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.report import Report, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.report.path import path_parts, path_table
-from partita.problems.makespan.report.timeline import schedule_timeline
+from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
 from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER, Timeline
@@ -36,12 +36,12 @@ def memory_text(value: float, unit: str) -> str:
     return format_bytes(value) if unit == "bytes" else f"{value:.4g} {unit}"
 
 
-class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
+class MakespanReport(Report[MakespanProblem, MakespanPlan, MakespanEvaluation]):
     """Devices with what they run and move, a Gantt chart in text, and the critical path."""
 
     doing = "scheduling"
 
-    def sentences(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> Sequence[str]:
+    def sentences(self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation) -> Sequence[str]:
         timeline = schedule_timeline(problem, plan)
         path = critical_path(timeline)
         spent = critical_summary(timeline, path)
@@ -60,22 +60,24 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
         ]
 
     def tables(
-        self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
     ) -> Sequence[RenderableType]:
         return [_devices(problem, plan, evaluation), _gantt(schedule_timeline(problem, plan))]
 
-    def figures(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> Mapping[str, str]:
+    def figures(
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
+    ) -> Mapping[str, str]:
         used = len({placed.device for placed in plan.operators.values()})
         return {"devices": str(used), "flows moved": str(len(plan.flows))}
 
-    def step(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> float | None:
+    def step(self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation) -> float | None:
         """One sample is the batch."""
         return float(evaluation.objective)
 
     def verdict(self, problem: MakespanProblem, evaluation: MakespanEvaluation) -> dict[str, Any]:
         return {"memory": list(evaluation.memory), "busy": list(evaluation.busy)}
 
-    def result_document(self, result: Result[MakespanProblem, Schedule, MakespanEvaluation]) -> dict[str, Any]:
+    def result_document(self, result: Result[MakespanProblem, MakespanPlan, MakespanEvaluation]) -> dict[str, Any]:
         if result.plan is None:
             return {"critical_path": None}
         timeline = schedule_timeline(result.problem, result.plan)
@@ -163,7 +165,7 @@ def _modules(answer: Answer[MakespanProblem]) -> dict[int, str]:
     return {op.id: operators[op.id].module for op in answer.problem.operators if op.id < len(operators)}
 
 
-def _part_modules(problem: MakespanProblem, plan: Schedule, modules: Mapping[int, str]) -> list[PartModules]:
+def _part_modules(problem: MakespanProblem, plan: MakespanPlan, modules: Mapping[int, str]) -> list[PartModules]:
     """What every device runs, in modules."""
     return part_modules(((plan.operators[v].device, module) for v, module in modules.items()), len(problem.devices))
 
@@ -176,7 +178,7 @@ def _gantt(timeline: Timeline) -> RenderableType:
 
 def _devices(
     problem: MakespanProblem,
-    plan: Schedule,
+    plan: MakespanPlan,
     evaluation: MakespanEvaluation,
     counted: Collection[int] | None = None,
     modules: Sequence[PartModules] = (),

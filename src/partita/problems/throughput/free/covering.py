@@ -25,7 +25,7 @@ from partita.engines.kernels.throughput.anneal_free import anneal
 from partita.engines.kernels.throughput.blocks import cut_nets
 from partita.engines.kernels.throughput.free_splits import empty_state, reset
 from partita.engines.kernels.throughput.split_energies import Memory
-from partita.engines.mip.model import Callbacks, Model
+from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
@@ -189,7 +189,7 @@ class FreeCovering:
 
     def _master(self, target: float) -> tuple[float, Floats] | None:
         """Largest Σ y with Σ n_k·π_k = 1 against the known columns, and y; at most 1 if they cover everything."""
-        model = Model()
+        model = MixedProgram()
         y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.free.items)]
         prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
         model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)

@@ -31,7 +31,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Ints
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.mip.model import Floats, Model
+from partita.engines.mip.model import Floats, MixedProgram
 from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
 
 #: A linear expression: terms and a constant.
@@ -58,7 +58,7 @@ class BlockProgram:
         self.uniform = uniform
         self.count = count
         self.order = order_of(uniform) if order is None else order
-        self.model = Model()
+        self.model = MixedProgram()
         n = uniform.items
         numbers = [self.model.add_binary() for _ in range(n * (count - 1))]
         self.y = np.array(numbers, dtype=np.int64).reshape(count - 1, n)

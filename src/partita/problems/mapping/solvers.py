@@ -1,4 +1,7 @@
-"""The default: constructions and annealing for a mapping, bounds for a proof, branch and bound where that is small."""
+"""Annealing, branch and bound, and the default.
+
+That is constructions and annealing for a mapping, bounds for a proof, and branch and bound where that is small.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
+from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
-from partita.problems.mapping.bounds.thresholds import Thresholds, thresholds_bound
 from partita.problems.mapping.exact import settle
-from partita.problems.mapping.instance import Instance
-from partita.problems.mapping.local_search import PATIENCE, MappingSearch
+from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
@@ -27,7 +30,7 @@ _MEDIUM, _CHECKS = 64, 13_000_000
 _FIRST = 12
 
 
-class Combined(Solver):
+class MappingCombined(Solver):
     """Both orders that people take, constructions, annealing, the bounds, and the published search in both easy forms.
 
     So no answer that had the time for these is worse than any of them. Bounds and published search run beside the first
@@ -43,7 +46,7 @@ class Combined(Solver):
 
     def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
         best: Incumbent[Placement] = Incumbent()
-        instance = Instance(problem)
+        instance = MappingInstance(problem)
         search = MappingSearch(instance, best, options.seed, options.threads)
 
         def done() -> bool:
@@ -82,3 +85,55 @@ class Combined(Solver):
         monitor.statistics.counters["moves"] = search.trials
         bound = None if best.infeasible else best.bound
         return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)
+
+
+class MappingAnnealing(Solver):
+    """See ``partita.problems.mapping.local_search``."""
+
+    name = "swap-annealing"
+    summary = "annealing by swaps of devices, from constructions that see traffic and bandwidth; proves nothing"
+    argument = "there are fewer devices than replicas"
+
+    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
+        best: Incumbent[Placement] = Incumbent()
+        instance = MappingInstance(problem)
+        search = MappingSearch(instance, best, options.seed, options.threads)
+
+        def work() -> None:
+            if not instance.enough:
+                best.refute("counting devices")
+                return
+            search.begin()
+            search.run(patience=min(PATIENCE, SHORT * instance.count))
+
+        run_in_background(best, monitor, work)
+        monitor.statistics.counters["moves"] = search.trials
+        return Outcome(best.answer, infeasible=best.infeasible, proven_by=best.proven_by)
+
+
+class MappingExact(Solver):
+    """See ``partita.problems.mapping.exact``; it starts from the consecutive mapping."""
+
+    name = "branch-and-bound"
+    summary = "depth-first assignment under targets, symmetric mappings once; exact, for some ten replicas"
+    argument = "every assignment under a target was tried, symmetric ones once"
+
+    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
+        best: Incumbent[Placement] = Incumbent()
+        instance = MappingInstance(problem)
+
+        def work() -> None:
+            if not instance.enough:
+                best.refute("counting devices")
+                return
+            instance.offer(best, consecutive(instance), "construction")
+            best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
+            settle(instance, best)
+
+        run_in_background(best, monitor, work)
+        bound = None if best.infeasible else best.bound
+        return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)
+
+
+#: The visible list.
+DEFAULT_SOLVERS: tuple[Solver, ...] = (MappingCombined(), MappingAnnealing(), MappingExact())

@@ -7,13 +7,17 @@ devices suit it better than others; a flow takes its bytes divided by the bandwi
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, random_dag
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.kind import Generator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.settings import setting
 
 #: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
 SPEEDS, BANDWIDTHS = 4.0, 4.0
@@ -89,11 +93,11 @@ def random_makespan_problem(
         unit="ms",
         devices=tuple(Device(name=f"device {d}", memory=limits[d]) for d in range(devices)),
         operators=tuple(
-            Operator(id=v, times=tuple(row), memory=memory)
+            MakespanOperator(id=v, times=tuple(row), memory=memory)
             for v, (row, memory) in enumerate(zip(np.round(times, DECIMALS).tolist(), held.tolist(), strict=True))
         ),
         # Readers of one result share its table.
-        flows=tuple(Flow(id=f, source=u, target=v, times=tables[u]) for f, (u, v) in enumerate(edges)),
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=tables[u]) for f, (u, v) in enumerate(edges)),
         notes=(f"made by `partita generate makespan`: family {family}, {nodes} operators, seed {seed}",),
     )
 
@@ -104,3 +108,30 @@ def _around_one(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int, .
         SPREAD * rng.standard_normal(count) - SPREAD**2 / 2
     )
     return found
+
+
+class _Random(msgspec.Struct, frozen=True, kw_only=True):
+    seed: Annotated[int, setting("Same seed, same problem.", metavar="N", least=0)] = 0
+    family: Annotated[str, setting("Of graphs.")] = "layered"
+    nodes: Annotated[int, setting("Operators.", metavar="N", least=1)] = 100
+    devices: Annotated[int, setting("Of unlike speeds.", metavar="N", least=1)] = 4
+    communication: Annotated[
+        float, setting("Mean time of a flow by that of an operator on the fastest device.", metavar="X", least=0)
+    ] = 1.0
+    room: Annotated[
+        float | None,
+        setting("Memory of all devices by what operators need; no limits if not given.", metavar="X", above=0),
+    ] = None
+    skips: Annotated[
+        float, setting("Fraction of operators with one more flow, to any later one.", metavar="X", least=0, most=1)
+    ] = 0.0
+
+
+GENERATORS = (
+    Generator(
+        "makespan",
+        "A random graph over devices of unlike speeds and links of unlike bandwidths (docs/makespan.md).",
+        _Random,
+        lambda settings: random_makespan_problem(**msgspec.structs.asdict(settings)),
+    ),
+)

@@ -1,4 +1,4 @@
-"""The default: annealing for a plan, bounds for a proof, and an exact search where neither settles it."""
+"""Annealing, the integer program, and the default: annealing for a plan, bounds and an exact search for a proof."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
-from partita.problems.latency.annealing import ROUNDS, SMALL_ROUNDS, PlacementSearch
+from partita.problems.latency.annealing import SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.bounds.chain import ChainBound, chain_bound, lowered
 from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
 from partita.problems.latency.enumeration import best_placement, few, tiny
+from partita.problems.latency.exact import exact_refusal, prove_exactly
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options, Outcome, Solver
@@ -23,7 +24,7 @@ from partita.problems.latency.view import View
 FIRST_ROUNDS = 3
 
 
-class Combined(Solver):
+class LatencyCombined(Solver):
     """A few rounds of annealing, then the bounds, then more rounds; small problems are settled by trying everything.
 
     What the annealing finds, and each bound, is the same from the same seed; when they end, the search ends.
@@ -66,9 +67,7 @@ class Combined(Solver):
         self, view: View, search: PlacementSearch, options: Options, incumbent: Incumbent[LatencyPlan], monitor: Monitor
     ) -> None:
         """Annealing for the rest of the time beside an exact search, if there is one for the problem."""
-        from partita.problems.latency.exact import exact_refusal, prove_exactly
-
-        count = SMALL_ROUNDS if search.small else ROUNDS if monitor.time_limit_s is None else math.inf
+        count = search.usual_rounds(monitor)
         if view.problem.pieces > 1:
             _beside_one_piece(view, search, options, incumbent, count, monitor)
             return
@@ -90,13 +89,58 @@ class Combined(Solver):
             incumbent.end()
 
 
+class LatencyAnnealing(Solver):
+    """See ``partita.problems.latency.annealing``."""
+
+    name = "placement-annealing"
+    summary = "annealing on placements from cuts of many orders; proves nothing"
+
+    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+        incumbent: Incumbent[LatencyPlan] = Incumbent()
+        search = PlacementSearch(View(problem), incumbent, options.seed)
+        count = search.usual_rounds(monitor)
+
+        def work() -> None:
+            search.begin()
+            search.run(rounds=count)
+
+        run_in_background(incumbent, monitor, work)
+        monitor.statistics.counters["trials"] = search.trials
+        return Outcome(incumbent.answer)
+
+
+class LatencyProgram(Solver):
+    """See ``partita.problems.latency.exact``; it starts from the best cut of some orders."""
+
+    name = "latency-cpsat"
+    summary = "integer program solved by CP-SAT, from the best cut of some orders; one piece per accelerator"
+    argument = "CP-SAT bounded the program of all plans, whose numbers are rounded in favour of the plans"
+
+    def supports(self, problem: LatencyProblem, options: Options) -> str | None:
+        return exact_refusal(problem)
+
+    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+        incumbent: Incumbent[LatencyPlan] = Incumbent()
+        view = View(problem)
+
+        def work() -> None:
+            search = PlacementSearch(view, incumbent, options.seed)
+            search.begin()
+            if not incumbent.done:
+                prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=options.threads, monitor=monitor)
+
+        run_in_background(incumbent, monitor, work)
+        return Outcome(incumbent.answer, incumbent.bound, proven_by=incumbent.proven_by)
+
+
+#: The visible list.
+DEFAULT_SOLVERS: tuple[Solver, ...] = (LatencyCombined(), LatencyAnnealing(), LatencyProgram())
+
+
 def _all_tried(view: View, incumbent: Incumbent[LatencyPlan]) -> bool:
     """Try every placement; whether that came to an end."""
     least = best_placement(
-        view,
-        incumbent.value,
-        lambda value, plan: incumbent.offer(value, plan, "enumeration"),
-        lambda: incumbent.done,
+        view, incumbent.value, lambda value, plan: incumbent.offer(value, plan, "enumeration"), lambda: incumbent.done
     )
     if least is not None:
         incumbent.prove(least, "enumeration")

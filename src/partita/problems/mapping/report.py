@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
 from partita.problems.facets.report import Report
-from partita.problems.mapping.evaluate import Load, MappingEvaluation, evaluate
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Devices of a stage that are written out.
 _LISTED = 16
+#: What a replica takes, term by term.
+_TERMS = ("compute", "point-to-point", "all-reduce")
 
 
 class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
@@ -30,10 +34,11 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
 
     def sentences(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Sequence[str]:
         s, r = evaluation.critical
-        load = evaluation.loads[s][r]
+        own, moved, reduced = _times(evaluation.loads[s][r], problem.unit)
         found = [
             f"the slowest is replica {r} of stage {s} ({problem.stages[s].name}) on "
-            f"{problem.device_name(plan.placement[s][r])}: {_split(load, problem.unit)}"
+            f"{problem.device_name(plan.placement[s][r])}: {own} of its own, {moved} of transfers, {reduced} of "
+            "all-reduce"
         ]
         link = critical_link(problem, plan, evaluation)
         if link is not None:
@@ -50,17 +55,14 @@ class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
 
     def figures(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Mapping[str, str]:
         s, r = evaluation.critical
-        load = evaluation.loads[s][r]
-        times = (load.compute, load.point_to_point, load.all_reduce)
-        titles = ("compute", "point-to-point", "all-reduce")
-        return {title: format_time(time, problem.unit) for title, time in zip(titles, times, strict=True)}
+        return dict(zip(_TERMS, _times(evaluation.loads[s][r], problem.unit), strict=True))
 
     def step(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> float | None:
         return simulated_step(problem, plan)
 
     def verdict(self, problem: MappingProblem, evaluation: MappingEvaluation) -> dict[str, Any]:
         s, r = evaluation.critical
-        return {"critical": {"stage": s, "replica": r, **_parts(evaluation.loads[s][r])}}
+        return {"critical": {"stage": s, "replica": r, **msgspec.structs.asdict(evaluation.loads[s][r])}}
 
     def result_document(self, result: Any) -> dict[str, Any]:
         if result.plan is None or result.evaluation is None:
@@ -99,26 +101,18 @@ def critical_link(problem: MappingProblem, plan: Placement, evaluation: MappingE
     return {"to": end, "what": what, "time": time, "bandwidth_bytes_per_s": problem.link(device, end)}
 
 
-def _parts(load: Load) -> dict[str, float]:
-    return {"compute": load.compute, "point_to_point": load.point_to_point, "all_reduce": load.all_reduce}
-
-
-def _split(load: Load, unit: str) -> str:
-    """A load in words."""
-    return (
-        f"{format_time(load.compute, unit)} of its own, {format_time(load.point_to_point, unit)} of transfers, "
-        f"{format_time(load.all_reduce, unit)} of all-reduce"
-    )
+def _times(load: ReplicaLoad, unit: str) -> list[str]:
+    """The terms of a load in words."""
+    return [format_time(time, unit) for time in msgspec.structs.astuple(load)]
 
 
 def _stages(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Table:
     """One row per stage: its slowest replica, and the devices."""
-    figures = ("#", "stage", "slowest", "of objective", "compute", "point-to-point", "all-reduce")
+    figures = ("#", "stage", "slowest", "of objective", *_TERMS)
     table = new_table("Stages", figures, "devices")
     for s, (stage, row) in enumerate(zip(problem.stages, evaluation.loads, strict=True)):
         worst = max(row, key=lambda load: load.total)
-        times = (worst.total, worst.compute, worst.point_to_point, worst.all_reduce)
-        slowest, *parts = (format_time(time, problem.unit) for time in times)
+        slowest, parts = format_time(worst.total, problem.unit), _times(worst, problem.unit)
         share = worst.total / evaluation.objective if evaluation.objective > 0 else 0.0
         devices = plan.placement[s]
         named = [problem.devices[d] if problem.devices else str(d) for d in devices[:_LISTED]]
@@ -129,17 +123,14 @@ def _stages(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluat
 
 def _beside(problem: MappingProblem, evaluation: MappingEvaluation) -> Table:
     """What the orders that people take are worth."""
-    instance = Instance(problem)
-    table = new_table(
-        "Beside it", ("objective", "against the plan"), "mapping", ("compute", "point-to-point", "all-reduce")
-    )
+    instance = MappingInstance(problem)
+    table = new_table("Beside it", ("objective", "against the plan"), "mapping", _TERMS)
     rows = [("this plan", evaluation)]
     for name, order in (("consecutive", consecutive(instance)), ("point-to-point-first", chains(instance))):
         rows.append((name, evaluate(problem, instance.plan(order))))
     for name, found in rows:
         s, r = found.critical
-        load = found.loads[s][r]
-        times = (format_time(time, problem.unit) for time in (load.compute, load.point_to_point, load.all_reduce))
+        times = _times(found.loads[s][r], problem.unit)
         against = found.objective / evaluation.objective if evaluation.objective > 0 else 1.0
         table.add_row(format_time(found.objective, problem.unit), f"×{against:.3f}", name, *times)
     return table
