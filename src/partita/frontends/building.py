@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
+from partita.frontends.flops import aten
 from partita.frontends.surroundings import OnePlace, plain_conversions
 from partita.frontends.values import Values
 from partita.inside.torch_inside import DispatchMode, FakeTensorMode, packet_name, storage_id, tree_leaves
@@ -41,7 +42,7 @@ class _Limited(DispatchMode):
         return out
 
 
-_ALLOCATES = frozenset(f"aten.{name}" for name in ("empty", "full", "ones", "rand", "randn", "zeros"))
+_ALLOCATES = aten("empty full ones rand randn zeros")
 
 
 @contextmanager

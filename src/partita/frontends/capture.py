@@ -12,6 +12,8 @@ In-place calls write a new version of their storage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +25,7 @@ from partita.frontends.flops import (
     GATHERS,
     OVERWRITES,
     SCATTERS,
+    aten,
     consecutive_dimensions,
     count_flops,
     product_shape,
@@ -282,9 +285,9 @@ class Recorder(DispatchMode):
         target: str,
         inputs: list[Any],
         outputs: list[Any],
-        flops: int,
+        flops: int = 0,
         *,
-        causal: bool,
+        causal: bool = False,
         partner: Call | None = None,
     ) -> Call:
         """Write down a fused call whose outputs were allocated while paused."""
@@ -300,12 +303,26 @@ class Recorder(DispatchMode):
                 self.tape.announce(tensor)
         return call
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within, nothing is written down."""
+        self.paused = True
+        try:
+            yield
+        finally:
+            self.paused = False
+
+    def again(self, func: Any, args: Any, kwargs: Any, out: Any, *, random: bool = False) -> None:
+        """Say what makes the results of the call written down last again, on real tensors."""
+        if self.tape is not None and not self.backward:
+            self.tape.note(func, args, kwargs, out, self.capture.calls[-1].index, random=random)
+
 
 #: What a draw of a single number is: layer drop compares it with a small probability, and every layer is kept.
 KEEPS_LAYERS = 1 - 2**-8
 
 _FUSED: Any = SimpleNamespace(overwrites=False, scatters=False, gathers=False)
-FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
+FACTORIES = aten("arange full linspace logspace ones scalar_tensor zeros")
 
 
 def _check_layout(name: str, tensors: list[Any]) -> None:

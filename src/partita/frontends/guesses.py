@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from partita.frontends.contents import compute, known, mark, supposed, tell, tensors_in
+from partita.frontends.flops import aten
 from partita.frontends.options import passed_over
 from partita.inside.torch_inside import FakeTensor, undispatched
 
@@ -69,12 +70,11 @@ def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
     return tensors_in(values)
 
 
-_HANDS_ON = (
+#: Calls that hand on numbers, or do arithmetic with a few.
+_CARRIES = aten(
     "_to_copy _unsafe_view add add_ alias cat ceil clamp clamp_max clamp_min clone copy_ detach div div_ eq expand "
     "floor gather ge gt index index_select le lt maximum minimum mul mul_ neg permute round rsub select slice split "
     "split_with_sizes squeeze stack sub sub_ t transpose unbind unsqueeze view"
 )
-#: Calls that hand on numbers, or do arithmetic with a few.
-_CARRIES = frozenset(f"aten.{name}" for name in _HANDS_ON.split())
 #: Those of them that take the places of what they hand on.
-_PLACES = frozenset({"aten.gather", "aten.index", "aten.index_select"})
+_PLACES = aten("gather index index_select")

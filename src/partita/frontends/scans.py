@@ -26,7 +26,7 @@ import torch
 from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
 from partita.frontends.stepping import whole_steps
-from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
+from partita.frontends.whole import Trial, Unfit, key_of, run_whole, try_out
 from partita.inside.torch_inside import tree_flatten, tree_unflatten
 from partita.inside.transformers_inside import kernel_of
 
@@ -79,30 +79,13 @@ class Scans:
             trial = self._trial(function, owner, leaves, spec)
             if trial is None or (kernel is None and trial.calls < LONG):
                 return function(*args, **kwargs)
-            return self._whole(name, trial, fused, function, args, kwargs, inputs)
+            note = (_NOTE if fused else _STEPS_NOTE).format(name)
+            refusal = f"{name} is planned, but reads more than it is handed and cannot be run"
+            return run_whole(
+                self.recorder, name, trial, inputs, function, args, kwargs, fused=fused, note=note, refusal=refusal
+            )
 
         return call
-
-    def _whole(
-        self,
-        name: str,
-        trial: Trial,
-        fused: bool,
-        function: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
-        inputs: list[Any],
-    ) -> Any:
-        recorder = self.recorder
-        result = nested(trial, write_down(recorder, name, trial, inputs, fused=fused))
-        recorder.capture.note((_NOTE if fused else _STEPS_NOTE).format(name))
-        if recorder.tape is not None and not recorder.backward:
-            if trial.captured:
-                raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")
-            flat = result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
-            call = functools.partial(_flat, function)
-            recorder.tape.note(call, args, kwargs, flat, recorder.capture.calls[-1].index)
-        return result
 
     def _trial(self, function: Callable[..., Any], owner: Any, leaves: list[Any], spec: Any) -> Trial | None:
         """What a function does with such arguments; None if it cannot be one call."""
@@ -141,12 +124,6 @@ class Scans:
                 vars(owner).clear()
                 vars(owner).update(before)
                 raise Unfit("it changes its module")
-
-
-def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function's result as one tensor, or as a list of what is nested in it."""
-    result = function(*args, **kwargs)
-    return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
 
 
 def _changed(owner: Any, before: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ import torch
 
 from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
-from partita.frontends.whole import Form, Trial, form_of, nested, try_out, write_down
+from partita.frontends.whole import TensorForm, Trial, form_of, run_whole, try_out
 from partita.ground.errors import TraceError
 from partita.inside.torch_inside import DataDependentOutputException, homes_of, tree_flatten, tree_map, tree_unflatten
 
@@ -117,19 +117,20 @@ class Stepping:
             # A model's own code. Its steps are followed one by one, and what is wrong with them is said where they are.
             passed_over(f"a trial of {name}", error)
             return plain(*inputs)
-        made = write_down(recorder, name, trial, inputs, steps, fused=fused)
         how = "in one kernel" if fused else "whose steps are launched one by one"
-        recorder.capture.note(f"{name} is one operator, {how}.")
-        if recorder.tape is not None and not recorder.backward:
-            if trial.captured:
-                raise NotImplementedError(f"a {name} that reads more than it is handed is planned, but cannot be run")
-            flat = functools.partial(_leaves, plain)
-            recorder.tape.note(flat, tuple(inputs), {}, made, recorder.capture.calls[-1].index)
-        return nested(trial, made)
-
-
-def _leaves(function: Callable[..., Any], *args: Any) -> list[Any]:
-    return list(tree_flatten(function(*args))[0])
+        return run_whole(
+            recorder,
+            name,
+            trial,
+            inputs,
+            plain,
+            tuple(inputs),
+            {},
+            steps,
+            fused=fused,
+            note=f"{name} is one operator, {how}.",
+            refusal=f"a {name} that reads more than it is handed is planned, but cannot be run",
+        )
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
@@ -138,25 +139,18 @@ def _tuple(values: Any) -> tuple[Any, ...]:
 
 def _each(recorder: Recorder, rows: list[Any], dim: int) -> list[Any]:
     """One step's part of some arrays, of which only the form counts."""
-    recorder.paused = True
-    try:
-        with torch.no_grad():
-            return [row.select(dim, 0).clone().requires_grad_(row.requires_grad) for row in rows]
-    finally:
-        recorder.paused = False
+    with recorder.aside(), torch.no_grad():
+        return [row.select(dim, 0).clone().requires_grad_(row.requires_grad) for row in rows]
 
 
 def _like(recorder: Recorder, states: list[Any]) -> list[Any]:
     """Arrays of the form of some others, which gradients reach if there are any."""
-    recorder.paused = True
-    try:
+    with recorder.aside():
         grad = torch.is_grad_enabled()
         return [torch.empty_like(s, requires_grad=grad and s.is_floating_point()) for s in states]
-    finally:
-        recorder.paused = False
 
 
-def _stacked(form: Form, steps: int, dim: int) -> Form:
+def _stacked(form: TensorForm, steps: int, dim: int) -> TensorForm:
     place = dim if dim >= 0 else len(form.shape) + 1 + dim
     place = min(place, len(form.shape))
     shape = (*form.shape[:place], steps, *form.shape[place:])

@@ -20,57 +20,14 @@ from partita.inside.torch_inside import converted_by, homes_of, tables_of, tree_
 _CPU = torch.device("cpu")
 
 #: What GPUs' mixed precision computes in float32 beyond what the CPU's does; the list of torch.amp's documentation.
-_IN_FLOAT32 = frozenset(
-    [
-        "acos",
-        "asin",
-        "binary_cross_entropy_with_logits",
-        "cosh",
-        "cosine_embedding_loss",
-        "cdist",
-        "cosine_similarity",
-        "cross_entropy",
-        "cumprod",
-        "cumsum",
-        "dist",
-        "erfinv",
-        "exp",
-        "expm1",
-        "group_norm",
-        "hinge_embedding_loss",
-        "kl_div",
-        "l1_loss",
-        "layer_norm",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "log_softmax",
-        "margin_ranking_loss",
-        "mse_loss",
-        "multilabel_margin_loss",
-        "multi_margin_loss",
-        "nll_loss",
-        "norm",
-        "normalize",
-        "pdist",
-        "poisson_nll_loss",
-        "pow",
-        "prod",
-        "reciprocal",
-        "rsqrt",
-        "sinh",
-        "smooth_l1_loss",
-        "soft_margin_loss",
-        "softmax",
-        "softmin",
-        "softplus",
-        "sum",
-        "renorm",
-        "tan",
-        "triplet_margin_loss",
-    ]
+_WIDENED = (
+    "acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist cosine_similarity cross_entropy "
+    "cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log log10 log1p "
+    "log2 log_softmax margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize "
+    "pdist poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus "
+    "sum renorm tan triplet_margin_loss"
 )
+_IN_FLOAT32 = frozenset(_WIDENED.split())
 
 BRANCH_NOTE = "torch.cond branches on data: the trace follows its first branch, and the plan holds for inputs that do."
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
+from partita.frontends.flops import aten
 from partita.frontends.guesses import SPREAD, guess
 from partita.frontends.options import passed_over
 from partita.inside.torch_inside import (
@@ -65,11 +66,12 @@ class Values(DispatchMode):
             self.presumed.add(SPREAD)
             with undispatched():
                 return number.item()
+        repeats = packet == "aten.repeat_interleave" and len(tensors) == 1
         if not self.settle:
             pass
         elif packet in ("aten.index", "aten.index_put", "aten.index_put_"):
             args = self._plain_indices(args)
-        elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
+        elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or repeats):
             return self._shaped(compute(func, args, kwargs), tensors)
         elif not complete and packet in _PICKS:
             return self._most(func, packet, args)
@@ -90,7 +92,8 @@ class Values(DispatchMode):
                     for made in tensors_in(out):
                         setattr(made, said, getattr(tensors[0], said))
         elif packet in _CHOOSES and not complete:
-            dim = _CHOOSES[packet](args, kwargs)
+            place, usual = _CHOOSES[packet]
+            dim = args[place] if place < len(args) else kwargs.get("dim", usual)
             indices = out if isinstance(out, torch.Tensor) else out[1]
             if indices.dtype == torch.long:
                 indices.partita_choices = tensors[0].numel() if dim is None else tensors[0].shape[dim]
@@ -146,12 +149,9 @@ class Values(DispatchMode):
         if self.recorder is None:
             with self:
                 return torch.empty(shape, dtype=dtype, device="cpu")
-        self.recorder.paused = True
-        with self:
+        with self.recorder.aside(), self:
             made = torch.empty(shape, dtype=dtype, device="cpu")
-        self.recorder.paused = False
-        inputs = tensors_in(args)
-        self.recorder.emit(str(func), inputs, [made], 0, causal=False)
+        self.recorder.emit(str(func), tensors_in(args), [made])
         return made
 
     def _plain_indices(self, args: Any) -> Any:
@@ -243,30 +243,15 @@ def _truths(tensor: Any) -> int | None:
         return int(value.count_nonzero())
 
 
-def _dimension(place: int, usual: int | None) -> Any:
-    """What reads the dimension that a call chooses along, None for all, off its arguments."""
-
-    def read(args: Any, kwargs: Any) -> Any:
-        return args[place] if place < len(args) else kwargs.get("dim", usual)
-
-    return read
-
-
-def _repeats(packet: str, tensors: list[Any]) -> bool:
-    return packet == "aten.repeat_interleave" and len(tensors) == 1
-
-
 #: What is said of tensors: the share of truths, how many places there are to choose from, the most truths there can be.
 _SAID = ("partita_share", "partita_choices", "partita_most")
 #: Calls that set every element.
-_FILLS = frozenset(f"aten.{name}" for name in ("fill_", "uniform_", "zero_"))
+_FILLS = aten("fill_ uniform_ zero_")
 #: Draws that code may branch on, such as one of several sizes of images: they are the same in every trace.
-_DRAWS = frozenset(f"aten.{name}" for name in ("randint", "randperm", "uniform_", "uniform", "multinomial"))
+_DRAWS = aten("randint randperm uniform_ uniform multinomial")
 _MOST_DRAWN = 4096
 #: Calls that take a tensor only for its shape, and what is worth remembering of them.
-_SHAPED = frozenset(
-    f"aten.{name}" for name in ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
-)
+_SHAPED = aten("full_like new_full new_ones new_zeros ones_like zeros_like")
 _MOST_SHAPED = 2**17
 #: Calls whose number of rows depends on data.
 _PICKS = frozenset({"aten._unique2", "aten.nonzero", "aten.masked_select", "torchvision.nms"})
@@ -275,37 +260,14 @@ _PRESUMED = {
     "aten.any": (False, "what code asks of any value holds of none"),
     "aten.all": (True, "what code asks of all values holds"),
 }
-#: Calls whose last result is places among several, with what says along which dimension.
-_CHOOSES = {
-    "aten.argmax": _dimension(1, None),
-    "aten.argmin": _dimension(1, None),
-    "aten.max": _dimension(1, None),
-    "aten.min": _dimension(1, None),
-    "aten.multinomial": lambda args, kwargs: -1,
-    "aten.sort": _dimension(1, -1),
-    "aten.topk": _dimension(2, -1),
+#: Calls whose last result is places among several: where among the arguments the dimension is, and what is usual.
+_CHOOSES: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(aten("argmax argmin max min"), (1, None)),
+    "aten.multinomial": (9, -1),
+    "aten.sort": (1, -1),
+    "aten.topk": (2, -1),
 }
 #: Calls that leave the share of truths as it is.
-_KEEPS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "_to_copy",
-        "alias",
-        "clone",
-        "detach",
-        "index",
-        "permute",
-        "select",
-        "slice",
-        "squeeze",
-        "t",
-        "transpose",
-        "unbind",
-        "unsqueeze",
-        "view",
-    )
-)
+_KEEPS = aten("_to_copy alias clone detach index permute select slice squeeze t transpose unbind unsqueeze view")
 #: Calls whose results are not set.
-_UNSET = frozenset(
-    f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
-)
+_UNSET = aten("empty empty_like empty_strided new_empty new_empty_strided")
