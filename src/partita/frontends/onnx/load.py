@@ -39,8 +39,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     from partita.frontends.onnx.arrays import Array, check_type, constant_array, new_array
     from partita.frontends.onnx.control import CONTROL
     from partita.frontends.onnx.dims import declared_shape, input_shape, settle
-    from partita.frontends.onnx.external import data_notes
-    from partita.frontends.onnx.files import read_model, sparse_notes
+    from partita.frontends.onnx.files import data_notes, read_model, sparse_notes
     from partita.frontends.onnx.given import FEW, given_arrays, known_values, open_fields
     from partita.frontends.onnx.modules import Modules
     from partita.frontends.onnx.stored import Store

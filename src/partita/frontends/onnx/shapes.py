@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,8 @@ from onnx import TypeProto, helper, numpy_helper
 
 from partita.frontends.onnx.arrays import Array, check_type
 from partita.frontends.onnx.files import describe
+from partita.frontends.onnx.flops import OperatorRule
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
-from partita.frontends.onnx.runtime_rules import Rule
-from partita.frontends.onnx.sane import check_attributes
 from partita.frontends.options import one_line, passed_over
 from partita.ground.errors import InputError
 
@@ -90,7 +89,7 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
             raise InputError(f"{what} has its channels last, which is not supported; quantise the file without that")
         node, inputs = _as_standard(node, inputs)
         domain = ""
-    check_attributes(path, node, (None if a is None else len(a.shape) for a in inputs))
+    _check_attributes(path, node, (None if a is None else len(a.shape) for a in inputs))
     types: dict[str, Any] = {}
     data: dict[str, Any] = {}
     for name, array in zip(node.input, inputs, strict=True):
@@ -115,10 +114,22 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
     return outputs
 
 
-def _by_rule(what: str, rule: Rule, node: Any, inputs: Sequence[Array | None]) -> Outputs:
+def _check_attributes(path: str, node: Any, ranks: Iterable[int | None]) -> None:
+    """Refuse attributes that name dimensions or outputs that there are not: onnx's own code may end the process."""
+    stated = {attribute.name: attribute.i for attribute in node.attribute}
+    what = f"{path}: {describe(node)}"
+    if node.op_type == "Split" and stated.get("num_outputs", len(node.output)) != len(node.output):
+        raise InputError(f"{what} has {len(node.output)} outputs, but states {stated['num_outputs']}")
+    if node.op_type == "GatherND":
+        least = min((rank for rank in ranks if rank is not None), default=0)
+        if not 0 <= stated.get("batch_dims", 0) <= least:
+            raise InputError(f"{what} states {stated['batch_dims']} dimensions of samples, where there are {least}")
+
+
+def _by_rule(what: str, rule: OperatorRule, node: Any, inputs: Sequence[Array | None]) -> Outputs:
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     try:
-        made = rule.outputs(attributes, inputs)
+        made, _ = rule(attributes, inputs)
         return [made[place] for place, name in enumerate(node.output) if name]
     except KeyError as error:
         raise InputError(f"{what} lacks attribute {error}; export the model again") from error
@@ -164,3 +175,38 @@ def _output(what: str, name: str, kind: TypeProto | None, shown: str) -> tuple[t
         return None, kind.tensor_type.elem_type
     shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim)
     return shape, kind.tensor_type.elem_type
+
+
+def presume(
+    op: str, attributes: dict[str, Any], inputs: Sequence[Array | None], shape: tuple[int | None, ...] | None
+) -> tuple[int, ...] | None:
+    """All sizes of an output, where data decides some: as many rows as there can be; None where that is not known."""
+    first = inputs[0] if inputs else None
+    if first is None or shape is None:
+        return None
+    most = _most(op, attributes, inputs, first, shape)
+    if most is None:
+        return None
+    return tuple(limit if extent is None else extent for extent, limit in zip(shape, most, strict=True))
+
+
+def _most(
+    op: str, attributes: dict[str, Any], inputs: Sequence[Array | None], first: Array, shape: Sequence[int | None]
+) -> Sequence[int] | None:
+    if op in ("Slice", "TopK") and len(shape) == len(first.shape):
+        return first.shape
+    if op == "NonZero":
+        return (len(first.shape), first.numel)
+    if op in ("Compress", "Unique"):
+        axis = attributes.get("axis")
+        if axis is None:
+            return [first.numel] * len(shape)
+        # Besides the rows that are kept there may be a list with an entry for each.
+        return first.shape if len(shape) == len(first.shape) > 1 else [first.shape[axis]] * len(shape)
+    if op == "NonMaxSuppression" and len(inputs) > 1 and inputs[1] is not None:
+        # Boxes of each sample and class, so many at most.
+        batch, classes, boxes = inputs[1].shape
+        limit = inputs[2] if len(inputs) > 2 else None
+        each = boxes if limit is None or limit.known is None else min(boxes, int(limit.known.reshape(-1)[0]))
+        return (batch * classes * each, 3)
+    return None

@@ -9,7 +9,7 @@ from typing import Any
 from onnx import TensorProto, external_data_helper, numpy_helper
 
 from partita.frontends.onnx.arrays import Array, array_bytes, check_type, constant_array, new_array, row_major
-from partita.frontends.onnx.external import place_of
+from partita.frontends.onnx.files import place_of
 from partita.frontends.onnx.shapes import MOST_KNOWN
 from partita.frontends.options import passed_over
 from partita.frontends.records import Stored

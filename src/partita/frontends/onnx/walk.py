@@ -14,11 +14,10 @@ from partita.frontends.onnx.dims import declared_shape
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of
 from partita.frontends.onnx.modules import Modules
-from partita.frontends.onnx.presumed import presume
 from partita.frontends.onnx.quantised import NOTE, fold, runs_in_integers
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
 from partita.frontends.onnx.sequences import Item, Items, Row, joined_shape, sequence_outputs
-from partita.frontends.onnx.shapes import infer, is_random, known_outputs
+from partita.frontends.onnx.shapes import infer, is_random, known_outputs, presume
 from partita.frontends.onnx.stored import Store, constant_tensor, dense
 from partita.frontends.onnx.views import view_of
 from partita.frontends.records import Call, Capture, Read
@@ -220,7 +219,7 @@ class Walk:
             given = inputs[:count]
         try:
             if rule is not None:
-                return rule.cost(attributes, inputs)
+                return rule(attributes, inputs)[1]()
             return cost_of(op, attributes, [() if a is None else a.shape for a in given], shapes)
         except (ArithmeticError, IndexError, KeyError, ValueError) as error:
             shown = ", ".join(str(list(a.shape)) for a in inputs if a is not None)
