@@ -6,9 +6,11 @@ Shapes are those that the type's own feature extractor makes of some sound, wher
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+
+import torch
 
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.rules import Example, Rule, first
@@ -29,7 +31,6 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
 
     Spectrograms are of 30 seconds, as many extractors pad them to; waves are one second.
     """
-    import torch
     import transformers
 
     named = extractor_names()
@@ -63,8 +64,6 @@ def _stem(kind: str) -> str:
 
 def _made(example: Example, name: str) -> Any:
     """An argument as the extractor makes it, for as many samples; None if it makes none."""
-    import torch
-
     value = _extracted(example.config.model_type)[1].get(name)
     if value is None or value.dim() == 0 or value.shape[0] != 1:
         return None
@@ -246,31 +245,31 @@ SOUND: dict[str, Rule] = {
 _LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
 
 
-def sound_names(accepted: Collection[str], example: Example) -> list[str]:
+def sound_names(example: Example) -> list[str]:
     """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
     names = ["input_features", "input_values"]
     if hasattr(example.audio, "conv_stride"):
         names.reverse()
-    return [name for name in names if name in accepted]
+    return [name for name in names if name in example.accepted]
 
 
-def lengths_of(accepted: Collection[str], features: str, example: Example) -> dict[str, Any]:
+def lengths_of(example: Example, features: str) -> dict[str, Any]:
     """What a model takes of the lengths of the sound in ``features``."""
-    names = [name for name in _LENGTHS if name in accepted and name in SOUND and features == "input_features"]
+    names = [name for name in _LENGTHS if name in example.accepted and name in SOUND and features == "input_features"]
     return {name: SOUND[name](example) for name in names}
 
 
-def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: Example) -> dict[str, Any]:
+def settle_sound(inputs: Mapping[str, Any], example: Example) -> dict[str, Any]:
     """Inputs of sound whose sizes follow from each other, or from what else a model takes."""
     found, config = dict(inputs), example.config
-    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
-        found |= _one_behind_the_other(example, accepted)
+    if "input_features" in inputs and "feature_lens" in example.accepted and "input_ids" not in example.accepted:
+        found |= _one_behind_the_other(example)
     ratios = getattr(config, "downsampling_ratios", None)
     if "input_features" in inputs and "input_values" in inputs and ratios:
         # The same sound twice: a frame for each code.
         frames = inputs["input_values"].shape[-1] // math.prod(ratios)
         found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
-    if "last_hidden_state" in accepted and "input_ids" in inputs:
+    if "last_hidden_state" in example.accepted and "input_ids" in inputs:
         found["last_hidden_state"] = SOUND["last_hidden_state"](example)
     if "hidden_states" in inputs and "quantized_code" in inputs:
         found["hidden_states"] = inputs["condition_vector"].clone()
@@ -279,13 +278,11 @@ def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: 
     return found
 
 
-def _one_behind_the_other(example: Example, accepted: Collection[str]) -> dict[str, Any]:
+def _one_behind_the_other(example: Example) -> dict[str, Any]:
     """Sounds without a side for samples, and their lengths."""
-    import torch
-
     lengths = example.integers() * _frames(example)
     features = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
     found = {"input_features": features, "feature_lens": lengths}
-    if "aftercnn_lens" in accepted:
+    if "aftercnn_lens" in example.accepted:
         found["aftercnn_lens"] = (lengths - 1) // 2 + 1
     return found

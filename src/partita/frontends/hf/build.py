@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.parts import fill
 from partita.frontends.options import one_line, passed_over
@@ -128,8 +130,6 @@ def _presume_durations(model: Any) -> tuple[str, ...]:
 
     How much is computed behind them depends on it, and no weights are there to tell.
     """
-    import torch
-
     from partita.frontends.contents import tell
     from partita.inside.torch_inside import FakeTensor, undispatched
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from partita.frontends.fill import fill_module
 from partita.frontends.given import given_sizes
+from partita.frontends.hf.rules import Example
 from partita.frontends.options import Asked
 from partita.ground.errors import InputError
 
@@ -24,19 +25,18 @@ def sized(asked: Asked) -> Asked:
     )
 
 
-def given_sets(
-    sets: Sequence[dict[str, Any]], model: Any, config: Any, dtype: Any, asked: Asked, known: Collection[str]
-) -> list[dict[str, Any]]:
+def given_sets(sets: Sequence[dict[str, Any]], example: Example, known: Collection[str]) -> list[dict[str, Any]]:
     """Sets of keyword arguments with the given ones in each; those that are the same then are left out.
 
     ``known`` are names of arguments that models may take beside those of their signature.
     """
-    if not asked.inputs:
+    model, inputs = example.model, example.asked.inputs
+    if not inputs:
         return list(sets)
-    what = f"{type(model).__name__} of model type {config.model_type!r}"
+    what = f"{type(model).__name__} of model type {model.config.model_type!r}"
     found: list[dict[str, Any]] = []
     for made in sets:
-        _, kwargs = fill_module(asked.inputs, model, (), made, what, dtype, known)
+        _, kwargs = fill_module(inputs, model, (), made, what, example.dtype, known)
         if not any(set(kwargs) == set(before) for before in found):
             found.append(kwargs)
     return found

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from partita.frontends.options import nearest
 from partita.ground.errors import InputError
 from partita.inside.transformers_inside import classes_of
@@ -141,8 +143,6 @@ def _unlisted(config: Any) -> Iterator[Any]:
 
 def _in_folder(config: Any) -> Iterator[Any]:
     """Modules that the files beside a configuration's define, those of the file named like it first."""
-    import torch
-
     folder = importlib.import_module(type(config).__module__.rpartition(".")[0])
     names = [f"modeling_{folder.__name__.rpartition('.')[2]}"]
     files = sorted(found.name for found in pkgutil.iter_modules(folder.__path__))

@@ -7,6 +7,8 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import Parts, build, with_values
 from partita.frontends.hf.configuration import settled_configuration
@@ -15,6 +17,7 @@ from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
+from partita.frontends.hf.rules import Example
 from partita.frontends.model import Model
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.frontends.turns import alone
@@ -118,23 +121,23 @@ def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format:
     kwargs = model.kwargs
     if model.asked.decode is not None:
         # Its cache is in buffers of the module.
-        kwargs = decoding_inputs(module, module.config, task, number_format, model.asked)
+        kwargs = decoding_inputs(module, task, number_format, model.asked)
     return dataclasses.replace(model, module=module, kwargs=kwargs)
 
 
 def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Model:
-    config, asked = module.config, model.asked
+    asked = model.asked
     if asked.decode is not None:
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
-        sets = [decoding_inputs(module, config, task, number_format, asked)]
+        sets = [decoding_inputs(module, task, number_format, asked)]
     else:
-        sets = _sets(module, config, task, number_format, asked)
-        check_length(sets[0], lambda other: _sets(module, config, task, number_format, other)[0], config, asked)
+        sets = _sets(module, task, number_format, asked)
+        check_length(sets[0], lambda other: _sets(module, task, number_format, other)[0], module.config, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                shorter = _sets(module, config, task, number_format, short)
+                shorter = _sets(module, task, number_format, short)
                 sets += [shorter[0], shorter[-1]]
     failure: TraceError | None = None
     for kwargs in sets:
@@ -150,10 +153,10 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
     raise failure
 
 
-def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
+def _sets(module: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
     """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
     if not isinstance(module.forward, Parts):
-        return input_sets(module, config, task, number_format, asked)
+        return input_sets(Example(module, task, number_format, asked))
     parts = module.forward.parts
     strangers = [name for name in asked.inputs if name.partition(".")[0] not in parts]
     if strangers:
@@ -165,7 +168,7 @@ def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked)
     for name, part in parts.items():
         given = {key.partition(".")[2]: value for key, value in asked.inputs.items() if key.startswith(f"{name}.")}
         own = dataclasses.replace(asked, inputs=given)
-        of_part[name] = input_sets(part, part.config, task, number_format, own)
+        of_part[name] = input_sets(Example(part, task, number_format, own))
     return [
         {f"{name}.{key}": value for name, sets in of_part.items() for key, value in sets[min(i, len(sets) - 1)].items()}
         for i in range(max(map(len, of_part.values())))
@@ -181,13 +184,12 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
         try:
             return model.traced()
         except TraceError as error:
-            module = model.module
             # What the user gave is not made to fit.
             changed = refit(
                 {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, str(error)
             )
             if changed is None and model.asked.decode is None:
-                changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, error)
+                changed = completed(Example(model.module, task, number_format, model.asked), model.kwargs, error)
             if changed is None:
                 raise
             model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
@@ -195,8 +197,6 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
 
 
 def _own_dtype(config: Any) -> Any:
-    import torch
-
     own = getattr(config, "dtype", None)
     return own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from partita.inside.messages import (
     CHANNELS,
     CODES,
@@ -95,8 +97,6 @@ def _apart(shape: tuple[int, ...], sample: bool) -> tuple[int, ...]:
 
 
 def _add_codes(inputs: Mapping[str, Any], form: str, size: int) -> dict[str, Any] | None:
-    import torch
-
     sides = [int(word) for word in form.split(",")]
     for name, value in inputs.items():
         tokens = isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dim() == 2
@@ -132,8 +132,6 @@ def _change(
     chosen: Callable[[tuple[int, ...]], bool],
     changed: Callable[[tuple[int, ...]], tuple[int, ...]],
 ) -> dict[str, Any] | None:
-    import torch
-
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and chosen(tuple(value.shape)):
             return {**inputs, name: torch.empty(changed(tuple(value.shape)), dtype=value.dtype, device="meta")}

@@ -6,29 +6,44 @@ real values, on the CPU, as long as they are few: sizes of images, token types a
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from partita.frontends.hf.configuration import text_of
+from partita.frontends.options import Asked
+from partita.ground.errors import InputError
 
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
 _PIXELS = 224
+#: Tokens of a sample unless asked for others.
+_LENGTH = 1024
 #: Points, boxes, prompts or labels of a sample where a model takes several.
 FEW = 4
 
 
 @dataclass
 class Example:
-    """What the arguments of one microbatch are made for."""
+    """What the arguments of one microbatch of a model are made for.
 
-    config: Any
+    A sequence that is longer than the model can take is an ``InputError``.
+    """
+
+    model: Any
     task: str
     dtype: Any
-    samples: int
-    length: int
+    asked: Asked
+
+    def __post_init__(self) -> None:
+        self.config = self.model.config
+        self.accepted = frozenset(inspect.signature(self.model.forward).parameters)
+        self.samples = self.asked.samples
+        self.length = _length(self.model, self.asked.sequence_length)
 
     @property
     def text(self) -> Any:
@@ -52,26 +67,18 @@ class Example:
 
     def numbers(self, *shape: int) -> Any:
         """Floating numbers, a row a sample."""
-        import torch
-
         return torch.empty((self.samples, *shape), dtype=self.dtype, device="meta")
 
     def ones(self, shape: Sequence[int], dtype: Any) -> Any:
         """Ones, without data where there are many."""
-        import torch
-
         if math.prod(shape) > _VALUED:
             return torch.empty(shape, dtype=dtype, device="meta")
         return torch.ones(shape, dtype=dtype)
 
     def integers(self, *shape: int, below: int = 2) -> Any:
         """Whole numbers from 1 to ``below`` − 1, a row a sample."""
-        import torch
-
         size = (self.samples, *shape)
-        count = 1
-        for side in size:
-            count *= side
+        count = math.prod(size)
         if count > _VALUED:
             return torch.empty(size, dtype=torch.long, device="meta")
         return (torch.arange(count) % max(1, below - 1) + 1).reshape(size)
@@ -108,8 +115,6 @@ class Example:
     @property
     def positions(self) -> Any:
         """Places of the tokens."""
-        import torch
-
         if self.samples * self.length > _VALUED:
             return torch.empty((self.samples, self.length), dtype=torch.long, device="meta")
         return torch.arange(self.length).expand(self.samples, -1).contiguous()
@@ -165,6 +170,32 @@ class Example:
 
 _IMAGE_SIZES = ("image_size", "img_size", "input_size", "max_img_size")
 _CHANNELS = ("num_channels", "in_channels", "num_input_channels", "in_chans", "image_channels")
+
+
+def _length(model: Any, wanted: int | None) -> int:
+    config = text_of(model.config)
+    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "block_size")
+    limits = [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
+    if wanted is None:
+        limit = min([_LENGTH, *limits])
+        # Some position tables hold a few more rows than the tokens they serve.
+        return limit - limit % 64 if limit > 128 and limit % 8 else limit
+    if (
+        limits
+        and wanted > min(limits)
+        and any(
+            isinstance(child, torch.nn.Embedding) and name.split(".")[-1] in _POSITIONS
+            for name, child in model.named_modules()
+        )
+    ):
+        raise InputError(
+            f"sequence length {wanted} exceeds the {min(limits)} positions the model has; "
+            "raise that field of its configuration or shorten the sequence"
+        )
+    return wanted
+
+
+_POSITIONS = frozenset({"wpe", "position_embeddings", "embed_positions", "position_embedding"})
 
 
 def nested(config: Any) -> Iterator[Any]:
