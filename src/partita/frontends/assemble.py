@@ -16,25 +16,18 @@ from partita.nouns.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Ten
 if TYPE_CHECKING:
     from partita.frontends.tape import Tape
 
+#: What an operator has of its call as it is.
+_MEASURED = set(Operator.__struct_fields__).intersection(Call.__slots__) - {"module"}
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
 )
 
 
-def assemble(capture: Capture, name: str, training: bool) -> Graph:
-    """Build the graph of what a capture's outputs and gradients depend on.
+def assemble(capture: Capture, name: str, training: bool, tape: Tape | None = None) -> tuple[Graph, list[int | None]]:
+    """The graph of what outputs and gradients depend on, and of every operator the number of its call; None for slices.
 
-    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``.
-    """
-    return assemble_calls(capture, name, training)[0]
-
-
-def assemble_calls(
-    capture: Capture, name: str, training: bool, tape: Tape | None = None
-) -> tuple[Graph, list[int | None]]:
-    """The graph, and of every operator the number of its call in the capture; None for a free slice.
-
-    Loops are folded, in the capture and on the ``tape``.
+    Loops are folded, in the capture and on the ``tape``. Nothing but constants, and a used trainable parameter without
+    a gradient, is a ``TraceError``.
     """
     _own_gradients(capture)
     live = live_calls(capture)
@@ -94,7 +87,6 @@ class _Builder:
         self.counts: dict[str, int] = {}
         self.steps = self._order(live)
         self.place = {id(step): index for index, step in enumerate(self.steps)}
-        self.names: list[str] = []
         self.together = {} if capture.gradients else self._together()
 
     def _together(self) -> dict[int, int]:
@@ -104,11 +96,11 @@ class _Builder:
         """
         written = {id(value.home) for call in self.capture.calls for value in call.writes if value.home is not None}
         first: dict[int, int] = {}
-        home: dict[int, int] = {}
+        roots: dict[int, int] = {}
 
         def root(place: int) -> int:
-            while place in home:
-                place = home[place]
+            while place in roots:
+                place = roots[place]
             return place
 
         for place, step in enumerate(self.steps):
@@ -119,8 +111,8 @@ class _Builder:
                     continue
                 a, b = sorted((root(place), root(first.setdefault(id(stored), place))))
                 if a != b:
-                    home[b] = a
-        return {place: root(place) for place in home}
+                    roots[b] = a
+        return {place: root(place) for place in roots}
 
     def _order(self, live: list[Call]) -> list[Call | Piece]:
         """Live calls with the free slices, each just before its first reader."""
@@ -146,7 +138,6 @@ class _Builder:
 
     def graph(self, name: str, training: bool) -> Graph:
         operators = tuple(self._operator(place, step) for place, step in enumerate(self.steps))
-        self.names = [op.name for op in operators]
         parameters = self._parameters()
         notes = list(self.capture.notes)
         if any(op.target.startswith("aten.scaled_dot_product_attention_backward") for op in operators):
@@ -161,7 +152,7 @@ class _Builder:
         return Graph(
             name=name,
             operators=operators,
-            tensors=self._tensors(),
+            tensors=self._tensors([op.name for op in operators]),
             parameters=parameters,
             modules=self.capture.modules,
             training=training,
@@ -178,10 +169,7 @@ class _Builder:
                 return name
 
     def _operator(self, place: int, step: Call | Piece) -> Operator:
-        if isinstance(step, Call):
-            call: Call | None = step
-        else:
-            call = step.consumers[0] if step.consumers else step.value.call
+        call = step if isinstance(step, Call) else step.consumers[0] if step.consumers else step.value.call
         # What runs backward, and nothing else, has a partner.
         partner = None if call is None else self.partners.get(call.index)
         home = partner or call
@@ -193,20 +181,8 @@ class _Builder:
         if isinstance(step, Piece):
             target, dtype = "partita.slice.default", step.layout.dtype
             return Operator(name=self._unique("slice"), target=target, dtype=dtype, free=True, **common)
-        return Operator(
-            name=self._unique(step.target.split(".")[1]),
-            target=step.target,
-            dtype=step.dtype,
-            flops=step.flops,
-            bytes_read=step.bytes_read,
-            bytes_written=step.bytes_written,
-            product=step.product,
-            consecutive=step.consecutive,
-            causal=step.causal,
-            free=step.free,
-            launches=step.launches,
-            **common,
-        )
+        measured = {field: getattr(step, field) for field in _MEASURED}
+        return Operator(name=self._unique(step.target.split(".")[1]), **measured, **common)
 
     def _producer(self, piece: Piece) -> int | None:
         if piece.slice:
@@ -214,7 +190,7 @@ class _Builder:
         call = piece.value.call
         return None if call is None else self.place[id(call)]
 
-    def _tensors(self) -> tuple[Tensor, ...]:
+    def _tensors(self, names: list[str]) -> tuple[Tensor, ...]:
         tensors = [
             Tensor(
                 name=GRADIENT_PREFIX + stored.name,
@@ -239,7 +215,7 @@ class _Builder:
                     name = value.stored.name
                 else:
                     assert producer is not None
-                    name = self.names[producer]
+                    name = names[producer]
                     if not piece.slice:
                         name += f".{value.order}" if value.order else ""
                         name += "" if piece.whole else f"[{split}]"
@@ -264,7 +240,6 @@ class _Builder:
                 for read in step.reads:
                     if read.value.stored is not None:
                         users.setdefault(id(read.value.stored), set()).add(index)
-        arrays = (stored for stored in self.capture.stored if stored.kind != "input")
         return tuple(
             Parameter(
                 name=stored.name,
@@ -276,5 +251,6 @@ class _Builder:
                 trainable=stored.trainable,
                 buffer=stored.kind == "buffer",
             )
-            for stored in arrays
+            for stored in self.capture.stored
+            if stored.kind != "input"
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
@@ -28,9 +29,7 @@ class _Limited(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if packet_name(func) in _ALLOCATES and args:
-            size = 4
-            for side in args[0] if isinstance(args[0], (list, tuple)) else ():
-                size *= int(side)
+            size = 4 * math.prod(map(int, args[0] if isinstance(args[0], (list, tuple)) else ()))
             if size > _MOST_BYTES:
                 raise MemoryError(f"a tensor of {size} bytes")
         out = func(*args, **(kwargs or {}))
@@ -54,17 +53,9 @@ def _fake() -> Iterator[None]:
         raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
 
 
-@contextmanager
-def on_meta() -> Iterator[None]:
-    """No array that is made has data."""
-    with torch.device("meta"):
-        yield
-
-
-@contextmanager
-def _real() -> Iterator[None]:
-    with _Limited():
-        yield
+def on_meta() -> AbstractContextManager[Any]:
+    """Within, no array that is made has data."""
+    return torch.device("meta")
 
 
 def _with_shapes(result: Any) -> Any:
@@ -80,13 +71,10 @@ def _with_shapes(result: Any) -> Any:
 def build_without_weights(build: Callable[[], Any]) -> Any:
     """What a callable returns, called on fake tensors; if that fails on meta ones, or on real ones if they are small.
 
-    Raises
-    ------
-    Exception
-        What the first call raises, if the others fail, too.
+    What the first call raises is raised if the others fail, too.
     """
     first: BaseException | None = None
-    for way in (_fake, on_meta, _real):
+    for way in (_fake, on_meta, _Limited):
         try:
             with ExitStack() as stack:
                 stack.enter_context(way())

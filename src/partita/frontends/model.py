@@ -16,32 +16,21 @@ from partita.nouns.graph import Graph
 
 @dataclass(frozen=True)
 class Model:
-    """A module with example arguments of one microbatch, made from what names it.
-
-    Attributes
-    ----------
-    name
-        The title of its graph.
-    module, args, kwargs
-        A ``torch.nn.Module`` and what it is called with.
-    asked
-        What it was made for, with what was settled in making it.
-    dtype
-        Number format that floating arrays are to be traced in; None for what each has.
-    notes
-        What a reader should know about how it was made.
-    graph
-        Its graph without these notes, if making the model has traced it.
-    """
+    """A ``torch.nn.Module`` with example arguments of one microbatch, made from what names it."""
 
     name: str
+    """The title of its graph."""
     module: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     asked: Asked
+    """What it was made for."""
     dtype: str | None = None
+    """Number format that floating arrays are to be traced in; None for what each has."""
     notes: tuple[str, ...] = ()
+    """What a reader should know about how it was made."""
     graph: Graph | None = None
+    """Its graph without these notes, if making the model has traced it."""
 
     def trace(self) -> Graph:
         """Its graph; the module runs for it unless it has."""

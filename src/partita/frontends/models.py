@@ -83,7 +83,7 @@ def load_model(
         return load_onnx(spec, asked)
     with _saying_inputs():
         if of_hub:
-            from partita.frontends.hf.given import sized
+            from partita.frontends.hf.inputs import sized
             from partita.frontends.hf.load import load_transformers
 
             return load_transformers(spec[3:], sized(asked))
@@ -129,7 +129,7 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             torch.manual_seed(seed)
         after.enter_context(_saying_inputs())
         if of_hub:
-            from partita.frontends.hf.given import sized
+            from partita.frontends.hf.inputs import sized
             from partita.frontends.hf.load import build_transformers
 
             return build_transformers(source.model[3:], sized(asked), real=seed is not None)

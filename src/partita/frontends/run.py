@@ -15,7 +15,6 @@ from partita.frontends.blame import where as where_in_code
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
-from partita.frontends.lengths import LengthReaders
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
 from partita.frontends.scans import whole_scans
@@ -199,7 +198,6 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             values,
             FusedCalls(recorder),
             Recurrences(recorder),
-            LengthReaders(recorder),
             OnePlace(),
         ):
             stack.enter_context(surrounding)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -27,6 +27,7 @@ from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
 from partita.frontends.stepping import whole_steps
 from partita.frontends.whole import Trial, Unfit, key_of, run_whole, try_out
+from partita.inside.replacing import replaced
 from partita.inside.torch_inside import tree_flatten, tree_unflatten
 from partita.inside.transformers_inside import kernel_of
 
@@ -157,18 +158,15 @@ def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
     scans = Scans(recorder)
     classes = {cls for child in module.modules() for cls in type(child).__mro__ if _is_own(cls)}
     spaces = _spaces(classes)
-    with ExitStack() as after:
-        after.enter_context(whole_steps(spaces, recorder))
-        for space in spaces:
-            for key, value in list(space.items()):
-                if _is_taken(value):
-                    after.callback(space.__setitem__, key, value)
-                    space[key] = scans.replaced(value, False)
-        for cls in classes:
-            for key, value in list(vars(cls).items()):
-                if key != "forward" and not key.startswith("__") and _is_taken(value):
-                    after.callback(setattr, cls, key, value)
-                    setattr(cls, key, scans.replaced(value, True))
+    functions = ((space, key, value) for space in spaces for key, value in space.items())
+    methods = ((cls, key, value) for cls in classes for key, value in vars(cls).items())
+    changes = [(space, key, scans.replaced(value, False)) for space, key, value in functions if _is_taken(value)]
+    changes += [
+        (cls, key, scans.replaced(value, True))
+        for cls, key, value in methods
+        if key != "forward" and not key.startswith("__") and _is_taken(value)
+    ]
+    with whole_steps(spaces, recorder), replaced(*changes):
         yield
 
 

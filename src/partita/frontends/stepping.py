@@ -7,8 +7,8 @@ followed where its condition is known from the example, and folded as any loop i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
 from partita.frontends.whole import TensorForm, Trial, form_of, run_whole, try_out
 from partita.ground.errors import TraceError
+from partita.inside.replacing import replaced
 from partita.inside.torch_inside import DataDependentOutputException, homes_of, tree_flatten, tree_map, tree_unflatten
 
 WHILE_NOTE = (
@@ -188,18 +189,16 @@ def _associative(combine_fn: Callable[..., Any], spec: Any, dim: int, reverse: b
     return tree_map(lambda *parts: torch.stack(parts, dim), *made)
 
 
-@contextmanager
-def whole_steps(spaces: list[dict[str, Any]], recorder: Recorder) -> Iterator[None]:
+def whole_steps(spaces: list[dict[str, Any]], recorder: Recorder) -> AbstractContextManager[None]:
     """Within, torch's loops are one call each, whatever they are called in ``spaces``."""
     stepping = Stepping(recorder)
-    with ExitStack() as after:
-        for name in _MODULES:
-            original, homes = homes_of(name)
-            if original is None:
-                continue
-            for space in (*homes, *spaces):
-                for key, value in list(space.items()):
-                    if value is original:
-                        after.callback(space.__setitem__, key, value)
-                        space[key] = getattr(stepping, name)
-        yield
+    found = [(homes_of(name), getattr(stepping, name)) for name in _MODULES]
+    return replaced(
+        *(
+            (space, key, loop)
+            for (original, homes), loop in found
+            for space in (*homes, *spaces)
+            for key, value in list(space.items())
+            if value is original and original is not None
+        )
+    )

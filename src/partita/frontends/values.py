@@ -3,6 +3,10 @@
 Weights have no data, so nothing that comes from them can be read. What a model does with positions, masks, sizes of
 images or token types often decides which operators run, though. Such values are computed for real beside the stand-ins,
 as long as all that they come from is known and they are small.
+
+Numbers that code limits to a range and then reads, such as the corners of boxes, come from activations, so nobody knows
+them. They are presumed to be spread evenly over their range, by which a box is the whole image, and are followed
+through what hands them on. Nothing is made of that unless code reads such a number; then a note says so.
 """
 
 from __future__ import annotations
@@ -13,7 +17,6 @@ import torch
 
 from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
 from partita.frontends.flops import aten
-from partita.frontends.guesses import SPREAD, guess
 from partita.frontends.options import passed_over
 from partita.inside.torch_inside import (
     DispatchMode,
@@ -63,7 +66,7 @@ class Values(DispatchMode):
             self.presumed.add(tensors[0].partita_presumed[1])
             return tensors[0].partita_presumed[0]
         if self.settle and packet == "aten._local_scalar_dense" and (number := supposed(tensors[0])) is not None:
-            self.presumed.add(SPREAD)
+            self.presumed.add(_SPREAD)
             with undispatched():
                 return number.item()
         repeats = packet == "aten.repeat_interleave" and len(tensors) == 1
@@ -209,13 +212,64 @@ class Values(DispatchMode):
                 for tensor, value in zip(outputs, found, strict=True):
                     tell(tensor, value, sources)
                 return
-        if self.settle and not complete and small and outputs and guess(func, packet, args, kwargs, outputs):
+        if self.settle and not complete and small and outputs and _guess(func, packet, args, kwargs, outputs):
             return
         for position, name in written_arguments(func):
             tensor = args[position] if position < len(args) else kwargs.get(name)
             value = getattr(tensor, "partita_value", None)
             if value is not None:
                 mark(tensor, value, "lost")
+
+
+def _guess(func: Any, packet: str, args: Any, kwargs: Any, outputs: list[Any]) -> bool:
+    """Presume what a call makes, if it limits numbers to a range or hands such numbers on; whether that was done."""
+    if packet == "aten.clamp" and supposed(args[0]) is None:
+        found = _spread(args, kwargs, outputs[0])
+    elif packet in _CARRIES and any(
+        isinstance(leaf, FakeTensor) and supposed(leaf) is not None for leaf in tensors_in((args, kwargs))
+    ):
+        found = _carried(func, packet, args, kwargs)
+    else:
+        return False
+    if [tuple(value.shape) for value in found] != [tuple(tensor.shape) for tensor in outputs]:
+        return False
+    for tensor, value in zip(outputs, found, strict=True):
+        tell(tensor, value)
+        mark(tensor, value, "guessed")
+    return True
+
+
+def _spread(args: Any, kwargs: Any, out: Any) -> list[Any]:
+    low, high = (_limit(args, kwargs, place, name) for place, name in ((1, "min"), (2, "max")))
+    if low is None or high is None or not args[0].is_floating_point():
+        return []
+    count = out.shape[-1] if out.dim() else 1
+    with undispatched():
+        row = torch.linspace(low, high, count) if count > 1 else torch.full((1,), high)
+        return [row.to(out.dtype).expand(out.shape).clone() if out.dim() else row[0].to(out.dtype).clone()]
+
+
+def _limit(args: Any, kwargs: Any, place: int, name: str) -> float | None:
+    given = args[place] if place < len(args) else kwargs.get(name)
+    return float(given) if isinstance(given, (int, float)) else None
+
+
+def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
+    def content(tensor: Any) -> Any:
+        value = supposed(tensor) if isinstance(tensor, FakeTensor) else known(tensor)
+        if value is None and packet in _PLACES and tensor.dtype == torch.long:
+            # All rows are alike, so it makes no difference which one is picked.
+            return torch.zeros(tensor.shape, dtype=torch.long)
+        return value
+
+    try:
+        with undispatched():
+            values = compute(func, args, kwargs, content)
+    except Exception as error:
+        # Any operator's own code, on numbers that nobody knows.
+        passed_over(f"a guess at {packet}", error)
+        return []
+    return tensors_in(values)
 
 
 def _blank(tensor: Any) -> Any:
@@ -271,3 +325,12 @@ _CHOOSES: dict[str, tuple[int, int | None]] = {
 _KEEPS = aten("_to_copy alias clone detach index permute select slice squeeze t transpose unbind unsqueeze view")
 #: Calls whose results are not set.
 _UNSET = aten("empty empty_like empty_strided new_empty new_empty_strided")
+#: Calls that hand on numbers, or do arithmetic with a few.
+_CARRIES = aten(
+    "_to_copy _unsafe_view add add_ alias cat ceil clamp clamp_max clamp_min clone copy_ detach div div_ eq expand "
+    "floor gather ge gt index index_select le lt maximum minimum mul mul_ neg permute round rsub select slice split "
+    "split_with_sizes squeeze stack sub sub_ t transpose unbind unsqueeze view"
+)
+#: Those of them that take the places of what they hand on.
+_PLACES = aten("gather index index_select")
+_SPREAD = "numbers that code limits to a range, such as corners of boxes, spread evenly over it"

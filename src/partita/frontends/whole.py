@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -61,33 +61,21 @@ class TensorForm(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """What a function does with arguments of some forms.
+    """What a function does with arguments of some forms; its costs are those of a :class:`FusedKernel`."""
 
-    Attributes
-    ----------
-    outputs, spec
-        Forms of the tensors that it returns, None in the place of what is no tensor; and how they are nested.
-    calls
-        Number of operators that it dispatches.
-    flops, backward_flops
-        Of the products in it; of those of its backward.
-    steps, backward_steps
-        Kernels launched, and bytes read and written, where its operators run one by one.
-    reached
-        Of every input, whether a gradient reaches it.
-    captured
-        Tensors that it reads without being handed them, such as a module's weights.
-    """
-
-    outputs: list[TensorForm | None] = field(default_factory=list)
-    spec: TreeSpec | None = None
-    calls: int = 0
-    flops: int = 0
+    outputs: list[TensorForm | None]
+    """Forms of the tensors that it returns, None in the place of what is no tensor."""
+    spec: TreeSpec
+    """How they are nested."""
+    calls: int
+    """Number of operators that it dispatches."""
+    flops: int
+    captured: list[Any]
+    """Tensors that it reads without being handed them, such as a module's weights."""
+    steps: tuple[int, int, int]
     backward_flops: int = 0
-    steps: tuple[int, int, int] = (0, 0, 0)
     backward_steps: tuple[int, int, int] = (0, 0, 0)
     reached: tuple[bool, ...] = ()
-    captured: list[Any] = field(default_factory=list)
 
 
 def form_of(tensor: Any) -> TensorForm:
@@ -138,8 +126,7 @@ def _try(function: Callable[[list[Any]], Any], inputs: list[Any], device: str) -
     if any(not isinstance(leaf, (torch.Tensor, type(None))) for leaf in leaves):
         raise Unfit("it returns more than arrays")
     forms = [form_of(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
-    trial = Trial(forms, spec, counter.calls, counter.flops, captured=counter.captured)
-    trial.steps = counter.steps
+    trial = Trial(forms, spec, counter.calls, counter.flops, counter.captured, counter.steps)
     _try_backward(trial, counter, made, [*copies, *counter.captured])
     return trial
 
@@ -261,7 +248,6 @@ def run_whole(
         backward_steps=None if fused else _times(repeats, trial.backward_steps),
     )
     made = iter(run_kernel(recorder, kernel, *inputs, *trial.captured))
-    assert trial.spec is not None
     result = tree_unflatten([None if form is None else next(made) for form in trial.outputs], trial.spec)
     recorder.capture.note(note)
     if recorder.tape is not None and not recorder.backward and trial.captured:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from partita.frontends.hf.parts import configurations
-from partita.frontends.hf.rules import Example, Rule, first
+from partita.frontends.hf.rules import RULES, Example, Rule, first
 from partita.frontends.options import passed_over
 from partita.inside.transformers_inside import extractor_names
 
@@ -160,16 +160,8 @@ def _codes(example: Example) -> Any:
     return _side_by_side(example, config)
 
 
-def _words(example: Example) -> int:
-    """Tokens of a sample; a decoder of the codes of one moment has a place for each codebook."""
-    books, places = (getattr(example.config, name, None) for name in ("num_codebooks", "max_position_embeddings"))
-    if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
-        return min(example.length, books)
-    return example.length
-
-
 def _side_by_side(example: Example, config: Any) -> Any:
-    tokens = example.tokens(_words(example))
+    tokens = example.tokens(example.words)
     channels = first(config, "n_codes_total", "num_channels", default=None)
     # No image has so many channels: they are codebooks.
     sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
@@ -193,10 +185,6 @@ def _no_padding(example: Example) -> Any:
     return example.integers(_frames(example)) < 0
 
 
-def _diffusion(example: Example) -> Any:
-    return first(example.config, "dit_config", default=example.config)
-
-
 def _from_extractor(name: str, otherwise: Rule) -> Rule:
     def rule(example: Example) -> Any:
         made = _made(example, name)
@@ -212,18 +200,8 @@ SOUND: dict[str, Rule] = {
     "audio_input_ids": _sound_words,
     "audio_mel": _features,
     "audio_mel_mask": _no_padding,
-    "codes": lambda e: e.integers(first(e.config, "num_quantizers", default=8), _FRAMES // 10),
-    "code": lambda e: e.integers(_FRAMES // 10),
-    "conditioning": lambda e: e.numbers(first(_diffusion(e), "enc_emb_dim", default=192)),
-    "reference_mel": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
-    "quantized_code": lambda e: e.integers(_FRAMES // 20),
-    "condition_vector": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
-    "speaker_embedding": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "enc_emb_dim", default=192)),
-    "time_step": lambda e: e.numbers(),
     "mask": _mask,
-    "last_hidden_state": lambda e: e.numbers(_words(e), first(e.config, "input_size", "hidden_size", default=768)),
     "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
-    "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
     "feature_lens": lambda e: e.integers() * _frames(e),
     "feature_attention_mask": _mask,
@@ -233,7 +211,6 @@ SOUND: dict[str, Rule] = {
         "noise_sequence", lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_channels", default=64))
     ),
     "is_longer": lambda e: e.integers(1) > 0,
-    "spectrogram": lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_dim", "num_mel_bins", default=80)),
     "audio_input_features": _from_extractor("audio_input_features", lambda e: e.numbers(_FRAMES, _bins(e) or 80)),
     "audio_embed_sizes": _from_extractor("audio_embed_sizes", lambda e: e.integers() * (_FRAMES // 8)),
     "input_features": _features,
@@ -270,7 +247,7 @@ def settle_sound(inputs: Mapping[str, Any], example: Example) -> dict[str, Any]:
         frames = inputs["input_values"].shape[-1] // math.prod(ratios)
         found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
     if "last_hidden_state" in example.accepted and "input_ids" in inputs:
-        found["last_hidden_state"] = SOUND["last_hidden_state"](example)
+        found["last_hidden_state"] = RULES["last_hidden_state"](example)
     if "hidden_states" in inputs and "quantized_code" in inputs:
         found["hidden_states"] = inputs["condition_vector"].clone()
     elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):

@@ -55,12 +55,8 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
     """Tasks and classes of a configuration's model, the one to take first; the others are for when it cannot be built.
 
     Without a task they are those of ``TASKS`` that the type has, in that order. Parts of other models, such as their
-    image towers, have none: they are the classes that their configuration belongs to.
-
-    Raises
-    ------
-    InputError
-        If the task is unknown, or one that the type does not have.
+    image towers, have none: they are the classes that their configuration belongs to. A task that is unknown, or that
+    the type does not have, is an ``InputError``.
     """
     if task is not None and task not in TASKS:
         raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")

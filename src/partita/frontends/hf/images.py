@@ -206,10 +206,8 @@ def _grid(example: Example) -> Any:
 IMAGES: dict[str, Rule] = {
     "pixel_values": pixels,
     "pixel_values_videos": videos,
-    "image": lambda e: e.numbers(*e.image),
     "grid_thw": _grid,
     "image_grid_thw": _grid,
-    "image_attention_mask": lambda e: e.integers(e.length, 1),
     "pixel_mask": lambda e: e.integers(*e.image[1:]),
 }
 """Argument to the rule that makes it."""

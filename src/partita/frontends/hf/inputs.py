@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from partita.frontends.given import FORM
+from partita.frontends.blame import unset_arguments
+from partita.frontends.fill import fill_module
+from partita.frontends.given import FORM, given_sizes
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
 from partita.frontends.hf.described import describe, make_described
-from partita.frontends.hf.given import given_sets
 from partita.frontends.hf.images import IMAGES, image_arguments
 from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
-from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.options import Asked
 from partita.ground.errors import InputError, TraceError
 from partita.inside.messages import is_of_grey_images
@@ -36,12 +36,8 @@ def input_sets(example: Example) -> list[dict[str, Any]]:
     Text is ``sequence_length`` tokens (both sides of an encoder-decoder), and more where the features of images and
     sounds, which have places in the text, take more. Images have the size that the configuration names, else 224 × 224
     pixels. There is no padding, so no attention mask. In training the labels are given where the head takes plain ones;
-    otherwise the trace makes up a loss. Numbers are on the meta device; whole numbers that are few have values.
-
-    Raises
-    ------
-    InputError
-        If an argument is needed that no rule makes.
+    otherwise the trace makes up a loss. Numbers are on the meta device; whole numbers that are few have values. An
+    argument that is needed and that no rule makes is an ``InputError``.
     """
     plain = _plain(example)
     sets = [plain]
@@ -53,7 +49,7 @@ def input_sets(example: Example) -> list[dict[str, Any]]:
     everything = {name: value for name in left if (value := _make(example, name)) is not None}
     if everything:
         sets.append({**sets[0], **everything})
-    return given_sets(sets, example, RULES)
+    return _given_sets(sets, example)
 
 
 def completed(example: Example, inputs: Mapping[str, Any], error: TraceError) -> dict[str, Any] | None:
@@ -109,7 +105,7 @@ def decoding_inputs(model: Any, task: str, dtype: Any, asked: Asked) -> dict[str
         )
     # Whether the model has so many positions.
     Example(model, task, dtype, dataclasses.replace(asked, sequence_length=asked.decode + 1))
-    (inputs,) = given_sets([_plain(example)], example, RULES)
+    (inputs,) = _given_sets([_plain(example)], example)
     return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
 
 
@@ -223,3 +219,51 @@ def _labels(example: Example) -> Any:
     if example.task in _PER_TOKEN or example.task in {"seq2seq-lm", "speech-seq2seq"}:
         return example.tokens(example.length)
     return example.integers() if example.task in _PER_SAMPLE else None
+
+
+# -- inputs that a user gives ------------------------------------------------------------------------------------------
+
+
+def sized(asked: Asked) -> Asked:
+    """What is asked for, with the samples and the length of a text that is given: what is made goes with it."""
+    shape = given_sizes(asked.inputs, "input_ids", "decoder_input_ids")
+    if shape is None or len(shape) != 2 or asked.decode is not None:
+        return asked
+    return dataclasses.replace(
+        asked,
+        batch_size=shape[0] if asked.batch_size is None else asked.batch_size,
+        sequence_length=shape[1] if asked.sequence_length is None else asked.sequence_length,
+    )
+
+
+def _given_sets(sets: Sequence[dict[str, Any]], example: Example) -> list[dict[str, Any]]:
+    """Sets of keyword arguments with the given ones in each; those that are the same then are left out."""
+    model, inputs = example.model, example.asked.inputs
+    if not inputs:
+        return list(sets)
+    what = f"{type(model).__name__} of model type {model.config.model_type!r}"
+    found: list[dict[str, Any]] = []
+    for made in sets:
+        _, kwargs = fill_module(inputs, model, (), made, what, example.dtype, RULES)
+        if not any(set(kwargs) == set(before) for before in found):
+            found.append(kwargs)
+    return found
+
+
+def check_length(
+    made: Mapping[str, Any], make: Callable[[Asked], Mapping[str, Any]], config: Any, asked: Asked
+) -> None:
+    """Refuse a length of sequences that nothing of what is made for a model follows."""
+    if asked.sequence_length is None or asked.inputs or "input_ids" in made:
+        # Text may be longer than was asked for, where the features of images have places in it.
+        return
+    other = make(dataclasses.replace(asked, sequence_length=asked.sequence_length // 2 or 2))
+    if _shapes(made) == _shapes(other):
+        raise InputError(
+            f"model type {config.model_type!r} takes no sequence whose length could be set; leave the sequence length "
+            "out"
+        )
+
+
+def _shapes(made: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
+    return {name: getattr(value, "shape", None) for name, value in made.items()}

@@ -12,9 +12,8 @@ import torch
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import Parts, build, with_values
 from partita.frontends.hf.configuration import settled_configuration
-from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
+from partita.frontends.hf.inputs import check_length, completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example

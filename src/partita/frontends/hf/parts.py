@@ -41,7 +41,7 @@ def _read() -> tuple[dict[str, dict[str, Any]], set[tuple[str, str]], dict[str, 
         "pp_ocrv5_server_det": {"intraclass_block_config": _strips},
         "pp_ocrv6_medium_det": {"intraclass_block_config": _strips},
     }
-    unusable = set()
+    unusable: set[tuple[str, str]] = set()
     for group in ("open", "unusable"):
         for kinds, fields in said[group].items():
             for kind in kinds.split():

@@ -6,10 +6,13 @@ real values, on the CPU, as long as they are few: sizes of images, token types a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -104,6 +107,37 @@ class Example:
         if isinstance(end, int) and 0 <= end < vocabulary:
             tokens[:, -1] = end
         return tokens
+
+    def zeros(self, *shape: int) -> Any:
+        """Zeros as whole numbers, a row a sample."""
+        return self.integers(*shape) - 1
+
+    @property
+    def words(self) -> int:
+        """Tokens of a sample; a decoder of the codes of one moment has a place for each codebook."""
+        books, places = (getattr(self.config, name, None) for name in ("num_codebooks", "max_position_embeddings"))
+        if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
+            return min(self.length, books)
+        return self.length
+
+    @property
+    def context(self) -> int:
+        """Steps of a series that are known."""
+        lags = first(self.config, "lags_sequence", default=[0])
+        return int(first(self.config, "context_length", "seq_length", default=32)) + max(lags, default=0)
+
+    @property
+    def future(self) -> int:
+        """Steps of a series that are asked for."""
+        return int(first(self.config, "prediction_length", default=24) or 24)
+
+    def side(self, text: str) -> tuple[int, ...]:
+        """What a side of an argument stands for in the table of arguments: several for what has several."""
+        for path in text.split("|"):
+            value = int(path) if path.isdigit() else functools.reduce(_field, path.split("."), self)
+            if value is not None:
+                return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
+        raise AttributeError(f"there is no {text} of {type(self.config).__name__}")
 
     @property
     def dense(self) -> tuple[int, int, int]:
@@ -220,32 +254,14 @@ def first(config: Any, *names: str, default: Any) -> Any:
     return default
 
 
-def _hidden(example: Example) -> Any:
-    return example.numbers(
-        example.length, first(example.config, "hidden_size", "d_model", "encoder_hidden_size", default=768)
-    )
-
-
-def _context(example: Example) -> int:
-    config = example.config
-    lags = first(config, "lags_sequence", default=[0])
-    return int(first(config, "context_length", "seq_length", default=32)) + max(lags, default=0)
+def _field(owner: Any, name: str) -> Any:
+    return getattr(owner, name, None)
 
 
 def _series(example: Example, *, length: int) -> Any:
     size = first(example.config, "input_size", "num_input_channels", default=1)
     wide = size > 1 or hasattr(example.config, "num_input_channels")
     return example.numbers(length, size) if wide else example.numbers(length)
-
-
-def _future(example: Example) -> int:
-    return int(first(example.config, "prediction_length", default=24) or 24)
-
-
-def _chunk(example: Example) -> Any:
-    """The actions of a robot that are planned at a time."""
-    config = example.config
-    return example.numbers(first(config, "chunk_size", default=50), first(config, "max_action_dim", default=32))
 
 
 def _documents(example: Example) -> int:
@@ -255,55 +271,33 @@ def _documents(example: Example) -> int:
 
 Rule = Callable[[Example], Any]
 
+
+def _as_listed(kind: str, text: str) -> Rule:
+    return lambda example: getattr(example, kind)(*(n for side in text.split() for n in example.side(side)))
+
+
+_LISTED = tomllib.loads(Path(__file__).with_name("arguments.toml").read_text(encoding="utf-8"))
+
 RULES: dict[str, Rule] = {
-    "input_ids": lambda e: e.tokens(e.length),
+    **{
+        name: _as_listed(kind, text)
+        for kind, group in _LISTED.items()
+        for names, text in group.items()
+        for name in names.split()
+    },
     "context_input_ids": lambda e: e.tokens(e.length).repeat_interleave(_documents(e), 0),
     "context_attention_mask": lambda e: e.integers(e.length).repeat_interleave(_documents(e), 0),
-    "doc_scores": lambda e: e.numbers(_documents(e)),
-    "qformer_input_ids": lambda e: e.tokens(32),
-    "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
-    "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
-    "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
-    "hidden_states": _hidden,
     "masks": lambda e: e.numbers(1, 4 * e.dense[1], 4 * e.dense[2]),
-    "state": lambda e: e.numbers(first(e.config, "max_state_dim", default=32)),
-    "noise": _chunk,
-    "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else _chunk(e),
-    "timestep": lambda e: e.numbers(),
-    "vision_features": _hidden,
-    "text_features": _hidden,
-    "image_embeddings": lambda e: e.numbers(*e.dense),
-    "image_positional_embeddings": lambda e: e.numbers(*e.dense),
-    "dense_prompt_embeddings": lambda e: e.numbers(*e.dense),
+    "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else RULES["noise"](e),
     "sparse_prompt_embeddings": lambda e: e.numbers(1, 2, e.dense[0]),
     "multimask_output": lambda e: True,
     "high_resolution_features": lambda e: [
         e.numbers(e.dense[0] // 8 * 2**i, e.dense[1] * 4 // 2**i, e.dense[2] * 4 // 2**i) for i in range(2)
     ],
-    "input_points": lambda e: e.numbers(1, FEW, 2),
-    "input_labels": lambda e: e.integers(1, FEW),
-    "input_boxes": lambda e: e.numbers(1, 4),
     "input_masks": lambda e: None,
-    "latents": _hidden,
-    "context": _hidden,
-    "encoder_hidden_states": _hidden,
-    "x": _hidden,
-    "features": _hidden,
-    "patch_embeds": _hidden,
-    "noise_embeds": _hidden,
-    "t_cond": lambda e: e.numbers(first(e.config, "hidden_size", default=768)),
     "position_ids": lambda e: e.positions,
-    "bbox": lambda e: e.integers(e.length, 4),
-    "past_values": lambda e: _series(e, length=_context(e)),
-    "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1)),
-    "past_observed_mask": lambda e: _series(e, length=_context(e)),
-    "past_values_padding": lambda e: e.integers(_context(e)) - 1,
-    "freq": lambda e: e.integers(1) - 1,
-    "future_values": lambda e: _series(e, length=_future(e)),
-    "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1)),
-    "states": lambda e: e.numbers(e.length, e.config.state_dim),
-    "rewards": lambda e: e.numbers(e.length, 1),
-    "returns_to_go": lambda e: e.numbers(e.length, 1),
-    "timesteps": lambda e: e.integers(e.length),
+    "past_values": lambda e: _series(e, length=e.context),
+    "past_observed_mask": lambda e: _series(e, length=e.context),
+    "future_values": lambda e: _series(e, length=e.future),
 }
-"""Argument to the rule that makes it."""
+"""Argument to the rule that makes it, beside those of images and sounds that no table can say."""

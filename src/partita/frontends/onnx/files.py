@@ -26,12 +26,7 @@ _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 def read_model(path: str) -> Any:
     """The model of a file, checked, with its local functions inlined; external data is not read.
 
-    Raises
-    ------
-    FormatError
-        If the file holds no ONNX model.
-    InputError
-        If there is no such file, or its model is not valid.
+    A file that holds no ONNX model is a ``FormatError``; none, or a model that is not valid, an ``InputError``.
     """
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}; an ONNX model is given as path/to/model.onnx")
@@ -189,12 +184,8 @@ def _inlined(path: str, model: Any) -> Any:
     """The model without calls of local functions.
 
     Functions written for another version of the standard's operator set are taken as of the model's where that has the
-    same operators with such inputs and attributes.
-
-    Raises
-    ------
-    InputError
-        If functions call each other in a circle, or use operators that the model's operator set has otherwise.
+    same operators with such inputs and attributes. Functions that call each other in a circle, or use operators that
+    the model's operator set has otherwise, are an ``InputError``.
     """
     versions = {opset.domain: opset.version for opset in model.opset_import}
     for function in model.functions:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from partita.frontends.flops import attention_flops
-from partita.frontends.onnx.arrays import Array
+from partita.frontends.onnx.arrays import Arrays, ArrayView
 from partita.ground.errors import InputError
 
 Shape = tuple[int, ...]
@@ -23,17 +23,7 @@ Shapes = Sequence[Shape]
 
 @dataclass(frozen=True)
 class Cost:
-    """Arithmetic of one operator.
-
-    Attributes
-    ----------
-    flops
-        Floating-point operations.
-    product
-        Batch, rows, columns and inner dimension of a product of matrices.
-    causal
-        Whether it is attention that skips what comes later.
-    """
+    """Arithmetic of one operator, as ``partita.frontends.records.Call`` has it."""
 
     flops: int = 0
     product: tuple[int, int, int, int] | None = None
@@ -173,7 +163,6 @@ _COSTS: dict[str, Count] = {
 
 # -- operators of a runtime --------------------------------------------------------------------------------------------
 
-Arrays = Sequence[Array | None]
 #: Shape and element type of outputs, by place.
 Made = list[tuple[tuple[int, ...], int]]
 Attributes = dict[str, Any]
@@ -186,7 +175,7 @@ def uncounted(outputs: Callable[[Attributes, Arrays], Made]) -> OperatorRule:
     return lambda attributes, inputs: (outputs(attributes, inputs), Cost)
 
 
-def needed(inputs: Arrays, place: int = 0) -> Array:
+def needed(inputs: Arrays, place: int = 0) -> ArrayView:
     """An input that cannot be left out."""
     found = maybe(inputs, place)
     if found is None:
@@ -194,7 +183,7 @@ def needed(inputs: Arrays, place: int = 0) -> Array:
     return found
 
 
-def maybe(inputs: Arrays, place: int) -> Array | None:
+def maybe(inputs: Arrays, place: int) -> ArrayView | None:
     """An input, None where it is left out."""
     return inputs[place] if place < len(inputs) else None
 

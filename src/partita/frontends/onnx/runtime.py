@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.frontends.onnx.arrays import Arrays, ArrayView
 from partita.frontends.onnx.flops import (
-    Arrays,
     Attributes,
     Cost,
     Made,
@@ -42,31 +42,16 @@ def rule_of(domain: str, op: str) -> OperatorRule | None:
 # -- what keeps its shape ---------------------------------------------------------------------------------------------
 
 
-def _same(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [(x.shape, x.type)]
+def _like(*forms: str) -> OperatorRule:
+    """Outputs that are like the first input, each in one of these forms."""
+    return uncounted(lambda _, inputs: [_FORMS[form](needed(inputs)) for form in forms])
 
 
-def _normed(_: Attributes, inputs: Arrays) -> Made:
-    # The result, mean and deviation of every row, and the sum that was normed.
-    x = needed(inputs)
-    row = (*x.shape[:-1], 1)
-    return [(x.shape, x.type), (row, _FLOAT), (row, _FLOAT), (x.shape, x.type)]
-
-
-def _plain_norm(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [(x.shape, x.type), ((*x.shape[:-1], 1), _FLOAT)]
-
-
-def _twice(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [(x.shape, x.type)] * 2
-
-
-def _half(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [((*x.shape[:-1], x.shape[-1] // 2), x.type)]
+_FORMS: dict[str, Callable[[ArrayView], tuple[tuple[int, ...], int]]] = {
+    "same": lambda x: (x.shape, x.type),
+    "row": lambda x: ((*x.shape[:-1], 1), _FLOAT),
+    "half": lambda x: ((*x.shape[:-1], x.shape[-1] // 2), x.type),
+}
 
 
 def _broadcast(*places: int) -> Callable[[Attributes, Arrays], Made]:
@@ -80,10 +65,6 @@ def _broadcast(*places: int) -> Callable[[Attributes, Arrays], Made]:
 def _quantised(attributes: Attributes, inputs: Arrays) -> Made:
     zero = maybe(inputs, 2)
     return [(needed(inputs).shape, 2 if zero is None else zero.type)]
-
-
-def _dequantised(_: Attributes, inputs: Arrays) -> Made:
-    return [(needed(inputs).shape, needed(inputs, 1).type)]
 
 
 def _joined(attributes: Attributes, inputs: Arrays) -> Made:
@@ -217,10 +198,10 @@ _KEEPS = (
 )
 
 _RULES: dict[str, OperatorRule] = {
-    **{name: uncounted(_same) for name in _KEEPS.split()},
+    **{name: _like("same") for name in _KEEPS.split()},
     "Attention": whole_attention(4, 0),
-    "BiasSplitGelu": uncounted(_half),
-    "DequantizeLinear": uncounted(_dequantised),
+    "BiasSplitGelu": _like("half"),
+    "DequantizeLinear": uncounted(lambda _, inputs: [(needed(inputs).shape, needed(inputs, 1).type)]),
     "DynamicQuantizeMatMul": _fused_product(),
     "DynamicQuantizeLSTM": _recurrent,
     "EmbedLayerNormalization": uncounted(_embedded),
@@ -246,10 +227,11 @@ _RULES: dict[str, OperatorRule] = {
     "QMoE": _experts(True),
     "QuantizeLinear": uncounted(_quantised),
     "RelativePositionBias": uncounted(_position_bias),
-    "SimplifiedLayerNormalization": uncounted(_plain_norm),
-    "SkipGroupNorm": uncounted(_twice),
-    "SkipLayerNormalization": uncounted(_normed),
-    "SkipSimplifiedLayerNormalization": uncounted(_normed),
+    "SimplifiedLayerNormalization": _like("same", "row"),
+    "SkipGroupNorm": _like("same", "same"),
+    # The result, mean and deviation of every row, and the sum that was normed.
+    "SkipLayerNormalization": _like("same", "row", "row", "same"),
+    "SkipSimplifiedLayerNormalization": _like("same", "row", "row", "same"),
     "TransposeMatMul": _fused_product(),
 }
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from partita.frontends.flops import attention_flops
-from partita.frontends.onnx.flops import Arrays, Attributes, Cost, Made, OperatorRule, maybe, needed, number_of
+from partita.frontends.onnx.arrays import Arrays
+from partita.frontends.onnx.flops import Attributes, Cost, Made, OperatorRule, maybe, needed, number_of
 
 
 def _attended(batch: int, heads: int, queries: int, keys: int, width: int, value_width: int) -> int:

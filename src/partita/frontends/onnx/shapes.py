@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import TypeProto, helper, numpy_helper
 
-from partita.frontends.onnx.arrays import Array, check_type
+from partita.frontends.onnx.arrays import Arrays, ArrayView, check_type
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import OperatorRule
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
@@ -31,9 +31,7 @@ _KEEPS = frozenset({"Binarizer", "Imputer", "LabelEncoder", "Normalizer", "Scale
 Outputs = list[tuple[tuple[int | None, ...] | None, int]]
 
 
-def known_outputs(
-    model: Any, node: Any, inputs: Sequence[Array | None], shapes: Sequence[tuple[int, ...]]
-) -> list[Any] | None:
+def known_outputs(model: Any, node: Any, inputs: Arrays, shapes: Sequence[tuple[int, ...]]) -> list[Any] | None:
     """What a node computes, where all that it reads is known and its results are small."""
     if node.op_type == "Shape":
         source = inputs[0]
@@ -70,14 +68,8 @@ def is_random(node: Any) -> bool:
     return node.op_type in _RANDOM
 
 
-def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> Outputs:
-    """Shape and element type of each named output of a node; None for a size that depends on data.
-
-    Raises
-    ------
-    InputError
-        If shapes or types contradict each other.
-    """
+def infer(path: str, model: Any, node: Any, inputs: Arrays) -> Outputs:
+    """Shape and element type of each named output of a node; None for a size that depends on data."""
     version = {opset.domain: opset.version for opset in model.opset_import}
     domain = "" if node.domain == "ai.onnx" else node.domain
     what = f"{path}: {describe(node)}"
@@ -126,7 +118,7 @@ def _check_attributes(path: str, node: Any, ranks: Iterable[int | None]) -> None
             raise InputError(f"{what} states {stated['batch_dims']} dimensions of samples, where there are {least}")
 
 
-def _by_rule(what: str, rule: OperatorRule, node: Any, inputs: Sequence[Array | None]) -> Outputs:
+def _by_rule(what: str, rule: OperatorRule, node: Any, inputs: Arrays) -> Outputs:
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     try:
         made, _ = rule(attributes, inputs)
@@ -137,7 +129,7 @@ def _by_rule(what: str, rule: OperatorRule, node: Any, inputs: Sequence[Array | 
         raise InputError(f"{what} cannot take {_shown(inputs)}: {one_line(error)}") from error
 
 
-def _as_standard(node: Any, inputs: Sequence[Array | None]) -> tuple[Any, Sequence[Array | None]]:
+def _as_standard(node: Any, inputs: Arrays) -> tuple[Any, Arrays]:
     """A node of the runtime as the one of the standard that it widens."""
     op, count, without = LIKE[node.op_type]
     plain = onnx.NodeProto()
@@ -148,7 +140,7 @@ def _as_standard(node: Any, inputs: Sequence[Array | None]) -> tuple[Any, Sequen
     return plain, inputs[:count]
 
 
-def _shown(inputs: Sequence[Array | None]) -> str:
+def _shown(inputs: Arrays) -> str:
     return ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs if a is not None)
 
 
@@ -178,7 +170,7 @@ def _output(what: str, name: str, kind: TypeProto | None, shown: str) -> tuple[t
 
 
 def presume(
-    op: str, attributes: dict[str, Any], inputs: Sequence[Array | None], shape: tuple[int | None, ...] | None
+    op: str, attributes: dict[str, Any], inputs: Arrays, shape: tuple[int | None, ...] | None
 ) -> tuple[int, ...] | None:
     """All sizes of an output, where data decides some: as many rows as there can be; None where that is not known."""
     first = inputs[0] if inputs else None
@@ -191,7 +183,11 @@ def presume(
 
 
 def _most(
-    op: str, attributes: dict[str, Any], inputs: Sequence[Array | None], first: Array, shape: Sequence[int | None]
+    op: str,
+    attributes: dict[str, Any],
+    inputs: Arrays,
+    first: ArrayView,
+    shape: Sequence[int | None],
 ) -> Sequence[int] | None:
     if op in ("Slice", "TopK") and len(shape) == len(first.shape):
         return first.shape

@@ -7,15 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from partita.frontends.onnx.arrays import TYPES, Array, constant_array
+from partita.frontends.onnx.arrays import TYPES, Arrays, ArrayView, constant_array
 
 Shapes = Sequence[tuple[int, ...]]
-Inputs = Sequence[Array | None]
 #: Makes views, where it can, of the first input by the attributes, all inputs and the shapes of the outputs.
-View = Callable[[Array, dict[str, Any], Inputs, Shapes], list[Array] | None]
+View = Callable[[ArrayView, dict[str, Any], Arrays, Shapes], list[ArrayView] | None]
 
 
-def view_of(op: str, attributes: dict[str, Any], inputs: Inputs, shapes: Shapes) -> list[Array] | None:
+def view_of(op: str, attributes: dict[str, Any], inputs: Arrays, shapes: Shapes) -> list[ArrayView] | None:
     """The outputs of an operator as views of its first input; None where they are no views.
 
     ``shapes`` are those of its outputs.
@@ -56,25 +55,25 @@ def restride(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]
     return tuple(result)
 
 
-def _reshape(source: Array, _: Any, __: Inputs, shapes: Shapes) -> list[Array] | None:
+def _reshape(source: ArrayView, _: Any, __: Arrays, shapes: Shapes) -> list[ArrayView] | None:
     if math.prod(shapes[0]) != source.numel:
         return None
     strides = restride(source.shape, source.strides, shapes[0])
     return None if strides is None else [source.view(shapes[0], strides)]
 
 
-def _transpose(source: Array, attributes: dict[str, Any], _: Inputs, shapes: Shapes) -> list[Array]:
+def _transpose(source: ArrayView, attributes: dict[str, Any], _: Arrays, shapes: Shapes) -> list[ArrayView]:
     order = attributes.get("perm", range(len(source.shape))[::-1])
     return [source.view(shapes[0], [source.strides[axis] for axis in order])]
 
 
-def _expand(source: Array, _: Any, __: Inputs, shapes: Shapes) -> list[Array]:
+def _expand(source: ArrayView, _: Any, __: Arrays, shapes: Shapes) -> list[ArrayView]:
     ahead = len(shapes[0]) - len(source.shape)
     sides = zip(source.shape, source.strides, shapes[0][ahead:], strict=True)
     return [source.view(shapes[0], [0] * ahead + [step if extent == wanted else 0 for extent, step, wanted in sides])]
 
 
-def _slice(source: Array, attributes: dict[str, Any], inputs: Inputs, shapes: Shapes) -> list[Array] | None:
+def _slice(source: ArrayView, attributes: dict[str, Any], inputs: Arrays, shapes: Shapes) -> list[ArrayView] | None:
     if len(inputs) == 1:
         rows = [attributes["starts"], attributes.get("axes"), None]
     else:
@@ -96,7 +95,7 @@ def _slice(source: Array, attributes: dict[str, Any], inputs: Inputs, shapes: Sh
     return [source.view(shapes[0], strides, offset)]
 
 
-def _split(source: Array, attributes: dict[str, Any], _: Inputs, shapes: Shapes) -> list[Array]:
+def _split(source: ArrayView, attributes: dict[str, Any], _: Arrays, shapes: Shapes) -> list[ArrayView]:
     axis = attributes.get("axis", 0) % len(source.shape)
     starts = itertools.accumulate((shape[axis] for shape in shapes), initial=0)
     return [
@@ -105,7 +104,7 @@ def _split(source: Array, attributes: dict[str, Any], _: Inputs, shapes: Shapes)
     ]
 
 
-def _select(source: Array, attributes: dict[str, Any], inputs: Inputs, shapes: Shapes) -> list[Array] | None:
+def _select(source: ArrayView, attributes: dict[str, Any], inputs: Arrays, shapes: Shapes) -> list[ArrayView] | None:
     index = inputs[1]
     if index is None or index.known is None or index.shape:
         return None
@@ -115,11 +114,11 @@ def _select(source: Array, attributes: dict[str, Any], inputs: Inputs, shapes: S
     return [source.view(shapes[0], strides, int(index.known) % source.shape[axis] * step)]
 
 
-def _identity(source: Array, *_: Any) -> list[Array]:
+def _identity(source: ArrayView, *_: Any) -> list[ArrayView]:
     return [source.view(source.shape, source.strides, known=source.known)]
 
 
-def _dropout(source: Array, _: Any, inputs: Inputs, shapes: Shapes) -> list[Array] | None:
+def _dropout(source: ArrayView, _: Any, inputs: Arrays, shapes: Shapes) -> list[ArrayView] | None:
     mode = inputs[2] if len(inputs) > 2 else None
     if mode is not None and (mode.known is None or bool(mode.known)):
         return None
@@ -127,7 +126,7 @@ def _dropout(source: Array, _: Any, inputs: Inputs, shapes: Shapes) -> list[Arra
     return [*_identity(source), *(constant_array(shape, 9) for shape in shapes[1:])]
 
 
-def _cast_like(source: Array, _: Any, inputs: Inputs, __: Shapes) -> list[Array] | None:
+def _cast_like(source: ArrayView, _: Any, inputs: Arrays, __: Shapes) -> list[ArrayView] | None:
     assert inputs[1] is not None
     return _identity(source) if source.type == inputs[1].type else None
 

@@ -9,14 +9,14 @@ from typing import Any
 from onnx import helper
 
 from partita.frontends.experts import reached
-from partita.frontends.onnx.arrays import Array, arithmetic_dtype, array_bytes, constant_array, new_array
+from partita.frontends.onnx.arrays import Arrays, ArrayView, arithmetic_dtype, array_bytes, constant_array, new_array
 from partita.frontends.onnx.dims import declared_shape
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of
 from partita.frontends.onnx.modules import Modules
 from partita.frontends.onnx.quantised import NOTE, fold, runs_in_integers
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
-from partita.frontends.onnx.sequences import Item, Items, Row, joined_shape, sequence_outputs
+from partita.frontends.onnx.sequences import ArrayRow, Item, Items, joined_shape, sequence_outputs
 from partita.frontends.onnx.shapes import infer, is_random, known_outputs, presume
 from partita.frontends.onnx.stored import Store, constant_tensor, dense
 from partita.frontends.onnx.views import view_of
@@ -118,19 +118,19 @@ class Walk:
             tensor = constant_tensor(what, attributes)
             if tensor is not None:
                 return [self.store.array(tensor, node.output[0])]
-        if standard and node.op_type == "ConcatFromSequence" and isinstance(given[0], Row) and given[0].arrays:
+        if standard and node.op_type == "ConcatFromSequence" and isinstance(given[0], ArrayRow) and given[0].arrays:
             row = given[0]
             return self._emit(node, attributes, list(row.arrays), [joined_shape(attributes, row)], [row.arrays[0].type])
         if standard and (made := sequence_outputs(what, node.op_type, attributes, given)) is not None:
             return made
-        inputs: list[Array | None] = []
+        inputs: list[ArrayView | None] = []
         for item in given:
-            if isinstance(item, Row):
+            if isinstance(item, ArrayRow):
                 raise InputError(f"{what} takes a sequence, which is not supported; export the model with arrays alone")
             inputs.append(item)
         return self._plain(node, attributes, inputs)
 
-    def _plain(self, node: Any, attributes: dict[str, Any], inputs: list[Array | None]) -> list[Array]:
+    def _plain(self, node: Any, attributes: dict[str, Any], inputs: list[ArrayView | None]) -> list[ArrayView]:
         """The outputs of an operator on arrays alone."""
         found = infer(self.path, self.model, node, inputs)
         names = [name for name in node.output if name]
@@ -145,7 +145,7 @@ class Walk:
         return self._emit(node, attributes, inputs, shapes, types)
 
     def _sizes_of(
-        self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], name: str, shape: Any
+        self, node: Any, attributes: dict[str, Any], inputs: list[ArrayView | None], name: str, shape: Any
     ) -> tuple[int, ...]:
         """The shape of an output: as inferred, else as the file states it, else what is presumed."""
         if shape is not None and None not in shape:
@@ -181,10 +181,10 @@ class Walk:
         self,
         node: Any,
         attributes: dict[str, Any],
-        inputs: list[Array | None],
+        inputs: list[ArrayView | None],
         shapes: list[tuple[int, ...]],
         types: list[int],
-    ) -> list[Array]:
+    ) -> list[ArrayView]:
         cost = self._cost(node, attributes, inputs, shapes)
         reads, traffic = _reads(node.op_type, inputs, array_bytes(shapes[0], types[0]) if shapes else 0)
         domain = "onnx" if node.domain in ("", "ai.onnx") else node.domain.replace(".", "_")
@@ -211,7 +211,7 @@ class Walk:
         return outputs
 
     def _cost(
-        self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], shapes: list[tuple[int, ...]]
+        self, node: Any, attributes: dict[str, Any], inputs: list[ArrayView | None], shapes: list[tuple[int, ...]]
     ) -> Cost:
         op, given, rule = node.op_type, inputs, rule_of(node.domain, node.op_type)
         if node.domain == DOMAIN and op in LIKE:
@@ -228,16 +228,16 @@ class Walk:
             ) from error
 
 
-def arrays_of(items: Iterable[Item | None]) -> list[Array]:
+def arrays_of(items: Iterable[Item | None]) -> list[ArrayView]:
     """The arrays of items, those of sequences one by one."""
-    found: list[Array] = []
+    found: list[ArrayView] = []
     for item in items:
         if item is not None:
-            found.extend(item.arrays if isinstance(item, Row) else (item,))
+            found.extend(item.arrays if isinstance(item, ArrayRow) else (item,))
     return found
 
 
-def _gates(op: str, arrays: Sequence[Array]) -> int:
+def _gates(op: str, arrays: Sequence[ArrayView]) -> int:
     """Bytes of the gates of all steps that a GRU or plain recurrence writes beside its result, as for PyTorch."""
     if op not in ("GRU", "RNN"):
         return 0
@@ -245,7 +245,7 @@ def _gates(op: str, arrays: Sequence[Array]) -> int:
     return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
 
 
-def _unreached(op: str, attributes: Mapping[str, Any], inputs: Sequence[Array | None]) -> int:
+def _unreached(op: str, attributes: Mapping[str, Any], inputs: Arrays) -> int:
     """Bytes of the experts that no token of a mixture is expected to be sent to."""
     if op not in ("MoE", "QMoE"):
         return 0
@@ -258,7 +258,7 @@ def _unreached(op: str, attributes: Mapping[str, Any], inputs: Sequence[Array | 
     return round(sum(array.read().bytes for array in stored) * (1.0 - share))
 
 
-def _reads(op: str, inputs: Sequence[Array | None], made: int) -> tuple[list[Read], int]:
+def _reads(op: str, inputs: Arrays, made: int) -> tuple[list[Read], int]:
     """What an operator reads, each region once, and how many bytes of it; it makes a first output of so many."""
     reads: list[Read] = []
     traffic = 0
