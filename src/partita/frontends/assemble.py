@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
 from partita.frontends.loops import fold_loops
-from partita.frontends.records import Call, Capture, Layout, Read, Value
-from partita.frontends.views import Piece, fold, live_calls, region
+from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
+from partita.frontends.views import TensorPart, fold, live_calls, region
 from partita.ground.errors import TraceError
 from partita.ground.units import format_bytes
 from partita.nouns.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partita.frontends.tape import Tape
 
 #: What an operator has of its call as it is.
-_MEASURED = set(Operator.__struct_fields__).intersection(Call.__slots__) - {"module"}
+_MEASURED = set(Operator.__struct_fields__).intersection(RecordedCall.__slots__) - {"module"}
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
 )
@@ -39,7 +39,7 @@ def assemble(capture: Capture, name: str, training: bool, tape: Tape | None = No
         entry.call = folded.get(entry.call, entry.call) if entry.call is not None else None
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
     builder = _Builder(capture, live, table)
-    calls = [step.index if isinstance(step, Call) else None for step in builder.steps]
+    calls = [step.index if isinstance(step, RecordedCall) else None for step in builder.steps]
     return builder.graph(name, training), calls
 
 
@@ -51,17 +51,19 @@ def _own_gradients(capture: Capture) -> None:
             continue
         reads = [] if read.value.constant else [read]
         calls = capture.calls
-        call = Call(len(calls), "partita.gradient.default", "", True, reads, stored.dtype, bytes_written=stored.bytes)
+        call = RecordedCall(
+            len(calls), "partita.gradient.default", "", True, reads, stored.dtype, bytes_written=stored.bytes
+        )
         call.bytes_read = sum(min(stored.bytes, r.value.layout.bytes) for r in reads)
         calls.append(call)
         users = (c for c in calls if not c.backward and any(r.value.stored is stored for r in c.reads))
         call.partner = next(users, None)
-        value = Value(call, None, Layout((0, ((stored.bytes, 1),)), stored.shape, stored.dtype))
+        value = Value(call, None, ByteLayout((0, ((stored.bytes, 1),)), stored.shape, stored.dtype))
         call.writes.append(value)
         capture.gradients[number] = stored, Read(value, value.layout)
 
 
-def _check_gradients(capture: Capture, live: list[Call]) -> None:
+def _check_gradients(capture: Capture, live: list[RecordedCall]) -> None:
     if not capture.gradients:
         return
     have = {id(stored) for stored, _ in capture.gradients}
@@ -79,7 +81,9 @@ def _check_gradients(capture: Capture, live: list[Call]) -> None:
 
 
 class _Builder:
-    def __init__(self, capture: Capture, live: list[Call], table: dict[Value, dict[Geometry, Piece]]) -> None:
+    def __init__(
+        self, capture: Capture, live: list[RecordedCall], table: dict[Value, dict[Geometry, TensorPart]]
+    ) -> None:
         self.capture = capture
         self.table = table
         self.partners = find_partners(capture, live)
@@ -104,7 +108,7 @@ class _Builder:
             return place
 
         for place, step in enumerate(self.steps):
-            reads = step.reads if isinstance(step, Call) else [step]
+            reads = step.reads if isinstance(step, RecordedCall) else [step]
             for read in reads:
                 stored = read.value.home or read.value.stored
                 if stored is None or id(stored) not in written:
@@ -114,10 +118,10 @@ class _Builder:
                     roots[b] = a
         return {place: root(place) for place in roots}
 
-    def _order(self, live: list[Call]) -> list[Call | Piece]:
+    def _order(self, live: list[RecordedCall]) -> list[RecordedCall | TensorPart]:
         """Live calls with the free slices, each just before its first reader."""
-        before: dict[int, list[Piece]] = {}
-        last: list[Piece] = []
+        before: dict[int, list[TensorPart]] = {}
+        last: list[TensorPart] = []
         for pieces in self.table.values():
             for piece in pieces.values():
                 if not piece.slice:
@@ -126,7 +130,7 @@ class _Builder:
                     before.setdefault(piece.consumers[0].index, []).append(piece)
                 else:
                     last.append(piece)
-        steps: list[Call | Piece] = []
+        steps: list[RecordedCall | TensorPart] = []
         for call in live:
             steps.extend(before.get(call.index, ()))
             steps.append(call)
@@ -168,8 +172,8 @@ class _Builder:
                 self.taken.add(name)
                 return name
 
-    def _operator(self, place: int, step: Call | Piece) -> Operator:
-        call = step if isinstance(step, Call) else step.consumers[0] if step.consumers else step.value.call
+    def _operator(self, place: int, step: RecordedCall | TensorPart) -> Operator:
+        call = step if isinstance(step, RecordedCall) else step.consumers[0] if step.consumers else step.value.call
         # What runs backward, and nothing else, has a partner.
         partner = None if call is None else self.partners.get(call.index)
         home = partner or call
@@ -178,13 +182,13 @@ class _Builder:
             "phase": "forward" if partner is None else "backward",
             "colocation": self.together.get(place) if partner is None else self.place[id(partner)],
         }
-        if isinstance(step, Piece):
+        if isinstance(step, TensorPart):
             target, dtype = "partita.slice.default", step.layout.dtype
             return Operator(name=self._unique("slice"), target=target, dtype=dtype, free=True, **common)
         measured = {field: getattr(step, field) for field in _MEASURED}
         return Operator(name=self._unique(step.target.split(".")[1]), **measured, **common)
 
-    def _producer(self, piece: Piece) -> int | None:
+    def _producer(self, piece: TensorPart) -> int | None:
         if piece.slice:
             return self.place[id(piece)]
         call = piece.value.call
@@ -236,7 +240,7 @@ class _Builder:
     def _parameters(self) -> tuple[Parameter, ...]:
         users: dict[int, set[int]] = {}
         for index, step in enumerate(self.steps):
-            if isinstance(step, Call):
+            if isinstance(step, RecordedCall):
                 for read in step.reads:
                     if read.value.stored is not None:
                         users.setdefault(id(read.value.stored), set()).add(index)

@@ -45,11 +45,18 @@ _ALLOCATES = aten("empty full ones rand randn zeros")
 
 
 @contextmanager
-def _fake() -> Iterator[None]:
-    """Small numbers that code may read, such as drop rates by layer, keep their values; what has none is no guess."""
+def with_values() -> Iterator[Values]:
+    """Within, arrays have no data, but small numbers that code may read, such as drop rates by layer, are kept."""
     with FakeTensorMode(allow_non_fake_inputs=True), Values() as values:
+        yield values
+
+
+@contextmanager
+def _fake() -> Iterator[None]:
+    with with_values() as values:
         yield
     if values.presumed:
+        # What has no value is no guess.
         raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from partita.frontends.capture import Recorder
-from partita.frontends.records import Call
+from partita.frontends.records import RecordedCall
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc]
         return (None, None, *found)
 
 
-def _run_as(call: Call, steps: tuple[int, int, int] | None) -> None:
+def _run_as(call: RecordedCall, steps: tuple[int, int, int] | None) -> None:
     if steps is not None:
         launches, call.bytes_read, call.bytes_written = steps
         call.launches = max(1, launches)

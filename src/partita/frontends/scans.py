@@ -121,15 +121,11 @@ class Scans:
             return try_out(self.recorder, run, inputs)
         finally:
             self._trying = False
-            if owner is not None and _changed(owner, before):
-                vars(owner).clear()
-                vars(owner).update(before)
+            now = {} if owner is None else vars(owner)
+            if now.keys() != before.keys() or any(now[name] is not value for name, value in before.items()):
+                now.clear()
+                now.update(before)
                 raise Unfit("it changes its module")
-
-
-def _changed(owner: Any, before: dict[str, Any]) -> bool:
-    now = vars(owner)
-    return now.keys() != before.keys() or any(now[name] is not value for name, value in before.items())
 
 
 def _settings(owner: Any) -> tuple[Any, ...]:
@@ -140,23 +136,21 @@ def _settings(owner: Any) -> tuple[Any, ...]:
     return (id(type(owner)), plain)
 
 
-def _loops(function: Callable[..., Any]) -> bool:
-    """Whether a function's code goes over a range."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return code is not None and "range" in code.co_names
-
-
 def _is_taken(function: Any) -> bool:
+    """Whether something is a function of a model's own that stands for a kernel, or whose code goes over a range."""
     if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "torch":
         return False
-    return not inspect.isgeneratorfunction(function) and (kernel_of(function) is not None or _loops(function))
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    loops = code is not None and "range" in code.co_names
+    return not inspect.isgeneratorfunction(function) and (kernel_of(function) is not None or loops)
 
 
 @contextmanager
 def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
     """Within, the scans of a module's classes and of the files that define them are one call each."""
     scans = Scans(recorder)
-    classes = {cls for child in module.modules() for cls in type(child).__mro__ if _is_own(cls)}
+    bases = {cls for child in module.modules() for cls in type(child).__mro__ if issubclass(cls, torch.nn.Module)}
+    classes = {cls for cls in bases if cls.__module__.partition(".")[0] != "torch"}
     spaces = _spaces(classes)
     functions = ((space, key, value) for space in spaces for key, value in space.items())
     methods = ((cls, key, value) for cls in classes for key, value in vars(cls).items())
@@ -179,9 +173,3 @@ def _spaces(classes: set[type]) -> list[dict[str, Any]]:
             if isinstance(inner, FunctionType) and inner.__module__ == cls.__module__:
                 found[id(inner.__globals__)] = inner.__globals__
     return list(found.values())
-
-
-def _is_own(cls: type) -> bool:
-    """Whether a class is a model's own, not torch's."""
-    package = cls.__module__.partition(".")[0]
-    return issubclass(cls, torch.nn.Module) and package != "torch"

@@ -7,7 +7,7 @@ followed where its condition is known from the example, and folded as any loop i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -53,8 +53,11 @@ class Stepping:
             ]
             return replace(trial, outputs=forms)
 
-        # What is carried depends on the weights after the first step, if not before.
-        tried = [*_like(self.recorder, states), *_each(self.recorder, rows, dim)]
+        grad = torch.is_grad_enabled()
+        with self.recorder.aside():
+            # What is carried depends on the weights after the first step, if not before.
+            carried = [torch.empty_like(s, requires_grad=grad and s.is_floating_point()) for s in states]
+        tried = [*carried, *self._each(rows, dim)]
         return self._whole("scan", step, result, tried, [*states, *rows], int(rows[0].shape[dim]), plain, False)
 
     def associative_scan(
@@ -79,7 +82,7 @@ class Stepping:
             reached = tuple(a or b for a, b in zip(trial.reached[:half], trial.reached[half : 2 * half], strict=True))
             return replace(trial, outputs=forms, reached=(*reached, *trial.reached[2 * half :]))
 
-        each = _each(self.recorder, rows, dim)
+        each = self._each(rows, dim)
         return self._whole(
             "associative_scan", step, result, [*each, *each], rows, int(rows[0].shape[dim]) - 1, plain, True
         )
@@ -99,6 +102,11 @@ class Stepping:
         raise TraceError(
             f"a while_loop does not end in {_MOST_STEPS} steps; trace the model with inputs for which it does"
         )
+
+    def _each(self, rows: list[Any], dim: int) -> list[Any]:
+        """One step's part of some arrays, of which only the form counts."""
+        with self.recorder.aside(), torch.no_grad():
+            return [row.select(dim, 0).clone().requires_grad_(row.requires_grad) for row in rows]
 
     def _whole(
         self,
@@ -138,19 +146,6 @@ def _tuple(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
-def _each(recorder: Recorder, rows: list[Any], dim: int) -> list[Any]:
-    """One step's part of some arrays, of which only the form counts."""
-    with recorder.aside(), torch.no_grad():
-        return [row.select(dim, 0).clone().requires_grad_(row.requires_grad) for row in rows]
-
-
-def _like(recorder: Recorder, states: list[Any]) -> list[Any]:
-    """Arrays of the form of some others, which gradients reach if there are any."""
-    with recorder.aside():
-        grad = torch.is_grad_enabled()
-        return [torch.empty_like(s, requires_grad=grad and s.is_floating_point()) for s in states]
-
-
 def _stacked(form: TensorForm, steps: int, dim: int) -> TensorForm:
     place = dim if dim >= 0 else len(form.shape) + 1 + dim
     place = min(place, len(form.shape))
@@ -158,7 +153,12 @@ def _stacked(form: TensorForm, steps: int, dim: int) -> TensorForm:
     return form_of(torch.empty(shape, dtype=form.dtype, device="meta"))
 
 
-def _at(rows: list[Any], dim: int, step: int) -> list[Any]:
+def _order(rows: Sequence[Any], dim: int, reverse: bool) -> range:
+    steps = range(rows[0].shape[dim])
+    return steps[::-1] if reverse else steps
+
+
+def _at(rows: Sequence[Any], dim: int, step: int) -> list[Any]:
     return [row.select(dim, step) for row in rows]
 
 
@@ -167,26 +167,20 @@ def _scan(
 ) -> tuple[Any, Any]:
     states, rows = list(leaves[: spec.num_leaves]), list(leaves[spec.num_leaves :])
     carry = tree_unflatten(states, spec)
-    order = range(rows[0].shape[dim])
     made = []
-    for step in reversed(order) if reverse else order:
+    for step in _order(rows, dim, reverse):
         carry, result = combine_fn(carry, tree_unflatten(_at(rows, dim, step), row_spec))
         made.append(result)
-    if reverse:
-        made.reverse()
-    return carry, tree_map(lambda *parts: torch.stack(parts, min(dim, parts[0].dim())), *made)
+    in_order = reversed(made) if reverse else made
+    return carry, tree_map(lambda *parts: torch.stack(parts, min(dim, parts[0].dim())), *in_order)
 
 
 def _associative(combine_fn: Callable[..., Any], spec: Any, dim: int, reverse: bool, *rows: Any) -> Any:
-    order = list(range(rows[0].shape[dim]))
-    if reverse:
-        order.reverse()
-    made = [tree_unflatten(_at(list(rows), dim, order[0]), spec)]
+    order = _order(rows, dim, reverse)
+    made = [tree_unflatten(_at(rows, dim, order[0]), spec)]
     for step in order[1:]:
-        made.append(combine_fn(made[-1], tree_unflatten(_at(list(rows), dim, step), spec)))
-    if reverse:
-        made.reverse()
-    return tree_map(lambda *parts: torch.stack(parts, dim), *made)
+        made.append(combine_fn(made[-1], tree_unflatten(_at(rows, dim, step), spec)))
+    return tree_map(lambda *parts: torch.stack(parts, dim), *(reversed(made) if reverse else made))
 
 
 def whole_steps(spaces: list[dict[str, Any]], recorder: Recorder) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from partita.frontends.options import one_line
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.frontends.run import loss_of
 from partita.ground.errors import TraceError
 from partita.profiler.clock import Clock
@@ -51,7 +51,7 @@ class Observed:
         Most bytes that each operator held.
     """
 
-    events: list[Event]
+    events: list[DispatchedCall]
     keys: list[str]
     first_backward: int
     views: set[str]

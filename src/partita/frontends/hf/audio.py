@@ -34,32 +34,25 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
     import transformers
 
     named = extractor_names()
-    fitting = [key for key in named if f"{kind}_".replace("-", "_").startswith(_stem(key))]
+    fitting = [key for key in named if f"{kind}_".replace("-", "_").startswith(f"{key}_".replace("-", "_"))]
     if not fitting:
         return 0, {}
     try:
         extractor = getattr(transformers, named[max(fitting, key=len)])()
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
-        made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)
+        sound = torch.full((rate * seconds,), 0.01).numpy()
+        try:
+            made = extractor(sound, sampling_rate=rate, return_tensors="pt")
+        except ValueError:
+            # Some take lists of sounds alone.
+            made = extractor([sound], sampling_rate=rate, return_tensors="pt")
     except Exception as error:
         # An extractor's own code: some need packages that are not there, and the rules below have to do.
         passed_over(f"the feature extractor of {kind!r}", error)
         return 0, {}
     size = int(getattr(extractor, "feature_size", 0))
     return size, {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
-
-
-def _extract(extractor: Any, sound: Any, rate: int) -> Any:
-    """Features of one sound; some extractors take lists of them alone."""
-    try:
-        return extractor(sound, sampling_rate=rate, return_tensors="pt")
-    except ValueError:
-        return extractor([sound], sampling_rate=rate, return_tensors="pt")
-
-
-def _stem(kind: str) -> str:
-    return kind.replace("-", "_") + "_"
 
 
 def _made(example: Example, name: str) -> Any:
@@ -170,19 +163,8 @@ def _side_by_side(example: Example, config: Any) -> Any:
 
 def _sound_words(example: Example) -> Any:
     """Codes of sound: a number of each frequency, or of each codebook, in a frame."""
-    bins, books = getattr(example.audio, "n_mel_bins", None), getattr(example.config, "num_codebooks", None)
-    wide = bins or books
+    wide = first(example.audio, "n_mel_bins", default=None) or first(example.config, "num_codebooks", default=None)
     return example.integers(_FRAMES // 10, wide) if wide else example.tokens(example.length)
-
-
-def _attention(example: Example) -> Any:
-    """Of text, or of sound where the configuration has no words."""
-    heard = not hasattr(example.text, "vocab_size") and _bins(example) > 0
-    return _mask(example) if heard else example.integers(example.length)
-
-
-def _no_padding(example: Example) -> Any:
-    return example.integers(_frames(example)) < 0
 
 
 def _from_extractor(name: str, otherwise: Rule) -> Rule:
@@ -196,10 +178,11 @@ def _from_extractor(name: str, otherwise: Rule) -> Rule:
 SOUND: dict[str, Rule] = {
     "input_ids": lambda e: _side_by_side(e, e.config),
     "decoder_input_ids": _codes,
-    "attention_mask": _attention,
+    # Of text, or of sound where the configuration has no words.
+    "attention_mask": lambda e: e.integers(e.length) if hasattr(e.text, "vocab_size") or not _bins(e) else _mask(e),
     "audio_input_ids": _sound_words,
     "audio_mel": _features,
-    "audio_mel_mask": _no_padding,
+    "audio_mel_mask": lambda e: _mask(e) < 0,
     "mask": _mask,
     "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
     "input_features_mask": _mask,

@@ -13,6 +13,7 @@ import torch
 
 from partita.frontends.options import nearest
 from partita.ground.errors import InputError
+from partita.inside.torch_inside import has_forward
 from partita.inside.transformers_inside import classes_of
 
 TASKS: dict[str, str] = {
@@ -38,16 +39,8 @@ TASKS: dict[str, str] = {
 
 #: Endings of class names, the most telling first, for types that no task lists.
 _ENDINGS = (
-    "ForConditionalGeneration$",
-    "ForCausalLM$",
-    "ForPreTraining$",
-    "For[A-Z][A-Za-z0-9]*$",
-    "Model$",
-    "Backbone$",
-    "Transformer$",
-    "Encoder$",
-    "Decoder$",
-    "",
+    "ForConditionalGeneration ForCausalLM ForPreTraining For[A-Z][A-Za-z0-9]* Model Backbone Transformer Encoder "
+    "Decoder"
 )
 
 
@@ -69,7 +62,9 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
         yield task, listed[task]
         return
     # A type may be listed with a class of one of its parts.
-    own = {name: cls for name, cls in listed.items() if _is_for(cls, config)}
+    own = {
+        name: cls for name, cls in listed.items() if isinstance(config, getattr(cls, "config_class", None) or object)
+    }
     found = [] if own else list(_unlisted(config))
     yield from own.items()
     for cls in found:
@@ -78,11 +73,6 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
         if not listed:
             raise InputError(_no_class(config))
         yield from listed.items()
-
-
-def _is_for(cls: Any, config: Any) -> bool:
-    said = getattr(cls, "config_class", None)
-    return said is None or isinstance(config, said)
 
 
 def _no_class(config: Any) -> str:
@@ -126,15 +116,15 @@ def _unlisted(config: Any) -> Iterator[Any]:
     """
     from transformers import PreTrainedModel
 
-    from partita.inside.torch_inside import has_forward
-
     title = type(config).__name__.removesuffix("Config")
+
+    def order(cls: Any) -> tuple[bool, bool, int]:
+        ranks = [i for i, end in enumerate(_ENDINGS.split()) if re.search(f"{end}$", cls.__name__)]
+        return not has_forward(cls), cls.__name__ != title, min(ranks, default=len(_ENDINGS))
 
     own = [cls for cls in _in_folder(config) if _takes(cls, type(config)) and not _PIECE.search(cls.__name__)]
     whole = [cls for cls in own if issubclass(cls, PreTrainedModel)]
-    yield from sorted(
-        whole or filter(has_forward, own), key=lambda cls: (not has_forward(cls), cls.__name__ != title, _rank(cls))
-    )
+    yield from sorted(whole or filter(has_forward, own), key=order)
 
 
 def _in_folder(config: Any) -> Iterator[Any]:
@@ -157,10 +147,6 @@ def _in_folder(config: Any) -> Iterator[Any]:
 _NO_MODELS = ("configuration_", "convert_", "modular_", "tokenization_", "processing_", "image_", "video_", "feature_")
 #: Modules that are no model by themselves.
 _PIECE = re.compile(r"(Embeddings?|Embedder|Attention|MLP|Layer|Norm|Block|Head|Loss|Output)$|PreTrainedModel")
-
-
-def _rank(cls: Any) -> int:
-    return next(i for i, end in enumerate(_ENDINGS) if re.search(end, cls.__name__))
 
 
 def _takes(cls: Any, config: Any) -> bool:

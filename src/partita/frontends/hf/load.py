@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from partita.frontends.building import on_meta
-from partita.frontends.hf.build import Parts, build, with_values
+from partita.frontends.building import on_meta, with_values
+from partita.frontends.hf.build import RunOfParts, build
 from partita.frontends.hf.configuration import settled_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import check_length, completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example
-from partita.frontends.model import Model
+from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.frontends.turns import alone
 from partita.ground.errors import InputError, PartitaError, TraceError
@@ -38,7 +38,7 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     return graph.replace(source=model.asked.source(f"hf:{name}"))
 
 
-def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
+def build_transformers(name: str, asked: Asked, *, real: bool = False) -> BuiltModel:
     """A transformers model from its configuration: without weights, or initialised if ``real``; never its arguments.
 
     It is the first that can be traced, and keeps its graph. Attention runs as one fused call ("sdpa") unless the model
@@ -73,7 +73,7 @@ def _broken(error: BaseException) -> str:
     return f"{said}; --debug shows where"
 
 
-def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
+def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
     """The first class of a configuration that can be built, on the fullest inputs that it runs on, and its graph."""
     declare_where_missing()
     from transformers.utils import logging
@@ -82,7 +82,9 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
         after.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
         config, settled = settled_configuration(name, asked.fields)
-        number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
+        own = getattr(config, "dtype", None)
+        own = own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
+        number_format = own if asked.dtype is None else parse_dtype(asked.dtype)
         notes = (*settled, *_simplify(config, asked.training))
         title = Path(name).stem if name.endswith(".json") else name
         failure: PartitaError | None = None
@@ -97,7 +99,9 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
                 if failure is not None:
                     said = (*said, f"This is {cls.__name__}: {failure}.")
                 try:
-                    found = _on_fullest(module, task, number_format, Model(title, module, (), {}, asked, notes=said))
+                    found = _on_fullest(
+                        module, task, number_format, BuiltModel(title, module, (), {}, asked, notes=said)
+                    )
                 except TraceError as error:
                     failure = error
                     if "depend on data" not in str(error):
@@ -110,7 +114,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
         raise failure
 
 
-def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format: Any) -> Model:
+def _with_weights(model: BuiltModel, cls: Any, config: Any, task: str, number_format: Any) -> BuiltModel:
     """The chosen model again, initialised."""
     module, _ = build(cls, config, number_format, model.name, nullcontext)
     for name, value in vars(model.module.config).items():
@@ -124,7 +128,7 @@ def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format:
     return dataclasses.replace(model, module=module, kwargs=kwargs)
 
 
-def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Model:
+def _on_fullest(module: Any, task: str, number_format: Any, model: BuiltModel) -> BuiltModel:
     asked = model.asked
     if asked.decode is not None:
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
@@ -154,7 +158,7 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
 
 def _sets(module: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
     """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
-    if not isinstance(module.forward, Parts):
+    if not isinstance(module.forward, RunOfParts):
         return input_sets(Example(module, task, number_format, asked))
     parts = module.forward.parts
     strangers = [name for name in asked.inputs if name.partition(".")[0] not in parts]
@@ -174,7 +178,7 @@ def _sets(module: Any, task: str, number_format: Any, asked: Asked) -> list[dict
     ]
 
 
-def _refitted(model: Model, task: str, number_format: Any) -> Model:
+def _refitted(model: BuiltModel, task: str, number_format: Any) -> BuiltModel:
     """A model with its graph, on given arguments, or on those of the sizes that the first operators say they take.
 
     Arguments that a message asks for by name are given, too.
@@ -193,11 +197,6 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
                 raise
             model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
     return model.traced()
-
-
-def _own_dtype(config: Any) -> Any:
-    own = getattr(config, "dtype", None)
-    return own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
 
 
 def _simplify(config: Any, training: bool) -> tuple[str, ...]:

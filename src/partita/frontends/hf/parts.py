@@ -69,7 +69,9 @@ def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dic
             # A configuration's own code: some have no default.
             passed_over(f"the default of {cls.__name__}", error)
     for field, value in usual.items():
-        settled = default is not None and not _is_open(default, field) and (cls.model_type, field) not in _UNUSABLE
+        said = getattr(default, field, None)
+        # A default may name a part that is not settled further.
+        settled = said is not None and not hasattr(said, "to_dict") and (cls.model_type, field) not in _UNUSABLE
         if given.get(field) is None and not settled:
             taken[field] = value() if callable(value) else value
     for name, part in vars(default).items() if default is not None else ():
@@ -79,12 +81,6 @@ def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dic
             if inner:
                 taken[name] = {"model_type": part.model_type, **inner}
     return taken
-
-
-def _is_open(config: Any, field: str) -> bool:
-    """Whether a default says nothing of a field, or names a part that is not settled further."""
-    value = getattr(config, field, None)
-    return value is None or hasattr(value, "to_dict")
 
 
 def merged(taken: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,17 +162,23 @@ def fill(config: Any, error: BaseException) -> list[str]:
             wanted = missing is not None and (type(part).__name__, field) == (missing["owner"], missing["field"])
             if not wanted and not _is_none(part, field):
                 continue
-            with_value = rule(part) if field not in ("layer_types", "mlp_layer_types") or _deep(part) else None
+            deep = isinstance(getattr(part, "num_hidden_layers", None), int)
+            with_value = rule(part) if deep or field not in ("layer_types", "mlp_layer_types") else None
             if with_value is not None:
                 setattr(part, field, with_value)
                 filled.append(f"{path}{field} = {with_value if not isinstance(with_value, list) else 'usual'}")
         if isinstance(error, KeyError) and error.args and error.args[0] in (getattr(part, "layer_types", None) or ()):
-            _turn_by_layer(part)
+            # One set of rotary positions is given for all.
+            common = part.rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
+            part.rope_parameters = {kind: dict(common) for kind in sorted(set(part.layer_types))}
             filled.append(f"{path}rope_parameters = the same for every kind of layer")
         if isinstance(error, ImportError) and "timm" in str(error) and _own_resnet(part):
             filled.append(f"{path}backbone_config = the library's own ResNet, as timm is not installed")
         if isinstance(error, TypeError) and "tuple" in str(error):
-            _as_from_file(part)
+            # Files have lists alone, and some code takes nothing else.
+            tuples = {n: v for n, v in vars(part).items() if isinstance(v, tuple) and not n.startswith("_")}
+            for name, value in tuples.items():
+                setattr(part, name, list(value))
             filled.append(f"{path or 'all '}sizes as lists" if not path else f"{path}sizes as lists")
     return filled
 
@@ -204,23 +206,6 @@ def _is_none(config: Any, field: str) -> bool:
         # A configuration's own code: some fields differ by layer, and cannot be read for all.
         passed_over(f"{type(config).__name__}.{field}", error)
         return False
-
-
-def _deep(config: Any) -> bool:
-    return isinstance(getattr(config, "num_hidden_layers", None), int)
-
-
-def _turn_by_layer(config: Any) -> None:
-    """Rotary positions of each kind of layer, where one set is given for all."""
-    common = config.rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
-    config.rope_parameters = {kind: dict(common) for kind in sorted(set(config.layer_types))}
-
-
-def _as_from_file(config: Any) -> None:
-    """Lists for tuples: files have lists alone, and some code takes nothing else."""
-    for name, value in vars(config).items():
-        if isinstance(value, tuple) and not name.startswith("_"):
-            setattr(config, name, list(value))
 
 
 def configurations(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:

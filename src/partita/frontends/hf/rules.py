@@ -92,12 +92,10 @@ class Example:
         end = first(config, "eos_token_id", default=None)
         vocabulary = first(config, "vocab_size", default=32)
         special = {
-            v for name in dir(config) if name.endswith("_token_id") and isinstance(v := getattr(config, name), int)
-        }
-        special |= {
-            v
-            for name in dir(self.config)
-            if name.endswith(("_token_id", "_token_index")) and isinstance(v := getattr(self.config, name, None), int)
+            number
+            for part in (config, self.config)
+            for name in dir(part)
+            if name.endswith(("_token_id", "_token_index")) and isinstance(number := getattr(part, name, None), int)
         }
         usual = next((i for i in range(5, int(vocabulary)) if i not in special), 1) if vocabulary > 6 else 1
         tokens = self.integers(length)

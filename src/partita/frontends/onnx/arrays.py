@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.frontends.geometry import make_geometry
-from partita.frontends.records import Call, Layout, Read, Stored, Value
+from partita.frontends.records import ByteLayout, Read, RecordedCall, Stored, Value
 from partita.ground.errors import InputError
 
 _NAMES = (
@@ -95,16 +95,46 @@ class ArrayView:
 Arrays = Sequence[ArrayView | None]
 
 
-def _layout(shape: tuple[int, ...], strides: Sequence[int], offset: int, number: int) -> Layout:
+@dataclass(frozen=True)
+class Operation:
+    """A node on arrays alone, what it is called in messages, its attributes and inputs."""
+
+    node: Any
+    what: str
+    attributes: dict[str, Any]
+    inputs: Arrays
+
+    @property
+    def op(self) -> str:
+        """The operator."""
+        return str(self.node.op_type)
+
+    @property
+    def present(self) -> list[ArrayView]:
+        """The inputs that are not left out."""
+        return [array for array in self.inputs if array is not None]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the outputs that are wanted."""
+        return [name for name in self.node.output if name]
+
+
+def _layout(shape: tuple[int, ...], strides: Sequence[int], offset: int, number: int) -> ByteLayout:
     name, bits = TYPES[number]
     if bits < 8:
         # Packed elements have no byte of their own; only whole arrays are viewed.
-        return Layout((0, ((array_bytes(shape, number), 1),)), shape, name)
-    return Layout(make_geometry(offset, shape, strides, bits // 8), shape, name)
+        return ByteLayout((0, ((array_bytes(shape, number), 1),)), shape, name)
+    return ByteLayout(make_geometry(offset, shape, strides, bits // 8), shape, name)
 
 
 def new_array(
-    shape: Sequence[int], number: int, *, call: Call | None = None, stored: Stored | None = None, known: Any = None
+    shape: Sequence[int],
+    number: int,
+    *,
+    call: RecordedCall | None = None,
+    stored: Stored | None = None,
+    known: Any = None,
 ) -> ArrayView:
     """An array with a value of its own, made by a call or stored; with a call it becomes its next output."""
     shape = tuple(shape)
@@ -117,7 +147,9 @@ def new_array(
 
 def constant_array(shape: Sequence[int], number: int, known: Any = None) -> ArrayView:
     """An array that every device makes for itself."""
-    return new_array(shape, number, call=Call(-1, "onnx.Constant", "", False, [], "", constant=True), known=known)
+    return new_array(
+        shape, number, call=RecordedCall(-1, "onnx.Constant", "", False, [], "", constant=True), known=known
+    )
 
 
 def arithmetic_dtype(inputs: Sequence[ArrayView], outputs: Sequence[ArrayView]) -> str:

@@ -184,7 +184,8 @@ def open_fields(path: str, inputs: list[Any], given: Mapping[str, GivenArray]) -
     for each in inputs:
         if each.name not in given or not each.type.tensor_type.HasField("shape"):
             continue
-        shape, dims = _shape(given[each.name], each, path), each.type.tensor_type.shape.dim
+        array, dims = given[each.name], each.type.tensor_type.shape.dim
+        shape = array.shape if array.shape is not None else np.shape(_content(array, each.name, path))
         if len(shape) != len(dims):
             raise InputError(f"{path}: input {each.name!r} has {len(dims)} dimensions; {list(shape)} has {len(shape)}")
         for axis, (side, dim) in enumerate(zip(shape, dims, strict=True)):
@@ -195,10 +196,6 @@ def open_fields(path: str, inputs: list[Any], given: Mapping[str, GivenArray]) -
                     f"{path}: input {each.name!r} has size {known} at axis {axis}, not {side}; give it that"
                 )
     return fields
-
-
-def _shape(array: GivenArray, each: Any, path: str) -> tuple[int, ...]:
-    return array.shape if array.shape is not None else np.shape(_content(array, each.name, path))
 
 
 def known_values(array: GivenArray, name: str, path: str) -> Any:

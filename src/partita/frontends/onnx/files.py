@@ -52,7 +52,11 @@ def read_model(path: str) -> Any:
     if model.functions:
         model = _inlined(path, model)
     _check_graph(path, model, model.graph, ())
-    _check_standard(path, model)
+    try:
+        # Asked of a copy in which stored arrays are inputs: it would read their data.
+        onnx.checker.check_model(_without_data(model))
+    except Exception as error:  # code in C++, on whatever a file holds
+        raise InputError(f"{path} is not a valid ONNX model: {one_line(error)}") from error
     return model
 
 
@@ -272,14 +276,6 @@ def data_notes(path: str, model: Any) -> Iterator[str]:
 
 
 # -- onnx's own checks -------------------------------------------------------------------------------------------------
-
-
-def _check_standard(path: str, model: Any) -> None:
-    """What onnx's own checker finds, asked of a copy in which stored arrays are inputs: it would read their data."""
-    try:
-        onnx.checker.check_model(_without_data(model))
-    except Exception as error:  # code in C++, on whatever a file holds
-        raise InputError(f"{path} is not a valid ONNX model: {one_line(error)}") from error
 
 
 def _without_data(model: Any) -> Any:

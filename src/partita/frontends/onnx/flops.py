@@ -23,7 +23,7 @@ Shapes = Sequence[Shape]
 
 @dataclass(frozen=True)
 class Cost:
-    """Arithmetic of one operator, as ``partita.frontends.records.Call`` has it."""
+    """Arithmetic of one operator, as ``partita.frontends.records.RecordedCall`` has it."""
 
     flops: int = 0
     product: tuple[int, int, int, int] | None = None
@@ -80,19 +80,15 @@ def _recurrent(_: dict[str, Any], inputs: Shapes, __: Shapes) -> Cost:
 def _attention(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
     query, key, value = inputs[:3]
     if len(query) == 3:
+        heads = (attributes[f"{name}_num_heads"] for name in ("q", "kv", "kv"))
         query, key, value = (
-            _heads(shape, attributes[f"{name}_num_heads"]) for shape, name in ((query, "q"), (key, "kv"), (value, "kv"))
+            (b, n, length, width // n) for (b, length, width), n in zip(inputs[:3], heads, strict=True)
         )
     past = inputs[4] if len(inputs) > 4 else ()
     if past:
         key = (*key[:2], key[2] + past[2], key[3])
     scores, values = attention_flops(query, key, value)
     return Cost(scores + values, causal=bool(attributes.get("is_causal", 0)) and not past)
-
-
-def _heads(shape: Shape, heads: int) -> Shape:
-    batch, length, width = shape
-    return batch, heads, length, width // heads
 
 
 def _linear_attention(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:

@@ -33,7 +33,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     )
     from partita.frontends.onnx.files import data_notes, read_model, sparse_notes
     from partita.frontends.onnx.modules import Modules
-    from partita.frontends.onnx.stored import Store
+    from partita.frontends.onnx.stored import StoredArrays
     from partita.frontends.onnx.walk import Scope, Walk
     from partita.frontends.records import Stored
 
@@ -45,7 +45,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     arrays = given_arrays(path, inputs, asked.inputs)
     sizes = settle(path, inputs, _with_sizes(path, asked, open_fields(path, inputs, arrays)))
     name = Path(path).stem
-    walk = Walk(path, model, sizes, Store(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
+    walk = Walk(path, model, sizes, StoredArrays(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
     scope = Scope()
     given = []
     for each in inputs:

@@ -40,7 +40,7 @@ def dense(what: str, sparse: Any) -> TensorProto:
     return tensor
 
 
-class Store:
+class StoredArrays:
     """The stored arrays of a model, those with the same bytes of one data file once."""
 
     def __init__(self, path: str, buffers: frozenset[str]) -> None:
