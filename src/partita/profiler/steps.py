@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from partita.frontends.options import one_line
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.frontends.run import loss_of
 from partita.ground.errors import TraceError
 from partita.profiler.clock import Clock
@@ -34,7 +34,7 @@ class Observed:
     """What one process saw."""
 
     #: Every dispatched operator in order, and what makes it identical to others.
-    events: list[Event]
+    events: list[DispatchedCall]
     keys: list[str]
     first_backward: int  #: Place of the first one of the backward pass.
     views: set[str]  #: Which operators only make another view of what they read.

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from partita.costs.profile import Hardware, MessageTime
 from partita.engines.processes.serving import Request, serve
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.nouns.graph import Graph, Source
 from partita.profiler.steps import Observed
 
 if TYPE_CHECKING:
     from partita.execution.inputs import Inputs
-    from partita.frontends.model import Model
+    from partita.frontends.model import BuiltModel
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Report:
     observed: Observed
     graph: Graph | None = None
     places: list[int | None] | None = None
-    events: list[Event] | None = None
+    events: list[DispatchedCall] | None = None
     hardware: Hardware | None = None
     memory_bytes: int = 0
     device_name: str = ""
@@ -95,7 +95,7 @@ def work(job: Job, rank: int) -> Report:
     )
 
 
-def _ready(model: Model, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
+def _ready(model: BuiltModel, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
     """Module and arguments with data, on the device and in the number format that was asked for."""
     import torch
 
