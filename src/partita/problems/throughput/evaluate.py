@@ -44,7 +44,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
 
     classes = colocation_classes(problem)
     violations += _colocation_violations(problem, classes, stage_of)
-    groups = _stage_groups(problem, plan)
+    groups = problem.stage_groups(plan)
     violations += _replica_violations(problem, plan)
     position, acyclic = _positions(problem, classes, stage_of, groups)
     if problem.row is not None:
@@ -93,8 +93,8 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
                     f"{format_bytes(over)} more than its {format_bytes(memory.limit)}"
                 )
         reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
-        # Gradients, or what an instance file states as the operators' sizes: (r − 1)/r · bytes · time per byte.
-        weights = memory.gradients if problem.parameters else memory.operators
+        # (r − 1)/r · bytes · time per byte.
+        weights = reduced_bytes(problem, memory)
         synchronisation = (replicas[i] - 1) * weights * kind.sync_time_per_byte / (replicas[i] * batch)
         load = _load(problem, forward[i], backward[i], transfers[i], reload, synchronisation, replicas[i])
         stages.append(
@@ -120,6 +120,11 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         stages=tuple(stages),
         groups=tuple(links),
     )
+
+
+def reduced_bytes(problem: ThroughputProblem, memory: Memory) -> float:
+    """What replicas of a stage synchronise: gradients, or what an instance file states as the operators' sizes."""
+    return memory.gradients if problem.parameters else memory.operators
 
 
 def _with_peaks(problem: ThroughputProblem, plan: Plan, memories: list[Memory]) -> tuple[list[Memory], list[str]]:
@@ -211,13 +216,6 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
     return found
 
 
-def _stage_groups(problem: ThroughputProblem, plan: Plan) -> list[int]:
-    """Group of every stage's first device; one for all where the problem has none."""
-    group_of = problem.group_of()
-    first = [stage.devices[0] for stage in plan.stages]
-    return [group_of.get(device, 0) for device in first]
-
-
 def _replica_violations(problem: ThroughputProblem, plan: Plan) -> list[str]:
     group_of = problem.group_of()
     found = []
@@ -249,18 +247,18 @@ def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups
     if together and all(a < b for a, b in pairs):
         return listed, True
     first = {group: place for place, group in reversed(list(enumerate(row)))}
-    ranks = _order(sorted(first, key=lambda g: first[g]), {(groups[a], groups[b]) for a, b in pairs})
+    ranks = preferred_order(sorted(first, key=lambda g: first[g]), {(groups[a], groups[b]) for a, b in pairs})
     if ranks is None:
         return listed, False
     rank = {group: place for place, group in enumerate(ranks)}
     stages = sorted(range(count), key=lambda s: (-1 if empty[s] else rank[groups[s]], listed[s]))
-    order = _order(stages, pairs)
+    order = preferred_order(stages, pairs)
     if order is None:
         return listed, False
     return [order.index(stage) for stage in range(count)], True
 
 
-def _order(preferred: list[int], pairs: set[tuple[int, int]]) -> list[int] | None:
+def preferred_order(preferred: Sequence[int], pairs: set[tuple[int, int]]) -> list[int] | None:
     """A topological order in which the most preferred of what is possible is next; None for a cycle."""
     place = {node: number for number, node in enumerate(preferred)}
     order = topological_order(len(preferred), sorted((place[a], place[b]) for a, b in pairs if a != b))

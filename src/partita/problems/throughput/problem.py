@@ -16,6 +16,7 @@ import msgspec
 from partita.ground.checks import check_at_least, check_fields, check_number
 from partita.ground.dags import check_acyclic
 from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
 from partita.problems.throughput.row import Row, check_row
@@ -299,6 +300,10 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         """Whether forward and backward loads have their own maximum (GPipe's objective)."""
         return self.schedule.name == "gpipe" and self.training
 
+    def kind_named(self, name: str) -> DeviceKind:
+        """The device kind of a name."""
+        return next(kind for kind in self.kinds if kind.name == name)
+
     def device_names(self) -> list[tuple[str, int]]:
         """Name and kind index of every device, in the order of ``kinds``."""
         return [(f"{kind.name}:{i}", index) for index, kind in enumerate(self.kinds) for i in range(kind.count)]
@@ -311,6 +316,11 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
             for number, entry in enumerate(self.groups)
             for i in range(entry.counts[place])
         }
+
+    def stage_groups(self, plan: Plan) -> list[int]:
+        """Group of every stage's first device; 0 for all without groups."""
+        group_of = self.group_of()
+        return [group_of.get(stage.devices[0], 0) for stage in plan.stages]
 
 
 def validate(problem: ThroughputProblem) -> None:

@@ -17,8 +17,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.limits import limits
 from partita.problems.throughput.report.modules import stage_modules
 from partita.problems.throughput.report.tables import memory_table, stage_table
-from partita.problems.throughput.sample_latency import sample_latency
-from partita.problems.throughput.simulated import simulated_pipeline
+from partita.problems.throughput.simulated import pipeline_document, sample_latency, simulated_pipeline, step_document
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,20 +81,15 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         """The largest load, feasible or not, and the pipeline."""
         if row.evaluation is None:
             return {"load": None, "pipeline": None, "step": None}
-        run = simulated_pipeline(result.problem, row.plan, row.evaluation)
-        pipeline = msgspec.structs.asdict(sample_latency(result.problem, row.plan, row.evaluation))
         return {
             "load": row.evaluation.objective,
-            "pipeline": pipeline if run is None else run.document(),
-            "step": None if run is None else run.step_document(),
+            "pipeline": pipeline_document(result.problem, row.plan, row.evaluation),
+            "step": step_document(result.problem, row.plan, row.evaluation),
         }
 
     def result_document(self, result: ThroughputResult) -> dict[str, Any]:
         """A batch as it runs."""
-        run = None
-        if result.plan is not None and result.evaluation is not None:
-            run = simulated_pipeline(result.problem, result.plan, result.evaluation)
-        return {"step": None if run is None else run.step_document()}
+        return {"step": step_document(result.problem, result.plan, result.evaluation)}
 
     def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""
