@@ -19,7 +19,7 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
-from partita.problems.throughput.row import Row, check_row
+from partita.problems.throughput.row import UnitRow, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
@@ -223,7 +223,7 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     groups: tuple[DeviceGroup, ...] = ()
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
-    row: Row | None = None
+    row: UnitRow | None = None
     microbatch_samples: int = 1
 
     def __post_init__(self) -> None:
