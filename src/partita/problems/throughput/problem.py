@@ -8,7 +8,7 @@ et al., "PipeDream" (SOSP 2019) and Huang et al., "GPipe" (NeurIPS 2019).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -272,13 +272,16 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     def scale_communication(self, factor: float) -> ThroughputProblem:
         """A copy in which every transfer takes ``factor`` times as long, on links of devices and of groups."""
 
-        def scaled(link: Any) -> Any:
-            times = {name: getattr(link, name) * factor for name in TRANSFER_TIMES if hasattr(link, name)}
+        return self if factor == 1.0 else self.with_links(TRANSFER_TIMES, lambda time: time * factor)
+
+    def with_links(self, fields: Iterable[str], change: Callable[[float], float]) -> ThroughputProblem:
+        """A copy in which these times of links of devices and groups are what ``change`` makes of them."""
+
+        def changed(link: Any) -> Any:
+            times = {name: change(getattr(link, name)) for name in fields if hasattr(link, name)}
             return msgspec.structs.replace(link, **times)
 
-        if factor == 1.0:
-            return self
-        return self.replace(kinds=tuple(map(scaled, self.kinds)), groups=tuple(map(scaled, self.groups)))
+        return self.replace(kinds=tuple(map(changed, self.kinds)), groups=tuple(map(changed, self.groups)))
 
     @property
     def device_count(self) -> int:
