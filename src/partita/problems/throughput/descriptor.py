@@ -33,7 +33,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     report = lazy("partita.problems.throughput.report.report:ThroughputReport")
     sweep = lazy("partita.problems.throughput.sweep:ThroughputSweep")
     timeline = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
-    stages = lazy("partita.problems.throughput.staged:ThroughputStages")
+    stages = lazy("partita.problems.throughput.timeline:ThroughputStages")
     replicas = lazy("partita.problems.throughput.replicas:ThroughputReplicas")
     generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
     converter = lazy("partita.problems.throughput.generators.settings:CONVERTER")

@@ -1,4 +1,4 @@
-"""PipeDream's planner: a path of layers, cut by a dynamic program.
+"""Cuts of a path by a dynamic program that knows work, transfers and memory: between layers, and PipeDream's planner.
 
 Source: Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training" (SOSP 2019), §3.1, without
 replication; how branching graphs become a path is from Tarnawski et al. (NeurIPS 2020), §6: branchings are contracted
@@ -12,13 +12,29 @@ import numpy.typing as npt
 import rustworkx
 
 from partita.engines.search.monitor import Monitor
-from partita.problems.throughput.baselines.base import best_cuts
+from partita.problems.throughput.baselines.layers import find_blocks
+from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 
 
-class PipeDream(Solver):
+class LayerCuts(Solver):
+    """Cut the row of layers, as runtimes that move modules, not operators, can run it; no plan if no cut fits.
+
+    What it loses against a plan is what cutting at layers only costs.
+    """
+
+    name = "layer-cuts"
+    summary = "the best cuts between whole layers, by all costs; ignores cuts inside layers"
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        # Edges never lead to an earlier layer, so the path is the row.
+        blocks = find_blocks(problem)
+        return best_cuts(problem, blocks.layer_of[blocks.instance.group])
+
+
+class PipeDreamCuts(Solver):
     """Contract every branching to one node, then cut the resulting path optimally.
 
     A branching is a biconnected component of the undirected graph: all its operators but the one where its branches
@@ -42,10 +58,8 @@ def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
     graph: rustworkx.PyGraph[None, None] = rustworkx.PyGraph(multigraph=False)
     graph.add_nodes_from([None] * instance.items)
     for u in range(instance.items):
-        if not len(instance.graph.before(u)) and work[u] == 0:
-            continue
-        for v in instance.graph.after(u):
-            graph.add_edge(u, int(v), None)
+        if len(instance.graph.before(u)) or work[u] != 0:
+            graph.add_edges_from_no_data([(u, int(v)) for v in instance.graph.after(u)])
     merged = rustworkx.PyGraph[None, None](multigraph=False)
     merged.add_nodes_from([None] * instance.items)
     tail: dict[int, int] = {}
@@ -57,3 +71,21 @@ def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
     for members in rustworkx.connected_components(merged):
         node[list(members)] = min(members)
     return node
+
+
+def best_cuts(problem: ThroughputProblem, node: npt.ArrayLike) -> Outcome:
+    """The best cuts of the path that operators make where all of a node stay together; no plan if no cut fits.
+
+    ``node`` (operators,) is the node of each.
+    """
+    from partita.problems.throughput.solvers.plain_view import plain_view
+    from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
+    from partita.problems.throughput.solvers.slicing_search import Slicer
+
+    view = plain_view(colocated(problem, node))
+    low = lower_bounds(view)
+    if np.isinf(low.both):
+        return Outcome(plan=None)
+    # The items are numbered topologically, so this order is the path.
+    found = Slicer(view, low, np.zeros(1, dtype=np.int64)).exact(np.arange(view.items, dtype=np.int32))
+    return Outcome(plan=None if found is None else view.plan(found[1]))
