@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Worth
+from partita.engines.search.result import Bound, PlanEvaluation
 from partita.ground.errors import InputError
 from partita.problems.kind import BoundMethod, Kind, SearchOptions, Solver, Stated
 from partita.problems.outcome import Outcome
@@ -45,7 +45,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machines: tuple[int, ...]
 
 
-class Makespan(Worth, frozen=True, kw_only=True):
+class Makespan(PlanEvaluation, frozen=True, kw_only=True):
     """When the last machine is done, and whether each takes tasks that follow one another."""
 
     consecutive: bool

@@ -25,7 +25,7 @@ STDOUT = "-"
 #: Columns of tables that go into a pipe or a file.
 WIDE = 140
 
-#: Options of every command that searches; see ``Search``.
+#: Options of every command that searches; see ``SearchArguments``.
 run_options = together(
     option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
     time_limit_option,
@@ -37,7 +37,7 @@ run_options = together(
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchArguments:
     """What ``run_options`` gave: solver, seconds, seed and threads."""
 
     solver: str | None
@@ -46,7 +46,7 @@ class Search:
     threads: int
 
     @classmethod
-    def take(cls, parameters: dict[str, Any]) -> Search:
+    def take(cls, parameters: dict[str, Any]) -> SearchArguments:
         """Take them out of a command's parameters."""
         return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
 

@@ -12,7 +12,7 @@ from partita.cli.options import cluster_option, file_options, model_options, set
 from partita.cli.source import is_model, read_file, read_model
 from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kinds
-from partita.problems.kind import AnyKind, Generator
+from partita.problems.kind import AnyKind, ProblemFamily
 from partita.problems.settings import flags_of, read_settings
 
 _output = path_option("--output", metavar="P.json", help="Write the problem.", required=True)
@@ -27,7 +27,7 @@ def generate() -> click.Command:
     return group
 
 
-def _generating(kind: AnyKind, generator: Generator) -> click.Command:
+def _generating(kind: AnyKind, generator: ProblemFamily) -> click.Command:
     @click.command(generator.name, cls=GroupedCommand, help=generator.help)
     @setting_flags([(kind, (generator.settings,))])
     @_output
@@ -70,7 +70,7 @@ def convert() -> click.Command:
     return command
 
 
-def _write(output: str, generator: Generator, what: str, given: dict[str, Any], *of: Any) -> int:
+def _write(output: str, generator: ProblemFamily, what: str, given: dict[str, Any], *of: Any) -> int:
     """Make a problem with the flags that were given, and write it."""
     from partita.documents.stated import write_problem
 

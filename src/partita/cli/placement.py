@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from partita.cli.common import Search, warn
+from partita.cli.common import SearchArguments, warn
 from partita.documents.tables.text import new_table, paragraphs
 from partita.ground.errors import PartitaError
 from partita.ground.units import format_time
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partita.conductor.place import PlacedPlan
     from partita.engines.search.monitor import Monitor
     from partita.nouns.topology.topology import Topology
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 #: Wall time for a placement, at least: where the stages go belongs to the answer.
 LEAST_PLACE_S = 0.1
@@ -27,7 +27,7 @@ _LISTED = 8
 
 
 def place_answer(
-    answer: Answer[Any], topology: Callable[[], Topology], search: Search, clock: Monitor
+    answer: ModelPlan[Any], topology: Callable[[], Topology], search: SearchArguments, clock: Monitor
 ) -> PlacedPlan | None:
     """A model's plan on its devices; None where it does not matter where it goes, or where it cannot be said."""
     from partita.conductor.place import PLACE_S, place, uneven

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
+from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, path_option
 from partita.cli.options import machine_options, model_options, replicas_option, settings_of_models, worker_options
 from partita.cli.source import read_model
@@ -76,7 +76,7 @@ def command() -> click.Command:
             from partita.simulator.gantt_plot import check_picture
 
             check_picture(gantt)
-        search = Search.take(parameters)
+        search = SearchArguments.take(parameters)
         found = read_model(model, cluster, objective, parameters, solver=search.solver)
         if graph_output is not None:
             write_graph(graph_output, found.graph)

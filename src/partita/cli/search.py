@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partita.cli.common import Search
+from partita.cli.common import SearchArguments
 from partita.cli.source import ModelSource
 from partita.documents.tables.text import new_table, paragraphs
 from partita.ground.units import format_time
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from partita.conductor.search import Searched
     from partita.engines.processes.pool import Pool
     from partita.engines.search.result import Progress
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 #: Rows that are shown.
 _SHOWN = 12
 
 
 def search_model(
-    found: ModelSource, options: Any, search: Search, pool: Pool, progress: Progress
-) -> tuple[Answer[Any], Searched]:
+    found: ModelSource, options: Any, search: SearchArguments, pool: Pool, progress: Progress
+) -> tuple[ModelPlan[Any], Searched]:
     """The best stages, replicas and placement of a model, with the plans of all objectives competing."""
     from partita.conductor.search_model import search_model as run
     from partita.engines.search.result import Event

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import GroupedCommand, path_option, together
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file, read_placing
@@ -48,7 +48,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
         from partita.report.results import summary_lines
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
-        output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
+        output, search = Output.take(parameters, *asked.values()), SearchArguments.take(parameters)
         stated = (read_placing(file, parameters) if results else None) or read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
         if kind not in known:

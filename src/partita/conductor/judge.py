@@ -11,7 +11,7 @@ from typing import Any
 
 from partita.engines.search.incumbent import agreed
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
+from partita.engines.search.result import Bound, Event, Result, Rival, Statistics, Status, StopReason, relative_gap
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import OPTIMALITY_GAP, clearly_below
 from partita.problems import kind_of
@@ -118,7 +118,7 @@ def proven(objective: float, bound: Bound | None) -> tuple[Bound | None, Status]
     return bound, Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE
 
 
-def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: float = 0.0, note: str = "") -> Row:
+def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: float = 0.0, note: str = "") -> Rival:
     """A row for a plan from anywhere, such as an expert's.
 
     Raises
@@ -127,19 +127,19 @@ def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: floa
         If it is not a plan of the problem.
     """
     if plan is None:
-        return Row(name, summary, runtime_s=runtime_s, note=note or "it finds no plan that fits")
+        return Rival(name, summary, runtime_s=runtime_s, note=note or "it finds no plan that fits")
     evaluation = kind_of(problem).evaluate(problem, plan)
-    return Row(name, summary, plan, evaluation, runtime_s, "" if evaluation.feasible else evaluation.violations[0])
+    return Rival(name, summary, plan, evaluation, runtime_s, "" if evaluation.feasible else evaluation.violations[0])
 
 
-def best_of(problem: Any, rows: Sequence[Row], options: Any) -> Row | None:
+def best_of(problem: Any, rows: Sequence[Rival], options: Any) -> Rival | None:
     """The row with the best feasible plan that keeps what was asked for, the first of equal ones; None for none."""
     kind = kind_of(problem)
     kept = [row for row in rows if row.feasible and kind.keeps(problem, row.evaluation, options) is None]
     return min(kept, key=lambda row: row.evaluation.objective, default=None)
 
 
-def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
+def adopt(result: AnyResult, row: Rival, options: Any) -> AnyResult:
     """The result with the plan of a row, and what the bound says about that."""
     kind: AnyKind = kind_of(result.problem)
     value = row.evaluation.objective
@@ -158,7 +158,7 @@ def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
     )
 
 
-def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyResult:
+def adopt_better(result: AnyResult, rows: Sequence[Rival], options: Any) -> AnyResult:
     """The result, with the best plan of the rows in place of its own where that is better.
 
     Only a run that was stopped early can be beaten; a line in the statistics says by what. If Ctrl-C came while the

@@ -39,7 +39,7 @@ AS_GOOD = 0.01
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PlacedLayout:
     """A layout beside others.
 
     Attributes
@@ -84,22 +84,22 @@ class PlacedPlan:
     staged: Pipeline
     topology: Topology
     result: AnyResult
-    chosen: Candidate
-    candidates: tuple[Candidate, ...]
+    chosen: PlacedLayout
+    candidates: tuple[PlacedLayout, ...]
 
     @property
-    def in_order(self) -> Candidate | None:
+    def in_order(self) -> PlacedLayout | None:
         """The devices that the plan itself names, in their order."""
         return next((one for one in self.candidates if IN_ORDER in one.names), None)
 
     @property
-    def as_good(self) -> tuple[Candidate, ...]:
+    def as_good(self) -> tuple[PlacedLayout, ...]:
         """Other layouts within ``AS_GOOD`` of the chosen one."""
         best = rank(self.chosen)
         return tuple(one for one in self.candidates[1:] if rank(one) <= best * (1 + AS_GOOD))
 
 
-def rank(candidate: Candidate) -> float:
+def rank(candidate: PlacedLayout) -> float:
     """What layouts are compared by: their step, or the objective where nothing can run."""
     found = candidate.objective if candidate.step is None else candidate.step.time
     return float("inf") if found is None else float(found)
@@ -231,11 +231,11 @@ def place_staged(
 
 def _candidate(
     names: tuple[str, ...], layout: Layout, placing: Placing, staged: Pipeline, topology: Topology
-) -> Candidate:
+) -> PlacedLayout:
     plan = placing.plan(layout)
     worth = None if plan is None else kind_of(placing.problem).evaluate(placing.problem, plan)
     objective = None if worth is None else float(worth.objective)
-    return Candidate(names, layout, objective, step_on(staged, layout, topology))
+    return PlacedLayout(names, layout, objective, step_on(staged, layout, topology))
 
 
 def step_on(staged: Pipeline, layout: Layout, topology: Topology) -> StepSummary | None:
@@ -269,7 +269,7 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
     topology, result, chosen = found.topology, found.result, found.chosen
     report = kind_of(result.problem).report
 
-    def summary(one: Candidate) -> dict[str, Any]:
+    def summary(one: PlacedLayout) -> dict[str, Any]:
         return {
             "name": one.name,
             "objective": one.objective,

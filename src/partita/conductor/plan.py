@@ -14,12 +14,12 @@ from partita.costs.profile import Measured
 from partita.costs.table import cost_source
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Progress, Row, Status, StopReason
+from partita.engines.search.result import Progress, Rival, Status, StopReason
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
-from partita.problems.facets.model import Answer, Priced, Refinement
+from partita.problems.facets.model import ModelPlan, Priced, RefinedPlan
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
 
@@ -152,7 +152,7 @@ def plan(
     progress: Progress | None = None,
     baselines: bool = True,
     **settings: Any,
-) -> Answer[Any]:
+) -> ModelPlan[Any]:
     """Price a model on a cluster, plan it, and compare the plan with what people do by hand.
 
     Parameters
@@ -196,7 +196,7 @@ def plan_priced(
     progress: Progress | None = None,
     baselines: bool = True,
     clock: Monitor | None = None,
-) -> Answer[Any]:
+) -> ModelPlan[Any]:
     """``plan`` for candidate problems that are priced already, with the problem's options as one value.
 
     It ends with ``clock``, if one is given, instead of a time limit of its own.
@@ -225,7 +225,7 @@ def plan_priced(
         chosen = find_solver(priced.problem, solver, options)
         result = dataclasses.replace(result, reason=why_not(priced.problem, chosen, options, clock))
     options = model.search_options(priced, options)
-    rows: list[Row] = []
+    rows: list[Rival] = []
     if baselines:
         result, rows = beside_baselines(result, options, clock=clock.share(BASELINES))
     free = solve_free(priced, result, options, clock.share(FREE, FREE_S))
@@ -247,12 +247,12 @@ def solve_free(priced: Priced[Any], result: AnyResult, options: Any, monitor: Mo
 def answer(
     priced: Priced[Any],
     result: AnyResult,
-    rows: Sequence[Row],
+    rows: Sequence[Rival],
     options: Any,
     clock: Monitor | None = None,
     *,
     probe: bool = True,
-) -> Answer[Any]:
+) -> ModelPlan[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
     With ``probe`` it is planned again without a limit that is nearly reached. All of it ends with ``clock``, if one is
@@ -261,7 +261,7 @@ def answer(
     clock = Monitor() if clock is None else clock
     kind = kind_of(result.problem)
     assert kind.model is not None
-    refined = Refinement()
+    refined = RefinedPlan()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
         monitor = clock.share(REFINE, REFINE_S)
         with interruptible(monitor):
@@ -281,6 +281,6 @@ def answer(
         if unlimited is not None:
             monitor = clock.share(UNLIMITED, UNLIMITED_S)
             without = run_solver(unlimited, None, options, monitor, explain=False).objective
-    return Answer(
+    return ModelPlan(
         priced, result, tuple(rows), other=refined.other, without_limit=without, wider_bound=refined.wider_bound
     )

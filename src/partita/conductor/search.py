@@ -28,7 +28,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.facets.replicas import Replication, Shape
 from partita.simulator.fastest import fast_links, least_step
 
 #: Wall time of one split and of one mapping, at most.
@@ -108,7 +108,7 @@ class Searched:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _SplitShape:
     """What a split came to.
 
     Attributes
@@ -134,7 +134,7 @@ class _Found:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _ShapeTask:
     """What a worker gets: a shape to split, or the plan of a problem to place."""
 
     shape: Shape[Any] | None
@@ -196,7 +196,7 @@ def search_stages(
         placed = place_staged(staged_plan(other, plan), topology, time_limit_s=limit, seed=seed, threads=threads)
         if placed.chosen.step is not None:
             found.append(Explored(name, None, None, "placed", problem=other, plan=plan, placed=placed))
-    run = _Search((problem, *also), topology, clock.share(SHAPES), workers, seed, threads, progress)
+    run = _ShapeSearch((problem, *also), topology, clock.share(SHAPES), workers, seed, threads, progress)
     shapes, finished = run.explore(min((one.step for one in found if one.step is not None), default=float("inf")))
     found += shapes
     placed_ones = [one for one in found if one.step is not None]
@@ -216,7 +216,7 @@ def _nothing_placed(problem: Any, topology: Topology, found: Sequence[Explored])
     return f"{problem.name}: no plan was found for {topology.name} ({text}); give it more time, or more devices"
 
 
-def replicas_of(problem: Any) -> Replicas[Any, Any]:
+def replicas_of(problem: Any) -> Replication[Any, Any]:
     """How a problem is replicated; refuses one without stages to replicate."""
     facet = kind_of(problem).replicas
     if facet is None:
@@ -239,7 +239,7 @@ def _with_proof(best: Explored, topology: Topology, time_limit_s: float, seed: i
     return dataclasses.replace(best, placed=again) if rank(again.chosen) <= rank(best.placed.chosen) else best
 
 
-class _Search:
+class _ShapeSearch:
     """A run over all shapes, in waves as wide as the pool."""
 
     def __init__(
@@ -254,7 +254,7 @@ class _Search:
     ) -> None:
         self.problems, self.topology, self.clock, self.pool = problems, topology, clock, pool
         self.seed, self.threads, self.progress = seed, threads, progress
-        self.splits: dict[Any, _Found] = {}
+        self.splits: dict[Any, _SplitShape] = {}
         self.links = fast_links(topology.bandwidth_bytes_per_s, topology.machine_of)
 
     def explore(self, best: float) -> tuple[list[Explored], bool]:
@@ -297,11 +297,12 @@ class _Search:
         new = {key: shape for key, shape in zip(keys, shapes, strict=True) if key not in self.splits}
         limit = min(SPLIT_S, self.clock.remaining_s)
         tasks = [
-            _Task(shape, shape.problem, None, self.topology, self.seed, self.threads, limit) for shape in new.values()
+            _ShapeTask(shape, shape.problem, None, self.topology, self.seed, self.threads, limit)
+            for shape in new.values()
         ]
         self.splits.update(zip(new, self.pool.map(_split, tasks), strict=True))
         answers: list[Explored] = []
-        todo: list[tuple[int, _Task]] = []
+        todo: list[tuple[int, _ShapeTask]] = []
         for key, shape, bound in zip(keys, shapes, bounds, strict=True):
             found, without = self.splits[key], Explored(self._name(shape), shape, bound, self.splits[key].outcome)
             if found.plan is None:
@@ -321,7 +322,7 @@ class _Search:
                 dataclasses.replace(without, outcome="placed", split_bound=least, problem=problem, plan=whole)
             )
             left = min(MAP_S, max(0.1, self.clock.remaining_s))
-            task = _Task(None, problem, whole, self.topology, self.seed, self.threads, left)
+            task = _ShapeTask(None, problem, whole, self.topology, self.seed, self.threads, left)
             todo.append((len(answers) - 1, task))
         for (place, _), placed in zip(todo, self.pool.map(_place, [task for _, task in todo]), strict=True):
             answers[place] = dataclasses.replace(answers[place], placed=placed)
@@ -332,16 +333,16 @@ class _Search:
         return shape.name if len(self.problems) == 1 else f"{self.owner[id(shape)].kind} {shape.name}"
 
 
-def _split(task: _Task) -> _Found:
+def _split(task: _ShapeTask) -> _SplitShape:
     """The split of a shape."""
     assert task.shape is not None
     options, monitor = options_of(kind_of(task.problem), task.seed, task.threads, {}), Monitor(task.time_limit_s)
     with interruptible(monitor):
         found = replicas_of(task.problem).split(task.shape, options, monitor)
-    return _Found(found.plan, found.infeasible and found.lossless, monitor.stopping)
+    return _SplitShape(found.plan, found.infeasible and found.lossless, monitor.stopping)
 
 
-def _place(task: _Task) -> PlacedPlan:
+def _place(task: _ShapeTask) -> PlacedPlan:
     quick = placing_kind().from_result
     assert quick is not None
     staged = staged_plan(task.problem, task.plan)

@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Statistics, Status, StopReason
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.model import Answer, Priced
+from partita.problems.facets.model import ModelPlan, Priced
 from partita.problems.kind import AnyKind
 from partita.problems.settings import settings_of
 
@@ -35,7 +35,7 @@ def search_model(
     time_limit_s: float | None = 60.0,
     pool: Pool | None = None,
     progress: Callable[[str], None] | None = None,
-) -> tuple[Answer[Any], Searched]:
+) -> tuple[ModelPlan[Any], Searched]:
     """``search_stages`` for a model: its plans by every objective that has stages compete.
 
     Parameters
@@ -111,7 +111,7 @@ def search_model(
     return answer(whole, result, rows, chosen, clock, probe=False), found
 
 
-def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> Answer[Any]:
+def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> ModelPlan[Any]:
     return plan_priced([priced], options, time_limit_s=time_limit_s, baselines=False)
 
 

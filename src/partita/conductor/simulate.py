@@ -12,7 +12,7 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.problems import kind_of
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.simulator.document import Holding
 from partita.simulator.sensitivity import Change, affordable, changes
 from partita.simulator.simulate import Simulation
@@ -39,7 +39,7 @@ class Simulated:
     problem: Any
     plan: Any
     evaluation: Any
-    request: Request
+    request: RunRequest
     simulation: Simulation
 
     @property
@@ -93,7 +93,7 @@ class Simulated:
         return (self.again(size + more).simulation.step_time - self.simulation.step_time) / more
 
 
-def _simulated(problem: Any, plan: Any, evaluation: Any, request: Request) -> Simulated:
+def _simulated(problem: Any, plan: Any, evaluation: Any, request: RunRequest) -> Simulated:
     program = kind_of(problem).timeline.program(problem, plan, evaluation, request)
     return Simulated(problem, plan, evaluation, request, run(program))
 
@@ -108,7 +108,7 @@ def simulate_plan(problem: Any, plan: Any, evaluation: Any = None, **settings: A
     evaluation
         What the plan is worth, where that is known already.
     settings
-        How: fields of ``partita.problems.facets.timeline.Request``.
+        How: fields of ``partita.problems.facets.timeline.RunRequest``.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def simulate_plan(problem: Any, plan: Any, evaluation: Any = None, **settings: A
         If a setting is unknown, or the plan cannot run as asked.
     """
     try:
-        request = msgspec.convert(settings, Request)
+        request = msgspec.convert(settings, RunRequest)
     except msgspec.ValidationError as error:
         raise InputError(f"simulation of {problem.name!r}: {error}") from None
     worth = kind_of(problem).evaluate(problem, plan) if evaluation is None else evaluation

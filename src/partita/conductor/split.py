@@ -16,10 +16,10 @@ from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.split import Layer, Part, Send, SharedModule, Split, StagePart, Weight, cards_of
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer, Parts
+from partita.problems.facets.model import ModelParts, ModelPlan
 
 
-def split_of(answer: Answer[Any]) -> Split | None:
+def split_of(answer: ModelPlan[Any]) -> Split | None:
     """The split of a model's plan; None without a plan, and of plans without stages."""
     model, plan = kind_of(answer.problem).model, answer.result.plan
     assert model is not None
@@ -27,7 +27,7 @@ def split_of(answer: Answer[Any]) -> Split | None:
     return None if parts is None else make_split(answer.graph, parts, answer.cluster)
 
 
-def make_split(graph: Graph, parts: Parts, cluster: Cluster | None = None) -> Split:
+def make_split(graph: Graph, parts: ModelParts, cluster: Cluster | None = None) -> Split:
     """The split of a graph whose stages have these parts; stages without operators are left out."""
     held = [part for part in parts.stages if len(part.operators)]
     view = GraphView(graph)

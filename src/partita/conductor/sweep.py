@@ -30,10 +30,10 @@ from partita.conductor.plan import BASELINES, SEARCH, answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.engines.processes.pool import Pool
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Progress, Result, Row, Status, StopReason, relative_gap
+from partita.engines.search.result import Bound, Progress, Result, Rival, Status, StopReason, relative_gap
 from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer, Priced
+from partita.problems.facets.model import ModelPlan, Priced
 from partita.problems.kind import AnyResult
 
 #: Where on the grid: values by axis; an axis without a value stays as it is.
@@ -58,8 +58,8 @@ class SweptPoint:
 
     point: Point
     result: AnyResult
-    baseline: Row | None
-    answer: Answer[Any] | None = None
+    baseline: Rival | None
+    answer: ModelPlan[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,16 +153,16 @@ def sweep(
     kind = kind_of(problems[0])
     workers = Pool() if pool is None else pool
     here = workers.width == 1
-    run = _Run(options_of(kind, seed, threads, options), solver, time_limit_s, progress if here else None)
+    run = _SweepRun(options_of(kind, seed, threads, options), solver, time_limit_s, progress if here else None)
     facet, count = kind.sweep, len(points)
     above = [[j for j in range(count) if j != i and facet.relaxes(problems[j], problems[i])] for i in range(count)]
     # A point that relaxes another one is relaxed by fewer itself; equal problems keep the grid's order.
     order = sorted(range(count), key=lambda i: (len(above[i]), i))
     done: dict[int, SweptPoint] = {}
 
-    def task(i: int) -> _Task:
+    def task(i: int) -> _PointTask:
         priced = stated[i] if isinstance(stated[i], Priced) else None
-        return _Task(run, points[i], problems[i], tuple(done[j] for j in above[i] if j in done), priced)
+        return _PointTask(run, points[i], problems[i], tuple(done[j] for j in above[i] if j in done), priced)
 
     interrupted = False
     waves = _waves(order, above)
@@ -201,7 +201,7 @@ def _waves(order: Sequence[int], above: Sequence[Sequence[int]]) -> list[list[in
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SweepRun:
     """What every point is solved with; see ``sweep``."""
 
     options: Any
@@ -244,21 +244,21 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _PointTask:
     """A point, what relaxes it, and how to solve it: what a worker gets."""
 
-    run: _Run
+    run: _SweepRun
     point: Point
     problem: Any
     relaxed: tuple[SweptPoint, ...]
     priced: Priced[Any] | None
 
 
-def _solve(task: _Task) -> SweptPoint:
+def _solve(task: _PointTask) -> SweptPoint:
     return task.run.point(task.point, task.problem, task.relaxed, task.priced)
 
 
-def _neighbours(problem: Any, points: Sequence[SweptPoint]) -> list[Row]:
+def _neighbours(problem: Any, points: Sequence[SweptPoint]) -> list[Rival]:
     """Plans of other points, judged on this one; the ones that need devices that are not here are left out."""
     facet = kind_of(problem).sweep
     moved = [facet.transfer(entry.result.plan, problem) for entry in points if entry.result.plan is not None]

@@ -20,7 +20,7 @@ NATIVE = "partita"
 
 
 @dataclass(frozen=True)
-class Importer:
+class ForeignFormat:
     """A foreign format.
 
     Attributes
@@ -48,13 +48,13 @@ class Importer:
 
 
 #: Asked in this order.
-IMPORTERS: tuple[Importer, ...] = (
-    Importer(
+IMPORTERS: tuple[ForeignFormat, ...] = (
+    ForeignFormat(
         "cost-graph",
         {"throughput": "partita.problems.throughput.files.cost_graph:read_cost_graph"},
         text="partita.problems.throughput.files.cost_graph:looks_like_cost_graph",
     ),
-    Importer(
+    ForeignFormat(
         "dnn-partitioning",
         {
             "throughput": "partita.problems.throughput.files.dnn_partitioning:read_throughput",
@@ -66,12 +66,12 @@ IMPORTERS: tuple[Importer, ...] = (
             "nothing; leave out --working-memory peak"
         },
     ),
-    Importer(
+    ForeignFormat(
         "piper",
         {"hybrid": "partita.problems.hybrid.files.piper:read_piper"},
         keys=("maxDevices", "maxMemoryPerDevice"),
     ),
-    Importer(
+    ForeignFormat(
         "moirai",
         {"makespan": "partita.problems.makespan.files.moirai:read_moirai"},
         keys=("devices", "flows"),
@@ -130,7 +130,7 @@ def read_problem(
 
 def open_problem(
     path: str | Path, format: str | None = None, problem: str | None = None, *, scale_communication: float = 1.0
-) -> tuple[Any, Importer | None]:
+) -> tuple[Any, ForeignFormat | None]:
     """As ``read_problem``, with the format if it is a foreign one. The file is read once."""
     if format is not None and format not in format_names():
         raise InputError(f"there is no format {format!r}; known are {', '.join(format_names())}")

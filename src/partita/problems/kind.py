@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, T
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Result, Worth
+from partita.engines.search.result import Bound, PlanEvaluation, Result
 from partita.problems.outcome import Outcome
 from partita.problems.settings import settings_of
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
     from partita.problems.facets.model import FromModel
-    from partita.problems.facets.replicas import Replicas
-    from partita.problems.facets.report import Report
-    from partita.problems.facets.stages import FromResult, Stages
+    from partita.problems.facets.replicas import Replication
+    from partita.problems.facets.report import Reporting
+    from partita.problems.facets.stages import FromResult, Staging
     from partita.problems.facets.sweep import Sweep
     from partita.problems.facets.timeline import TimeLine
 
@@ -62,7 +62,7 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=Worth)
+E = TypeVar("E", bound=PlanEvaluation)
 ContraP = TypeVar("ContraP", contravariant=True)
 ContraO = TypeVar("ContraO", contravariant=True)
 CoL = TypeVar("CoL", covariant=True)
@@ -137,7 +137,7 @@ class BoundMethod(Component, Protocol[ContraP]):
 
 
 @dataclass(frozen=True)
-class Generator:
+class ProblemFamily:
     """A family of random problems, or a simpler form of any problem of the kind.
 
     Attributes
@@ -248,14 +248,14 @@ class Kind(Generic[P, L, E]):
     baselines: Sequence[Solver[P, L, Any]] = ()
     model: FromModel[P] | None = None
     files: Files[P, L, E] = lazy("partita.problems.facets.files:Files")
-    report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
+    report: Reporting[P, L, E] = lazy("partita.problems.facets.report:Reporting")
     sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
     timeline: TimeLine[P, L, E] = lazy("partita.problems.facets.timeline:TimeLine")
-    stages: Stages[P, L, E] | None = None
-    replicas: Replicas[P, L] | None = None
+    stages: Staging[P, L, E] | None = None
+    replicas: Replication[P, L] | None = None
     from_result: FromResult[P] | None = None
-    generators: Sequence[Generator] = ()
-    converter: Generator | None = None
+    generators: Sequence[ProblemFamily] = ()
+    converter: ProblemFamily | None = None
     samples: Sequence[Sequence[P]] = ()
 
     @property

@@ -139,7 +139,7 @@ def communication_note(compute: float, transfer: float) -> tuple[str, ...]:
     return ()
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PublishedOperator(msgspec.Struct, frozen=True):
     """What a split has to know of an operator: its class (None for its own), and whether it is of the backward part."""
 
     colocation: int | None
@@ -149,7 +149,7 @@ class Placed(msgspec.Struct, frozen=True):
 def read_rows(
     data: bytes,
     path: str | Path,
-    operators: dict[int, Placed],
+    operators: dict[int, PublishedOperator],
     name: str,
     check: Callable[[bool, int], object],
 ) -> tuple[list[list[int]], list[list[int]]]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from partita.documents.tables.text import new_table
-from partita.engines.search.result import Result, Row, Status, StopReason
+from partita.engines.search.result import Result, Rival, Status, StopReason
 from partita.ground.units import format_time
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Reporting
 
 #: What rows of a comparison can be ranked by.
 Rank = Literal["objective", "step"]
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) -> list[str]:
+def summary_lines(report: Reporting[Any, Any, Any], result: Result[Any, Any, Any]) -> list[str]:
     """Objective, bound, gap and status in words."""
     unit = result.problem.unit
     if result.objective is None:
@@ -38,7 +38,7 @@ def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) 
     ]
 
 
-def verdict_lines(report: Report[Any, Any, Any], problem: Any, plan: Any, evaluation: Any) -> list[str]:
+def verdict_lines(report: Reporting[Any, Any, Any], problem: Any, plan: Any, evaluation: Any) -> list[str]:
     """What a given plan is worth."""
     verdict = "feasible" if evaluation.feasible else "not feasible: " + "; ".join(evaluation.violations)
     return [
@@ -48,7 +48,7 @@ def verdict_lines(report: Report[Any, Any, Any], problem: Any, plan: Any, evalua
     ]
 
 
-def worth(report: Report[Any, Any, Any], problem: Any, row: Row, by: Rank = "objective") -> float | None:
+def worth(report: Reporting[Any, Any, Any], problem: Any, row: Rival, by: Rank = "objective") -> float | None:
     """What a row is ranked by: its objective, or the time of its step as it runs; None where it has none."""
     if row.evaluation is None:
         return None
@@ -57,10 +57,10 @@ def worth(report: Report[Any, Any, Any], problem: Any, row: Row, by: Rank = "obj
     return float(row.evaluation.objective)
 
 
-def ranked(report: Report[Any, Any, Any], problem: Any, rows: Sequence[Row], by: Rank) -> list[Row]:
+def ranked(report: Reporting[Any, Any, Any], problem: Any, rows: Sequence[Rival], by: Rank) -> list[Rival]:
     """Rows from the best to the worst; those that do not work come after them, then those without a plan."""
 
-    def key(row: Row) -> tuple[int, float]:
+    def key(row: Rival) -> tuple[int, float]:
         found = worth(report, problem, row, by)
         return (2, 0.0) if found is None else (0 if row.feasible else 1, found)
 
@@ -68,14 +68,14 @@ def ranked(report: Report[Any, Any, Any], problem: Any, rows: Sequence[Row], by:
 
 
 def comparison_table(
-    report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row], by: Rank = "objective"
+    report: Reporting[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Rival], by: Rank = "objective"
 ) -> Table:
     """The plan and the rows, judged by one evaluator, with the problem's own figures.
 
     ``by`` says what of a row is set against the plan's.
     """
     problem = result.problem
-    own = Row("partita", "", result.plan, result.evaluation)
+    own = Rival("partita", "", result.plan, result.evaluation)
     mine_worth = worth(report, problem, own, by)
     shown = [("partita", result.plan, result.evaluation, "")] if result.evaluation is not None else []
     shown += [(row.name, row.plan, row.evaluation, row.note) for row in rows]

@@ -96,7 +96,7 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
     return max(0.0, (objective - bound) / objective) if objective > 0 else 0.0
 
 
-class Worth(msgspec.Struct, frozen=True, kw_only=True):
+class PlanEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is worth; a problem adds its own fields.
 
     Attributes
@@ -118,7 +118,7 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT", bound=Worth)
+EvaluationT = TypeVar("EvaluationT", bound=PlanEvaluation)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Result(Generic[ProblemT, PlanT, EvaluationT]):
 
 
 @dataclass(frozen=True)
-class Row:
+class Rival:
     """A plan from anywhere beside that of a run: a baseline's, an expert's, a neighbour's.
 
     Attributes

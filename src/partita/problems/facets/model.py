@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.nouns.split import StagePart
 from partita.problems.facets import Facet, P
 from partita.problems.settings import setting
@@ -95,7 +95,7 @@ class Priced(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Refinement:
+class RefinedPlan:
     """What a problem makes of an answer beyond its objective.
 
     Attributes
@@ -110,14 +110,14 @@ class Refinement:
         What no plan of a wider kind beats, which the problem does not allow; None where it is not known.
     """
 
-    row: Row | None = None
-    other: Row | None = None
+    row: Rival | None = None
+    other: Rival | None = None
     by_objective: bool = True
     wider_bound: float | None = None
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """A plan in parts of the traced model, in pipeline order, and how they run.
 
     Operators of parts are in any order, and their modules are still to be found. ``recompute`` says by operator what
@@ -142,7 +142,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Answer(Generic[P]):
+class ModelPlan(Generic[P]):
     """A plan for a model on a cluster, with what is needed to judge it.
 
     Attributes
@@ -162,14 +162,14 @@ class Answer(Generic[P]):
     free
         What was found of the same problem without the limits of a runtime; None where nothing was looked for.
     wider_bound
-        As of ``Refinement``.
+        As of ``RefinedPlan``.
     """
 
     priced: Priced[P]
     result: Result[P, Any, Any]
-    baselines: tuple[Row, ...] = ()
+    baselines: tuple[Rival, ...] = ()
     tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
-    other: Row | None = None
+    other: Rival | None = None
     without_limit: float | None = None
     free: Result[P, Any, Any] | None = None
     wider_bound: float | None = None
@@ -248,7 +248,7 @@ class FromModel(Facet, Generic[P]):
         """The plan that the settings state, which is then priced and not searched for; None if they state none."""
         return None
 
-    def parts(self, priced: Priced[P], plan: Any) -> Parts | None:
+    def parts(self, priced: Priced[P], plan: Any) -> ModelParts | None:
         """What every stage of a plan has of the model; None where plans have no such stages."""
         return None
 
@@ -271,7 +271,7 @@ class FromModel(Facet, Generic[P]):
         return options
 
     def refine(
-        self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
+        self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Rival], options: Any, monitor: Monitor
+    ) -> RefinedPlan:
         """What is better than the answer in a way that the objective does not see; takes some seconds."""
-        return Refinement()
+        return RefinedPlan()

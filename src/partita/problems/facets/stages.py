@@ -11,7 +11,7 @@ from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout
 
 
-class Stages(Facet, Generic[P, L, E]):
+class Staging(Facet, Generic[P, L, E]):
     """What plans of a problem ask of devices."""
 
     @abstractmethod

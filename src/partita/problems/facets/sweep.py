@@ -15,7 +15,7 @@ from partita.problems.facets import Facet, L, P
 from partita.problems.settings import Setting, setting, settings_of
 
 if TYPE_CHECKING:
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Sweep(Facet, Generic[P, L]):
         self,
         points: Sequence[Mapping[str, Any]],
         results: Sequence[Result[P, L, Any]],
-        answers: Sequence[Answer[P] | None],
+        answers: Sequence[ModelPlan[P] | None],
     ) -> list[dict[str, Any]]:
         """Further keys of every row, as plain values; each answer is that of a model, None for a stated problem."""
         return [{} for _ in results]

@@ -13,7 +13,7 @@ from partita.problems.facets import E, Facet, L, P
 from partita.simulator.program import Contention, Order, Place, Program, Step
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a plan is to be simulated; None for what is usual for the plan.
 
     Attributes
@@ -41,7 +41,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interval: float = 0.0
 
 
-def refuse_schedules(name: str, why: str, request: Request) -> None:
+def refuse_schedules(name: str, why: str, request: RunRequest) -> None:
     """Plans of one sample have no schedule but their own.
 
     Raises
@@ -73,7 +73,7 @@ def one_sample(
 class TimeLine(Facet, Generic[P, L, E]):
     """Programs for the simulator, from plans."""
 
-    def program(self, problem: P, plan: L, evaluation: E, request: Request) -> Program:
+    def program(self, problem: P, plan: L, evaluation: E, request: RunRequest) -> Program:
         """What happens when a plan runs.
 
         Raises

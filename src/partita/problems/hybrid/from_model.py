@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement
+from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.limits import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem, Layer
@@ -190,7 +190,7 @@ class HybridFromModel(FromModel[HybridProblem]):
         check_layout(priced.problem, layout)
         return layout_plan(priced.problem, layout)
 
-    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         from partita.problems.hybrid.parts import plan_parts
 
         return plan_parts(priced, plan)
@@ -212,8 +212,8 @@ class HybridFromModel(FromModel[HybridProblem]):
         return msgspec.structs.replace(options, machine_devices=min(sizes.values()))
 
     def refine(
-        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
+        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Rival], options: Any, monitor: Monitor
+    ) -> RefinedPlan:
         from partita.problems.hybrid.shorter_step import shorter_steps
         from partita.problems.hybrid.solvers.free import bound_of_free
 
@@ -221,8 +221,8 @@ class HybridFromModel(FromModel[HybridProblem]):
         if training is None:
             return shorter_steps(result, rows, options, monitor)
         if priced.settings.layout is not None or training.mesh == "free" or result.problem.others:
-            return Refinement(by_objective=priced.settings.layout is None)
-        return Refinement(wider_bound=bound_of_free(result, options, monitor))
+            return RefinedPlan(by_objective=priced.settings.layout is None)
+        return RefinedPlan(wider_bound=bound_of_free(result, options, monitor))
 
 
 def check_settings(settings: HybridPricing) -> None:

@@ -11,7 +11,7 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.split import StagePart
 from partita.problems.facets.limits import devices_for, runtime_of
-from partita.problems.facets.model import FromModel, Parts, Priced
+from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
@@ -120,7 +120,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         problem = only_on(problem, devices_for(runtime, cluster.device_names(), accelerators))
         return Priced(problem, graph, cluster, settings, free=priced(settings.tied))
 
-    def parts(self, priced: Priced[MakespanProblem], plan: Schedule) -> Parts:
+    def parts(self, priced: Priced[MakespanProblem], plan: Schedule) -> ModelParts:
         """The devices that run something, the one that starts first first."""
         names, cluster = priced.cluster.device_names(), priced.cluster
         held: dict[int, list[int]] = {}
@@ -129,7 +129,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
             # What the pricing adds to the operators of the graph has a number beyond theirs.
             if v < len(priced.graph.operators):
                 held.setdefault(placed.device, []).append(v)
-        return Parts(
+        return ModelParts(
             tuple(
                 StagePart(
                     operators=tuple(operators),

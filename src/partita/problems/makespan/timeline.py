@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from partita.problems.facets.timeline import Request, TimeLine, one_sample, refuse_schedules
+from partita.problems.facets.timeline import RunRequest, TimeLine, one_sample, refuse_schedules
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import Schedule
 from partita.problems.makespan.problem import MakespanProblem
@@ -22,7 +22,7 @@ class MakespanTimeLine(TimeLine[MakespanProblem, Schedule, MakespanEvaluation]):
     """One sample, with the devices and the orders of the plan."""
 
     def program(
-        self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation, request: Request
+        self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation, request: RunRequest
     ) -> Program:
         refuse_schedules(problem.name, "a makespan plan is itself the schedule of one sample", request)
         names = device_names(problem)

@@ -10,7 +10,7 @@ import msgspec
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
 from partita.problems.facets.limits import coarsest, runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced
+from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced
 from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.problem import ThroughputProblem
@@ -65,7 +65,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             return options
         return msgspec.structs.replace(options, contiguity=contiguity_for(runtime, options.contiguity))
 
-    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> ModelParts:
         problem, settings = priced.problem, priced.settings
         accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
         place_of = {
@@ -80,7 +80,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             found = [place_of.get(name) for name in stage.devices]
             return tuple(place for place in found if place is not None) if None not in found else ()
 
-        return Parts(
+        return ModelParts(
             tuple(
                 StagePart(
                     operators=stage.operators,

@@ -8,7 +8,7 @@ take of a device is what the problem's ``communication`` says.
 from __future__ import annotations
 
 from partita.ground.errors import InputError
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.problems.throughput.lowered import lowered
 from partita.problems.throughput.rounds import in_rounds
 from partita.problems.throughput.running import Run
@@ -17,7 +17,7 @@ from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import staged_program
 
 
-def program_of(run: Run, request: Request) -> Program:
+def program_of(run: Run, request: RunRequest) -> Program:
     """What happens when a plan runs as asked.
 
     Raises

@@ -9,7 +9,7 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Remembered, Request
+from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.programs import program_of
@@ -78,7 +78,7 @@ def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -
     run = Run(problem, plan, evaluation)
 
     def make(microbatches: int, interval: float = 0.0) -> Program:
-        return program_of(run, msgspec.structs.replace(Request(), microbatches=microbatches, interval=interval))
+        return program_of(run, msgspec.structs.replace(RunRequest(), microbatches=microbatches, interval=interval))
 
     try:
         alone = simulate(make(1))

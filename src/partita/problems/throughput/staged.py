@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.stages import Stages
+from partita.problems.facets.stages import Staging
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.lowered import lowered
 from partita.problems.throughput.problem import ThroughputProblem
@@ -12,7 +12,7 @@ from partita.problems.throughput.running import Run
 from partita.simulator.pipeline import Pipeline
 
 
-class ThroughputStages(Stages[ThroughputProblem, Plan, Evaluation]):
+class ThroughputStages(Staging[ThroughputProblem, Plan, Evaluation]):
     """Work of every stage, and tensors, each once for every stage that reads it."""
 
     def staged(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Pipeline:

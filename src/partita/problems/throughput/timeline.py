@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.programs import program_of
@@ -16,7 +16,7 @@ from partita.simulator.program import Program
 class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
     """Rounds for inference and free splits, the problem's schedule for training in a row of stages."""
 
-    def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: Request) -> Program:
+    def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: RunRequest) -> Program:
         return program_of(Run(problem, plan, evaluation), request)
 
     def expected(

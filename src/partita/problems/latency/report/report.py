@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from partita.ground.units import format_bytes, format_time
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Reporting
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class LatencyReport(Report[LatencyProblem, LatencyPlan, LatencyEvaluation]):
+class LatencyReport(Reporting[LatencyProblem, LatencyPlan, LatencyEvaluation]):
     """Pieces with their times, the critical path, and what it consists of."""
 
     doing = "placing"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from partita.problems.kind import Generator
+from partita.problems.kind import ProblemFamily
 from partita.problems.makespan.generators.graphs import random_makespan_problem
 from partita.problems.settings import setting
 
@@ -29,7 +29,7 @@ class _Random(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GENERATORS = (
-    Generator(
+    ProblemFamily(
         "makespan",
         "A random graph over devices of unlike speeds and links of unlike bandwidths (docs/makespan.md).",
         _Random,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Reporting
 from partita.problems.mapping.evaluate import Load, MappingEvaluation, evaluate
 from partita.problems.mapping.instance import Instance
 from partita.problems.mapping.orders import chains, consecutive
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LISTED = 16
 
 
-class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
+class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
     """Stages with their devices and their slowest replica, the critical link, and the orders that people take."""
 
     doing = "mapping"

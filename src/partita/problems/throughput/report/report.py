@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.documents.tables.text import paragraphs
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.limits import limits
@@ -23,12 +23,12 @@ from partita.problems.throughput.simulated import simulated_pipeline
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
 
 
-class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
+class ThroughputReport(Reporting[ThroughputProblem, Plan, Evaluation]):
     """Stages, their memory, the pipeline they make, and what limits it."""
 
     doing = "splitting"
@@ -78,7 +78,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         run = simulated_pipeline(problem, plan, evaluation)
         return None if run is None else float(run.step.time)
 
-    def row_document(self, result: ThroughputResult, row: Row) -> dict[str, Any]:
+    def row_document(self, result: ThroughputResult, row: Rival) -> dict[str, Any]:
         """The largest load, feasible or not, and the pipeline."""
         if row.evaluation is None:
             return {"load": None, "pipeline": None, "step": None}
@@ -97,7 +97,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
             run = simulated_pipeline(result.problem, result.plan, result.evaluation)
         return {"step": None if run is None else run.step_document()}
 
-    def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""
         problem, result = answer.problem, answer.result
         document["schedule"] = msgspec.structs.asdict(problem.schedule)
@@ -111,7 +111,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
             for device, entry in zip(plan["devices"], stage_modules(problem, result.plan), strict=True)
         ]
 
-    def answer_tables(self, answer: Answer[ThroughputProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[ThroughputProblem]) -> Sequence[RenderableType]:
         """The model, the stages, their memory, and what limits the plan."""
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
