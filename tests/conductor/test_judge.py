@@ -240,13 +240,13 @@ class TestRows:
 
     def test_the_best_that_keeps_what_was_asked_for(self) -> None:
         rows = [row(ALONE, "a"), row(None, "b"), row(BEST, "c"), row(BEST, "d"), row(WORSE, "e")]
-        found = best_of(PROBLEM, rows, ACYCLIC)
+        found = best_of(rows, ACYCLIC)
         assert found is rows[2]
-        assert best_of(PROBLEM, [row(TANGLED)], ACYCLIC) is None
-        assert best_of(PROBLEM, [row(TANGLED)], FREE) is not None
+        assert best_of([row(TANGLED)], ACYCLIC) is None
+        assert best_of([row(TANGLED)], FREE) is not None
         broken = judge_plan(TestPlansThatFail.small, "expert", "", ALONE)
-        assert best_of(PROBLEM, [broken], ACYCLIC) is None
-        assert best_of(PROBLEM, [], ACYCLIC) is None
+        assert best_of([broken], ACYCLIC) is None
+        assert best_of([], ACYCLIC) is None
 
 
 class TestAdopting:

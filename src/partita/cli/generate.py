@@ -23,7 +23,8 @@ def generate() -> click.Command:
     group = click.Group("generate", help="Make a random problem.")
     for kind in kinds():
         for generator in kind.generators:
-            group.add_command(_generating(kind, generator))
+            if not generator.simplifies:
+                group.add_command(_generating(kind, generator))
     return group
 
 
@@ -40,7 +41,7 @@ def _generating(kind: AnyKind, generator: ProblemFamily) -> click.Command:
 
 def convert() -> click.Command:
     """The command, with a flag for every setting of some conversion."""
-    converters = {kind.name: kind.converter for kind in kinds() if kind.converter is not None}
+    converters = {kind.name: made for kind in kinds() for made in kind.generators if made.simplifies}
 
     @click.command("convert", cls=GroupedCommand, help="\n\n".join(made.help for made in converters.values()))
     @click.argument("what", metavar="FILE|MODEL")
@@ -54,7 +55,7 @@ def convert() -> click.Command:
         # Flags of conversions are theirs even where the problem has them, too.
         own = take_flags(parameters, flags_of(made.settings for made in converters.values()))
         if is_model(what):
-            objective = next(kind.model.objective for kind in kinds() if kind.name in converters and kind.model)
+            objective = next(kind.objective for kind in kinds() if kind.name in converters and kind.model)
             scale = take_reading(parameters)[2]
             source = read_model(what, cluster, objective, parameters, solver=None)
             if scale == 0:

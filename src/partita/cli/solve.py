@@ -1,4 +1,4 @@
-"""partita solve: plan the problem of a file; with a command of its own for problems that have a verb."""
+"""partita solve: plan the problem of a file; or place a plan of stages, with ``partita map``."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ def command() -> click.Command:
     return _command("solve", kinds(), "Find the best plan for the problem in FILE, and prove how good it is.")
 
 
-def verb_command(verb: str) -> click.Command:
-    """The command of the problem with a verb, with the flags of that one."""
-    kind = next(kind for kind in kinds() if kind.verb == verb)
+def map_command() -> click.Command:
+    """``partita map``: the command of the problem that plans of stages become, with the flags of that one."""
+    kind = next(kind for kind in kinds() if kind.from_result is not None)
     text = f"As `partita solve`, for FILE with a {kind.name} problem: {kind.summary}."
-    if kind.from_result is None:
-        return _command(verb, (kind,), text)
-    return _command(verb, (kind,), f"{text} FILE may also be a result with a plan of stages.", results=True)
+    return _command("map", (kind,), f"{text} FILE may also be a result with a plan of stages.", results=True)
 
 
 def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = False) -> click.Command:

@@ -20,6 +20,7 @@ from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
 from partita.cli.options import read_fields, take_inputs, take_reading
 from partita.ground.errors import InputError, NoBatchSizeError, UnsupportedError
+from partita.nouns.graph import Workload
 from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import flags_of
@@ -244,15 +245,15 @@ def read_model(
     machines = read_cluster(cluster)
     given = take_flags(parameters)
 
-    def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
+    def chosen(workload: Workload) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
         """Which problem is planned, why, and the settings of its search, of its pricing, and changes."""
-        kind, notes = choose_problem(objective, machines, training, given.get("--runtime"))
-        declarations = {each.model.objective: each.declarations for each in kinds() if each.model is not None}
+        kind, notes = choose_problem(objective, machines, workload, given.get("--runtime"))
+        declarations = {each.objective: each.declarations for each in kinds() if each.model is not None}
         assert kind.model is not None
-        own = declarations.pop(kind.model.objective)
+        own = declarations.pop(kind.objective)
         others = {f"--objective {name}": structures for name, structures in declarations.items()}
-        settings = read_flags(given, own, f"a plan with objective {kind.model.objective}", others=others)
-        if not training:
+        settings = read_flags(given, own, f"a plan with objective {kind.objective}", others=others)
+        if workload is not Workload.TRAINING:
             of_training = [flag for flag, entry in flags_of(own).items() if entry.training and flag in given]
             if of_training:
                 raise InputError(f"{of_training[0]} is about training; add --training, or leave it out")
@@ -260,11 +261,11 @@ def read_model(
         kind.model.check(read_settings(kind.model.pricing, settings[1], f"{kind.name} pricing"), machines)
         return kind, notes, settings
 
-    training: bool = parameters["training"]
+    asked = Workload.of(training=parameters["training"])
     # A graph file may hold a backward part without being asked for one.
-    known = chosen(training) if training or text.startswith("hf:") or not text.endswith(".json") else None
+    known = chosen(asked) if parameters["training"] or text.startswith("hf:") or not text.endswith(".json") else None
     graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
-    kind, notes, settings = known if known is not None and graph.training == training else chosen(graph.training)
+    kind, notes, settings = known if known is not None and graph.workload is asked else chosen(graph.workload)
     for note in notes:
         warn(f"note: {note}")
     options, pricing, changes = settings

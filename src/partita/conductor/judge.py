@@ -15,7 +15,7 @@ from partita.engines.search.result import Bound, Event, Result, Rival, Statistic
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import OPTIMALITY_GAP, clearly_below
 from partita.problems import kind_of
-from partita.problems.kind import AnyKind, AnyResult, Solver
+from partita.problems.kind import AnyResult, SearchOptions, Solver
 from partita.problems.outcome import Outcome
 
 
@@ -45,9 +45,9 @@ def judge(
         Whether a plan that fails is a defect. A baseline's plan may fail; it is completed first.
     """
     kind = kind_of(problem)
-    scope = kind.scope(options) if outcome.scope is None else outcome.scope
+    scope = options.scope if outcome.scope is None else outcome.scope
     # What is proven of a reduction that loses plans, or of other plans than those asked for, is no proof here.
-    holds = outcome.lossless and kind.covers(scope, options)
+    holds = outcome.lossless and options.covers(scope)
     bound = None
     # Where there is no plan, nothing is left to bound.
     if holds and outcome.bound is not None and not outcome.infeasible:
@@ -60,7 +60,7 @@ def judge(
             plan = kind.complete(problem, plan)
         evaluation = kind.evaluate(problem, plan)
         wrong = None if evaluation.feasible else evaluation.violations[0]
-        wrong = wrong or kind.keeps(problem, evaluation, options)
+        wrong = wrong or options.unkept(evaluation)
         if wrong is not None and trusted:
             raise DisagreementError(f"solver {solver.name} returned a plan that fails: {wrong}")
         if wrong is not None:
@@ -132,16 +132,14 @@ def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: floa
     return Rival(name, summary, plan, evaluation, runtime_s, "" if evaluation.feasible else evaluation.violations[0])
 
 
-def best_of(problem: Any, rows: Sequence[Rival], options: Any) -> Rival | None:
+def best_of(rows: Sequence[Rival], options: SearchOptions) -> Rival | None:
     """The row with the best feasible plan that keeps what was asked for, the first of equal ones; None for none."""
-    kind = kind_of(problem)
-    kept = [row for row in rows if row.feasible and kind.keeps(problem, row.evaluation, options) is None]
+    kept = [row for row in rows if row.feasible and options.unkept(row.evaluation) is None]
     return min(kept, key=lambda row: row.evaluation.objective, default=None)
 
 
-def adopt(result: AnyResult, row: Rival, options: Any) -> AnyResult:
+def adopt(result: AnyResult, row: Rival, options: SearchOptions) -> AnyResult:
     """The result with the plan of a row, and what the bound says about that."""
-    kind: AnyKind = kind_of(result.problem)
     value = row.evaluation.objective
     if result.status is Status.INFEASIBLE:
         raise DisagreementError(f"{result.solver} proved that there is no plan, but {row.name} has one: {value!r}")
@@ -149,7 +147,7 @@ def adopt(result: AnyResult, row: Rival, options: Any) -> AnyResult:
     event = Event(result.runtime_s, value, None if bound is None else bound.value, f"plan of {row.name} adopted")
     return dataclasses.replace(
         result,
-        plan=kind.asked(row.plan, options),
+        plan=options.marked(row.plan),
         evaluation=row.evaluation,
         bound=bound,
         status=status,
@@ -158,7 +156,7 @@ def adopt(result: AnyResult, row: Rival, options: Any) -> AnyResult:
     )
 
 
-def adopt_better(result: AnyResult, rows: Sequence[Rival], options: Any) -> AnyResult:
+def adopt_better(result: AnyResult, rows: Sequence[Rival], options: SearchOptions) -> AnyResult:
     """The result, with the best plan of the rows in place of its own where that is better.
 
     Only a run that was stopped early can be beaten; a line in the statistics says by what. If Ctrl-C came while the
@@ -166,7 +164,7 @@ def adopt_better(result: AnyResult, rows: Sequence[Rival], options: Any) -> AnyR
     """
     if any(row.interrupted for row in rows):
         result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
-    chosen = best_of(result.problem, rows, options)
+    chosen = best_of(rows, options)
     if chosen is None:
         return result
     adopted = adopt(result, chosen, options)

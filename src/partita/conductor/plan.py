@@ -16,6 +16,7 @@ from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Rival, Status, StopReason
 from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.graph import Workload
 from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
@@ -35,37 +36,39 @@ FREE_S, REFINE_S, UNLIMITED_S = 60.0, 15.0, 5.0
 
 
 def choose_problem(
-    objective: str | None, cluster: Cluster, training: bool, runtime: str | None = None
+    objective: str | None, cluster: Cluster, workload: Workload, runtime: str | None = None
 ) -> tuple[AnyKind, list[str]]:
     """Which problem a model is planned as, and what a reader should know about the choice.
 
     An objective (None to choose) that no problem has, that is about other models or does not know such clusters is
     refused. For a runtime that runs stages one after the other it is that of one sample alone.
     """
-    known = runtime_for(runtime, training)
+    known = runtime_for(runtime, workload)
     alone = known is not None and not known.limits.pipeline
-    models = {kind.model.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
+    models = {kind.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
+    suitable = {name: (kind, model) for name, (kind, model) in models.items() if workload in model.workloads}
     if objective is not None:
         if objective not in models:
             raise InputError(f"there is no objective {objective!r} for models; known are {', '.join(models)}")
         kind, model = models[objective]
-        others = " or ".join(name for name, (_, other) in models.items() if other.suits(training)) or "none"
-        if not model.suits(training):
-            mode, how = ("training", "leave --training out") if training else ("inference", "add --training")
-            raise InputError(f"objective {objective} is not for {mode}; {how}, or use --objective {others}")
+        others = " or ".join(suitable) or "none"
+        if objective not in suitable:
+            how = "leave --training out" if workload is Workload.TRAINING else "add --training"
+            raise InputError(f"objective {objective} is not for {workload}; {how}, or use --objective {others}")
         refusal = model.refusal(cluster)
         if refusal is not None:
             raise UnsupportedError(f"cluster {cluster.name} {refusal}; use another objective: {others}")
         return kind, []
     notes: list[str] = []
-    suitable = [(kind, model) for kind, model in models.values() if model.suits(training)]
-    for kind, model in sorted(suitable, key=lambda pair: (pair[1].alone != alone, not pair[1].preferred(training))):
+    for name, (kind, model) in sorted(
+        suitable.items(), key=lambda one: (one[1][1].alone != alone, workload not in one[1][1].preferred)
+    ):
         refusal = model.refusal(cluster)
         if refusal is None:
             if alone:
                 notes.append(f"{runtime} runs stages one after the other")
-                return kind, [f"Planned with objective {model.objective}: {'; '.join(notes)}."]
-            return kind, [f"Planned with objective {model.objective}: the cluster {note}." for note in notes]
+                return kind, [f"Planned with objective {name}: {'; '.join(notes)}."]
+            return kind, [f"Planned with objective {name}: the cluster {note}." for note in notes]
         notes.append(refusal)
     raise UnsupportedError(f"cluster {cluster.name} {notes[0] if notes else 'fits no problem'}")
 
@@ -130,7 +133,7 @@ def price(graph: Graph, cluster: Cluster | str | Path, *, objective: str | None 
     if objective is None:
         kind = next(kind for kind in kinds() if kind.model is not None)
     else:
-        kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
+        kind, _ = choose_problem(objective, cluster, graph.workload, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     if options:
         raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
@@ -179,7 +182,7 @@ def plan(
         As ``price`` and ``solve`` do.
     """
     cluster = read_cluster(cluster)
-    kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
+    kind, _ = choose_problem(objective, cluster, graph.workload, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
@@ -210,7 +213,7 @@ def plan_priced(
         results = [judge_stated(priced.problem, plan, options) for priced, plan in zip(candidates, given, strict=True)]
         priced, result = candidates[0], results[0]
         return answer(priced, result, (), options, probe=False)
-    options = model.limited(candidates[0], options)
+    options = model.search_options(candidates[0], options)
     tried: list[tuple[Priced[Any], AnyResult]] = []
     for place, priced in enumerate(candidates):
         # Half of the time is for the plan without a runtime's limits, if these limit anything.
@@ -224,7 +227,6 @@ def plan_priced(
     if result.status is Status.INFEASIBLE and not result.reason:
         chosen = find_solver(priced.problem, solver, options)
         result = dataclasses.replace(result, reason=why_not(priced.problem, chosen, options, clock))
-    options = model.search_options(priced, options)
     rows: list[Rival] = []
     if baselines:
         result, rows = beside_baselines(result, options, clock=clock.share(BASELINES))

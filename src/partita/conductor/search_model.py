@@ -57,9 +57,10 @@ def search_model(
         answers = {kind.name: _planned(priced, options, share)}
         stated, settings = {kind.name: priced}, {kind.name: options}
         for other in kinds():
-            if other is kind or other.stages is None or other.model is None or not other.model.suits(graph.training):
+            model = other.model
+            if other is kind or other.stages is None or model is None or graph.workload not in model.workloads:
                 continue
-            if other.model.refusal(cluster) is None:
+            if model.refusal(cluster) is None:
                 own = options_of(other, options.seed, options.threads, {})
                 same = _same_batch(other, priced)
                 first = price_all(other, graph, cluster, same, {})[0]

@@ -220,7 +220,10 @@ class _SweepRun:
         clock = Monitor(self.time_limit_s)
         # A plan of a relaxed point may fit here as it is, if it leaves devices or memory unused.
         guesses = _neighbours(problem, relaxed)
-        best = best_of(problem, guesses, self.options)
+        kind, options = kind_of(problem), self.options
+        if priced is not None and kind.model is not None:
+            options = kind.model.search_options(priced, options)
+        best = best_of(guesses, options)
         gap = None if best is None or bound is None else relative_gap(best.evaluation.objective, bound.value)
         if gap is not None and gap <= OPTIMALITY_GAP:
             result = self._known(problem, Status.UNKNOWN, bound)
@@ -228,15 +231,12 @@ class _SweepRun:
             target = None if bound is None else bound.value * (1 + CLOSE)
             monitor = clock.part(SEARCH * clock.remaining_s, self.progress, target=target)
             # What would be enough is what the other points of the grid show.
-            result = with_bound(run_solver(problem, self.solver, self.options, monitor, explain=False), bound)
+            result = with_bound(run_solver(problem, self.solver, options, monitor, explain=False), bound)
             if result.status is Status.INFEASIBLE:
                 result = dataclasses.replace(result, reason="no plan fits these devices")
-        kind, options = kind_of(problem), self.options
-        if priced is not None and kind.model is not None:
-            options = kind.model.search_options(priced, options)
         result, rows = beside_baselines(result, options, guesses, clock.share(BASELINES))
         made = None if priced is None else answer(priced, result, rows, options, clock, probe=False)
-        return SweptPoint(point, result if made is None else made.result, best_of(problem, rows, options), made)
+        return SweptPoint(point, result if made is None else made.result, best_of(rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""

@@ -10,16 +10,16 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.formats import format_refusals, needs_shares
 from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.catalogue.runtimes import Cuts, Runtime, find_runtime
+from partita.nouns.graph import Graph, Workload
 
 if TYPE_CHECKING:
-    from partita.nouns.graph import Graph
     from partita.problems.facets.model import Pricing
 
 #: Where stages may begin, the fewest places last.
 _COARSER: tuple[Cuts, ...] = ("operator", "module", "layer")
 
 
-def runtime_for(name: str | None, training: bool) -> Runtime | None:
+def runtime_for(name: str | None, workload: Workload) -> Runtime | None:
     """The runtime of a name, None for none.
 
     Raises
@@ -30,16 +30,16 @@ def runtime_for(name: str | None, training: bool) -> Runtime | None:
     if name is None:
         return None
     runtime = find_runtime(name)
-    if training and not runtime.limits.training:
+    if workload is Workload.TRAINING and not runtime.limits.training:
         raise InputError(f"{name} runs models and trains none; leave --training out, or take another runtime")
-    if not training and not runtime.limits.inference:
+    if workload is Workload.INFERENCE and not runtime.limits.inference:
         raise InputError(f"{name} trains models and does nothing else; add --training, or take another runtime")
     return runtime
 
 
 def runtime_of(name: str | None, graph: Graph) -> Runtime | None:
     """``runtime_for`` a traced model."""
-    return runtime_for(name, graph.training)
+    return runtime_for(name, graph.workload)
 
 
 def check_training(

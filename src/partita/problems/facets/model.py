@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic
 
@@ -11,6 +11,7 @@ import msgspec
 
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
+from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
 from partita.problems.facets import Facet, P
 from partita.problems.settings import setting
@@ -195,29 +196,25 @@ class FromModel(Facet, Generic[P]):
 
     Attributes
     ----------
-    objective
-        What planning models so is called: the value of ``--objective``.
     pricing
         What the pricing may be asked for: a declaration of settings.
+    objective
+        What planning models so is called, the value of ``--objective``, where that is not the problem's name.
+    workloads, preferred
+        What models it is about, and which of these are planned so unless something else is asked for.
     alone
         Whether one sample runs alone, as in runtimes without pipelines.
     """
 
-    objective: str
     pricing: type[Pricing]
+    objective: str = ""
+    workloads: Collection[Workload] = tuple(Workload)
+    preferred: Collection[Workload] = ()
     alone: bool = False
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""
         return None
-
-    def suits(self, training: bool) -> bool:
-        """Whether the problem is about such models."""
-        return True
-
-    def preferred(self, training: bool) -> bool:
-        """Whether such models are planned so unless something else is asked for."""
-        return False
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         """Settings of the pricing that a plan takes where they are not given, and that depend on model and cluster."""
@@ -256,18 +253,14 @@ class FromModel(Facet, Generic[P]):
         """Number of the best of several candidates."""
         return 0
 
-    def limited(self, priced: Priced[P], options: Any) -> Any:
-        """The options of a search for what the runtime runs, if the settings name one.
+    def search_options(self, priced: Priced[P], options: Any) -> Any:
+        """The options of a search with what the cluster, or the runtime that the settings name, says about them.
 
         Raises
         ------
         InputError
-            If plans are asked for that it does not run.
+            If plans are asked for that the runtime does not run.
         """
-        return options
-
-    def search_options(self, priced: Priced[P], options: Any) -> Any:
-        """The options of a search with what the cluster says about those that were not given."""
         return options
 
     def refine(

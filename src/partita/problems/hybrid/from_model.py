@@ -13,6 +13,7 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
+from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_of
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, RefinedPlan
@@ -48,8 +49,8 @@ Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 class HybridFromModel(FromModel[HybridProblem]):
     """Training on devices of few kinds; the layers are priced once for all numbers of microbatches."""
 
-    objective = "hybrid"
     pricing = HybridPricing
+    workloads = preferred = (Workload.TRAINING,)
 
     def refusal(self, cluster: Cluster) -> str | None:
         from partita.costs.menus.machines import uneven
@@ -60,11 +61,6 @@ class HybridFromModel(FromModel[HybridProblem]):
             return None if wrong is None else f"{wrong}; hybrid plans need machines of one kind of devices each, alike"
         wrong = uneven(cluster)
         return None if wrong is None else f"{wrong}, and hybrid plans need machines that are alike"
-
-    def suits(self, training: bool) -> bool:
-        return training
-
-    preferred = suits
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         devices = sum(len(group.indices) for group in cluster.groups() if group.spec.accelerator)

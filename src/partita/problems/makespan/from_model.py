@@ -9,6 +9,7 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
 from partita.problems.facets.limits import devices_for, runtime_of
 from partita.problems.facets.model import FromModel, ModelParts, Priced
@@ -51,8 +52,9 @@ def only_on(problem: MakespanProblem, devices: Collection[int]) -> MakespanProbl
 class MakespanFromModel(FromModel[MakespanProblem]):
     """Inference on any devices, one sample (or batch) at a time."""
 
-    objective = "latency"
     pricing = MakespanPricing
+    objective = "latency"
+    workloads = (Workload.INFERENCE,)
     alone = True
 
     def refusal(self, cluster: Cluster) -> str | None:
@@ -60,9 +62,6 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         if count <= MOST_DEVICES:
             return None
         return f"has {count} devices, and every transfer is scheduled for at most {MOST_DEVICES}"
-
-    def suits(self, training: bool) -> bool:
-        return not training
 
     def price(
         self,

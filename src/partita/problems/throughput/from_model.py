@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
 from partita.problems.facets.limits import coarsest, runtime_of
@@ -25,11 +26,8 @@ Change = Callable[[ThroughputProblem], ThroughputProblem]
 class ThroughputFromModel(FromModel[ThroughputProblem]):
     """Every model on every cluster is one problem."""
 
-    objective = "throughput"
     pricing = ThroughputPricing
-
-    def preferred(self, training: bool) -> bool:
-        return not training
+    preferred = (Workload.INFERENCE,)
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         return {"microbatches": PER_DEVICE * cluster.device_count} if graph.training else {}
@@ -59,7 +57,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         check_limited(problem, graph, settings, runtime)
         return [Priced(problem, graph, cluster, settings, free=priced())]
 
-    def limited(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
+    def search_options(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
         runtime = runtime_of(priced.settings.runtime, priced.graph)
         if runtime is None:
             return options

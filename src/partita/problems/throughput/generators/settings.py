@@ -71,12 +71,12 @@ GENERATORS = (
         _Regal,
         lambda settings: regal_problem(**msgspec.structs.asdict(settings)),
     ),
-)
-
-CONVERTER = ProblemFamily(
-    "convert",
-    "Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.\n\n"
-    "With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).",
-    _Plain,
-    _plain,
+    ProblemFamily(
+        "convert",
+        "Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.\n"
+        "\nWith --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).",
+        _Plain,
+        _plain,
+        simplifies=True,
+    ),
 )
