@@ -6,8 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from partita.conductor.certify import explained
-from partita.conductor.judge import proven
+from partita.conductor.judge import explained, proven
 from partita.conductor.solve import check_time_limit, run_solver
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor

@@ -184,3 +184,20 @@ def with_bound(result: AnyResult, bound: Bound | None) -> AnyResult:
     tighter, status = proven(result.objective, bound)
     reason = StopReason.PROVED if status is Status.OPTIMAL else result.stop_reason
     return dataclasses.replace(result, bound=tighter, status=status, stop_reason=reason)
+
+
+def explained(problem: Any, bound: Bound) -> Bound:
+    """A bound with the argument by which it holds, and a certificate where there is one."""
+    kind = kind_of(problem)
+    if not bound.argument:
+        bound = dataclasses.replace(bound, argument=kind.argument(bound.method))
+    if bound.certificate is None:
+        bound = dataclasses.replace(bound, certificate=kind.certify(problem, bound))
+    return bound
+
+
+def certified(result: AnyResult) -> AnyResult:
+    """A result whose bound carries a certificate, where there is one."""
+    if result.bound is None:
+        return result
+    return dataclasses.replace(result, bound=explained(result.problem, result.bound))

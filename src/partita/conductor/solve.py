@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from partita.conductor.certify import certified
-from partita.conductor.judge import judge
+from partita.conductor.judge import certified, judge
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Status

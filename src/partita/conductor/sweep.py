@@ -160,17 +160,14 @@ def sweep(
     order = sorted(range(count), key=lambda i: (len(above[i]), i))
     done: dict[int, SweptPoint] = {}
 
-    def task(i: int) -> _PointTask:
-        priced = stated[i] if isinstance(stated[i], Priced) else None
-        return _PointTask(run, points[i], problems[i], tuple(done[j] for j in above[i] if j in done), priced)
-
     interrupted = False
     waves = _waves(order, above)
     if here:
         waves = [[i] for wave in waves for i in wave]
     for wave in waves:
         try:
-            found = workers.map(_solve, [task(i) for i in wave])
+            tasks = [(points[i], stated[i], tuple(done[j] for j in above[i] if j in done)) for i in wave]
+            found = workers.map(run.point, tasks)
         except KeyboardInterrupt:
             interrupted = True
             break
@@ -209,10 +206,11 @@ class _SweepRun:
     time_limit_s: float | None
     progress: Progress | None
 
-    def point(
-        self, point: Point, problem: Any, relaxed: Sequence[SweptPoint], priced: Priced[Any] | None
-    ) -> SweptPoint:
-        """Solve one point, given those that relax it."""
+    def point(self, task: tuple[Point, Any, Sequence[SweptPoint]]) -> SweptPoint:
+        """Solve one point, its problem stated or priced, given those that relax it."""
+        point, stated, relaxed = task
+        priced = stated if isinstance(stated, Priced) else None
+        problem = stated if priced is None else priced.problem
         if any(entry.result.status is Status.INFEASIBLE for entry in relaxed):
             reason = "infeasible already with more devices, memory or bandwidth"
             return SweptPoint(point, self._known(problem, Status.INFEASIBLE, None, reason), None)
@@ -241,21 +239,6 @@ class _SweepRun:
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""
         return Result(problem, None, None, bound, status, StopReason.PROVED, "sweep", self.options.seed, 0.0, reason)
-
-
-@dataclass(frozen=True)
-class _PointTask:
-    """A point, what relaxes it, and how to solve it: what a worker gets."""
-
-    run: _SweepRun
-    point: Point
-    problem: Any
-    relaxed: tuple[SweptPoint, ...]
-    priced: Priced[Any] | None
-
-
-def _solve(task: _PointTask) -> SweptPoint:
-    return task.run.point(task.point, task.problem, task.relaxed, task.priced)
 
 
 def _neighbours(problem: Any, points: Sequence[SweptPoint]) -> list[Rival]:
