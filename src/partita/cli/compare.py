@@ -78,13 +78,11 @@ def command() -> click.Command:
         judged(problem)
         answer = None
         with progress_line(problem.unit, report.doing) as progress:
+            clock = Monitor(search.time_limit)
             if candidates:
-                answer = plan_priced(
-                    candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
-                )
+                answer = plan_priced(candidates, options, clock, search.solver, progress=progress)
                 result, baselines = answer.result, list(answer.baselines)
             else:
-                clock = Monitor(search.time_limit)
                 result = run_solver(problem, search.solver, options, clock.share(SEARCH, progress=progress))
                 stopped = result.stop_reason is StopReason.INTERRUPTED
                 baselines = [] if stopped else run_baselines(problem, options, clock=clock)

@@ -119,17 +119,10 @@ def path_option(*names: str, metavar: str, help: str, required: bool = False) ->
 def setting_flags(
     declarations: Iterable[tuple[AnyKind, Declarations]], but: Collection[str] = (), *, stated: bool = True
 ) -> Callable[[Command], Command]:
-    """A flag for every setting of some problems.
+    """A flag for every setting of some problems, given with their declarations, but for some that the command has.
 
-    Parameters
-    ----------
-    declarations
-        (problem, its declarations) for each problem. A flag that several have is listed once, with what it means for
-        each.
-    but
-        Flags that the command has for something else.
-    stated
-        Whether the command takes stated problems: otherwise flags that are for these only are left out.
+    A flag that several problems have is listed once. Without ``stated`` the command takes no stated problems, and
+    flags that are for these only are left out.
     """
     found: dict[str, dict[str, Setting]] = {}
     for kind, structures in declarations:
@@ -207,19 +200,11 @@ def read_flags(
     *,
     others: Mapping[str, Declarations] | None = None,
 ) -> list[dict[str, Any]]:
-    """The values of flags, by declaration: the first that has a flag gets it.
+    """The values of flags, as ``take_flags`` returns them, by declaration: the first that has a flag gets it.
 
-    Parameters
-    ----------
-    given
-        What ``take_flags`` returns.
-    declarations
-        Of the problem.
-    what
-        What the flags are for, in a message: ``a plan with objective hybrid``.
-    others
-        Of a model, by what to say instead (``--objective throughput``), the declarations of other problems. Flags that
-        only a stated problem has are refused then.
+    ``what`` the flags are for stands in messages: ``a plan with objective step``. Of a model, ``others`` has the
+    declarations of other problems by what to say instead (``--objective NAME``), and flags that only a stated problem
+    has are refused.
     """
     found: list[dict[str, Any]] = [{} for _ in declarations]
     known = [flags_of([declaration]) for declaration in declarations]

@@ -9,7 +9,7 @@ from partita.conductor.runtimes import runtime_document
 from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
-from partita.documents.split_file import split_document
+from partita.documents.result_file import split_document
 from partita.engines.search.result import Rival
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan

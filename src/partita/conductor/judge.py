@@ -35,14 +35,7 @@ def judge(
 ) -> AnyResult:
     """Evaluate what a solver hands back, and say only what is proven.
 
-    Parameters
-    ----------
-    problem, solver, outcome, options
-        What was asked, of whom, the answer, and with which options.
-    monitor
-        Of the run.
-    trusted
-        Whether a plan that fails is a defect. A baseline's plan may fail; it is completed first.
+    A plan that fails is a defect of a solver that is ``trusted``; a baseline's may fail, and is completed first.
     """
     kind = kind_of(problem)
     scope = options.scope if outcome.scope is None else outcome.scope
@@ -105,7 +98,6 @@ def judge_stated(problem: Any, plan: Any, options: Any) -> AnyResult:
         seed=options.seed,
         runtime_s=0.0,
         reason="; ".join(evaluation.violations),
-        statistics=Statistics(),
     )
 
 

@@ -187,32 +187,26 @@ def plan(
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
     candidates = price_all(kind, graph, cluster, pricing, changes)
-    return plan_priced(candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines)
+    return plan_priced(candidates, asked, Monitor(time_limit_s), solver, progress=progress, baselines=baselines)
 
 
 def plan_priced(
     candidates: Sequence[Priced[Any]],
     options: Any,
+    clock: Monitor,
     solver: str | None = None,
     *,
-    time_limit_s: float | None = 60.0,
     progress: Progress | None = None,
     baselines: bool = True,
-    clock: Monitor | None = None,
 ) -> ModelPlan[Any]:
-    """``plan`` for candidate problems that are priced already, with the problem's options as one value.
-
-    It ends with ``clock``, if one is given, instead of a time limit of its own.
-    """
+    """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
     kind = kind_of(candidates[0].problem)
     model = kind.model
     assert model is not None
-    clock = Monitor(time_limit_s) if clock is None else clock
     given = [model.stated(priced) for priced in candidates]
     if given[0] is not None:
-        results = [judge_stated(priced.problem, plan, options) for priced, plan in zip(candidates, given, strict=True)]
-        priced, result = candidates[0], results[0]
-        return answer(priced, result, (), options, probe=False)
+        result = judge_stated(candidates[0].problem, given[0], options)
+        return answer(candidates[0], result, (), options, Monitor(), probe=False)
     options = model.search_options(candidates[0], options)
     tried: list[tuple[Priced[Any], AnyResult]] = []
     for place, priced in enumerate(candidates):
@@ -251,16 +245,14 @@ def answer(
     result: AnyResult,
     rows: Sequence[Rival],
     options: Any,
-    clock: Monitor | None = None,
+    clock: Monitor,
     *,
     probe: bool = True,
 ) -> ModelPlan[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
-    With ``probe`` it is planned again without a limit that is nearly reached. All of it ends with ``clock``, if one is
-    given.
+    With ``probe`` it is planned again without a limit that is nearly reached. All of it ends with ``clock``.
     """
-    clock = Monitor() if clock is None else clock
     kind = kind_of(result.problem)
     assert kind.model is not None
     refined = RefinedPlan()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_kind, rank, staged_plan
+from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_facet, rank, staged_plan
 from partita.conductor.shapes import shape_bound, shape_guess
 from partita.conductor.solve import options_of
 from partita.documents.document import sha256
@@ -42,24 +42,13 @@ KNOWN, SHAPES = 0.2, 0.9
 
 @dataclass(frozen=True)
 class Explored:
-    """A shape, or a plan from elsewhere, and what became of it.
+    """A shape, or a plan from elsewhere (``shape`` is None), and what became of it.
 
-    Attributes
-    ----------
-    name
-        For people.
-    shape
-        None for a plan from elsewhere.
-    bound
-        No step of the shape is shorter, seconds; None where none is known.
-    outcome
-        ``placed``; ``cannot be better``: no split of the shape can; ``split cannot be better``: its split cannot,
-        wherever it is placed; ``does not fit``: proven of every split; ``no plan found``: by a search that proves
-        nothing; ``no time``: the clock came first.
-    split_bound
-        No step of its split is shorter, wherever it is placed; None where there is none.
-    problem, plan, placed
-        Of the placed ones.
+    No step of the shape is shorter than ``bound`` seconds, and of its split none than ``split_bound``, wherever it is
+    placed; None where that is not known. Of the placed ones there are problem, plan and placement. ``outcome`` is
+    ``placed``; ``cannot be better``: no split of the shape can; ``split cannot be better``: its split cannot, wherever
+    it is placed; ``does not fit``: proven of every split; ``no plan found``: by a search that proves nothing; ``no
+    time``: the clock came first.
     """
 
     name: str
@@ -88,18 +77,10 @@ class Explored:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search found.
+    """The one with the shortest step, and all that were explored: plans from elsewhere, then shapes as listed.
 
-    Attributes
-    ----------
-    best
-        The one with the shortest step.
-    explored
-        All, in the order of the list of shapes, after the plans from elsewhere.
-    finished
-        Whether every shape cannot be better, or was split by a search that ended by itself and placed.
-    lost
-        How often workers were lost.
+    ``finished`` says whether every shape cannot be better, or was split by a search that ended by itself and placed,
+    and ``lost`` how often workers were lost.
     """
 
     best: Explored
@@ -318,6 +299,4 @@ def _split(shape: Shape[Any], *, seed: int, threads: int, time_limit_s: float) -
 
 
 def _place(planned: tuple[Any, Any], **settings: Any) -> PlacedPlan:
-    quick = placing_kind().from_result
-    assert quick is not None
-    return place_staged(staged_plan(*planned), solver=quick.quick, **settings)
+    return place_staged(staged_plan(*planned), solver=placing_facet().quick, **settings)

@@ -36,18 +36,10 @@ def search_model(
     pool: Pool | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[ModelPlan[Any], Searched]:
-    """``search_stages`` for a model: its plans by every objective that has stages compete.
+    """``search_stages`` for a model that is planned as ``kind``: its plans by every objective that has stages compete.
 
-    Parameters
-    ----------
-    kind, graph, cluster, topology
-        What the model is planned as, and on what.
-    candidates, options
-        As for ``plan_priced``; of several candidates the first is searched.
-    time_limit_s
-        Wall time of everything; a quarter is for each plan that competes.
-    pool, progress
-        As for ``search_stages``.
+    Of several candidates the first is searched. The time limit is that of everything; a quarter is for each plan that
+    competes.
     """
     priced = candidates[0]
     replicas_of(priced.problem)
@@ -113,7 +105,7 @@ def search_model(
 
 
 def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> ModelPlan[Any]:
-    return plan_priced([priced], options, time_limit_s=time_limit_s, baselines=False)
+    return plan_priced([priced], options, Monitor(time_limit_s), baselines=False)
 
 
 def _same_batch(kind: AnyKind, priced: Priced[Any]) -> dict[str, Any]:

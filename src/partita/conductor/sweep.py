@@ -42,18 +42,9 @@ Point = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SweptPoint:
-    """One solved point.
+    """One solved point: its result with what its neighbours added, and the best feasible baseline, None for none.
 
-    Attributes
-    ----------
-    point
-        Where.
-    result
-        The result with what its neighbours added.
-    baseline
-        The best feasible baseline, None for none.
-    answer
-        What the problem makes of it, for a model; None for a stated problem.
+    ``answer`` is what the problem makes of it for a model, None for a stated problem.
     """
 
     point: Point

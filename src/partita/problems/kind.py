@@ -155,18 +155,10 @@ class BoundMethod(Component, Protocol[ContraP]):
 
 @dataclass(frozen=True)
 class ProblemFamily:
-    """A family of random problems, or a simpler form of any problem of the kind.
+    """A family of random problems, or a simpler form of any problem of the kind, with name and help for people.
 
-    Attributes
-    ----------
-    name, help
-        On the command line.
-    settings
-        A declaration of settings; a family's ``seed`` says which problem.
-    make
-        From an instance of it to the problem; of a simpler form, called with the other problem before that.
-    simplifies
-        Whether it is a simpler form.
+    ``settings`` is a declaration of settings; a family's ``seed`` says which problem. ``make`` makes the problem from
+    an instance of it; that of a simpler form (``simplifies``) gets the other problem before that.
     """
 
     name: str
@@ -180,16 +172,9 @@ class ProblemFamily:
 class Proof:
     """What was proven, and by whom.
 
-    Attributes
-    ----------
-    best
-        The largest bound.
-    methods
-        What was proven by the end of each method (its own bound, for a search), with the time of the method alone.
-    objective
-        Of the best plan that was met, None for none.
-    infeasible
-        Whether there is no plan at all; then ``best`` is infinite.
+    ``best`` is the largest bound; ``methods`` what was proven by the end of each method (its own bound, for a search),
+    with the time of the method alone; ``objective`` that of the best plan that was met, None for none. If there is no
+    plan at all (``infeasible``), ``best`` is infinite.
     """
 
     best: Bound

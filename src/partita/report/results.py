@@ -76,12 +76,9 @@ def comparison_table(
     """
     problem = result.problem
     own = Rival("partita", "", result.plan, result.evaluation)
-    mine_worth = worth(report, problem, own, by)
-    shown = [("partita", result.plan, result.evaluation, "")] if result.evaluation is not None else []
-    shown += [(row.name, row.plan, row.evaluation, row.note) for row in rows]
-    figures = [
-        {} if evaluation is None else report.figures(problem, plan, evaluation) for _, plan, evaluation, _ in shown
-    ]
+    mine = worth(report, problem, own, by)
+    shown = [*(() if own.evaluation is None else (own,)), *rows]
+    figures = [{} if row.evaluation is None else report.figures(problem, row.plan, row.evaluation) for row in shown]
     titles = list(dict.fromkeys(title for found in figures for title in found))
     table = new_table("Compared with")
     table.add_column("plan", overflow="fold")
@@ -90,17 +87,19 @@ def comparison_table(
     for title in titles:
         table.add_column(title, justify="right", overflow="fold")
     table.add_column("what it does", overflow="fold", ratio=1)
-    mine = [None] if result.evaluation is not None else []
-    for (name, _, evaluation, note), found, row in zip(shown, figures, [*mine, *rows], strict=True):
-        if evaluation is None:
-            table.add_row(name, "—", "", *("" for _ in titles), note)
+    for row, found in zip(shown, figures, strict=True):
+        if row.evaluation is None:
+            table.add_row(row.name, "—", "", *("" for _ in titles), row.note)
             continue
-        objective = format_time(evaluation.objective, problem.unit)
         ratio, text = "", ""
-        if row is not None:
+        if row is not own:
             other = worth(report, problem, row, by)
-            ratio = f"{other / mine_worth - 1:+.1%} {_RANKED[by]}" if mine_worth and other is not None else ""
-            text = report.why(result, row) if evaluation.feasible else f"does not work: {note}"
-        cells = [found.get(title, "") for title in titles]
-        table.add_row(name, objective, ratio, *cells, text, style="bold" if row is None else None)
+            ratio = f"{other / mine - 1:+.1%} {_RANKED[by]}" if mine and other is not None else ""
+            text = report.why(result, row) if row.feasible else f"does not work: {row.note}"
+        cells = (
+            format_time(row.evaluation.objective, problem.unit),
+            ratio,
+            *(found.get(title, "") for title in titles),
+        )
+        table.add_row(row.name, *cells, text, style="bold" if row is own else None)
     return table

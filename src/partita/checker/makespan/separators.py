@@ -15,8 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.makespan.ends import Steps, Table
 from partita.checker.makespan.places import Links, allowed
 from partita.checker.numbers import FailedCheckError, close, down, exact, least, total

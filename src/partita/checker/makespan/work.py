@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.makespan.places import allowed
 from partita.checker.numbers import FailedCheckError, exact, total
 

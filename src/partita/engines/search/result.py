@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -81,10 +81,7 @@ class Statistics:
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         return {
-            "events": [
-                {"time_s": round(e.time_s, 6), "objective": e.objective, "bound": e.bound, "note": e.note}
-                for e in self.events
-            ],
+            "events": [{**asdict(event), "time_s": round(event.time_s, 6)} for event in self.events],
             "counters": dict(sorted(self.counters.items())),
         }
 

@@ -71,20 +71,10 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True)
 class Priced(Generic[P]):
-    """A problem made from a model, with what its numbers come from.
+    """A problem made from a model on a cluster.
 
-    Attributes
-    ----------
-    problem
-        The problem.
-    graph, cluster
-        What was priced, and on what.
-    settings
-        How: an instance of ``FromModel.pricing``.
-    details
-        What only the problem's own rooms understand.
-    free
-        The same problem without the limits of a runtime; None if there are none.
+    ``settings``, an instance of ``FromModel.pricing``, say how; ``details`` are for the problem's own rooms alone;
+    ``free`` is the same problem without the limits of a runtime, None if there are none.
     """
 
     problem: P
@@ -99,16 +89,9 @@ class Priced(Generic[P]):
 class RefinedPlan:
     """What a problem makes of an answer beyond its objective.
 
-    Attributes
-    ----------
-    row
-        A plan to take instead, None to keep the answer's.
-    other
-        A plan that a reader should know of, None for none.
-    by_objective
-        Whether the answer was chosen by its objective: only then a limit that is nearly reached may have shaped it.
-    wider_bound
-        What no plan of a wider kind beats, which the problem does not allow; None where it is not known.
+    ``row`` is a plan to take instead, ``other`` one that a reader should know of; None for none. Only an answer that
+    was chosen ``by_objective`` may be shaped by a limit that is nearly reached. No plan of a wider kind, which the
+    problem does not allow, beats ``wider_bound``; None where that is not known.
     """
 
     row: Rival | None = None
@@ -148,21 +131,15 @@ class ModelPlan(Generic[P]):
 
     Attributes
     ----------
-    priced
-        The problem that was solved, and what it was made from.
-    result
-        The plan, its evaluation and bound.
-    baselines
-        What simple plans reach on the same problem.
-    tried
-        Every candidate problem with its result, where there were several.
-    other
-        Another plan that a reader should know of, None for none.
+    priced, result
+        The problem that was solved, what it was made from, and its plan with evaluation and bound.
+    baselines, tried
+        What simple plans reach on the same problem; every candidate problem with its result, where there were several.
     without_limit
         Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
     free
         What was found of the same problem without the limits of a runtime; None where nothing was looked for.
-    wider_bound
+    other, wider_bound
         As of ``RefinedPlan``.
     """
 
@@ -192,7 +169,7 @@ class ModelPlan(Generic[P]):
 
 
 class FromModel(Facet, Generic[P]):
-    """How a model on a cluster becomes a problem.
+    """How a model on a cluster becomes a problem; ``InputError`` if a setting does not fit one of them, or a runtime.
 
     Attributes
     ----------
@@ -221,25 +198,13 @@ class FromModel(Facet, Generic[P]):
         return {}
 
     def check(self, settings: Any, cluster: Cluster) -> None:
-        """Refuse settings of the pricing that are wrong whatever the model is, before it is traced.
-
-        Raises
-        ------
-        InputError
-            If one is of no form that there is, or does not fit the cluster.
-        """
+        """Refuse settings of the pricing that are wrong whatever the model is, before it is traced."""
 
     @abstractmethod
     def price(
         self, graph: Graph, cluster: Cluster, settings: Any, change: Callable[[P], P] | None = None
     ) -> Sequence[Priced[P]]:
-        """The candidate problems, of which the best is taken; ``change`` is applied to each.
-
-        Raises
-        ------
-        InputError
-            If a setting does not fit the model or the cluster.
-        """
+        """The candidate problems, of which the best is taken; ``change`` is applied to each."""
 
     def stated(self, priced: Priced[P]) -> Any:
         """The plan that the settings state, which is then priced and not searched for; None if they state none."""
@@ -254,13 +219,7 @@ class FromModel(Facet, Generic[P]):
         return 0
 
     def search_options(self, priced: Priced[P], options: Any) -> Any:
-        """The options of a search with what the cluster, or the runtime that the settings name, says about them.
-
-        Raises
-        ------
-        InputError
-            If plans are asked for that the runtime does not run.
-        """
+        """The options of a search with what the cluster, or the runtime that the settings name, says about them."""
         return options
 
     def refine(

@@ -20,20 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that a sweep varies.
+    """Something that a sweep varies: the key of a point, and the setting that takes its list of values.
 
-    Attributes
-    ----------
-    name
-        The key of a point.
-    setting
-        The list of values on the command line.
-    title
-        Of its column.
-    key
-        The key of a row; the name unless stated.
-    show
-        A value in words.
+    ``title`` is that of its column, ``key`` the key of a row (the name unless stated), ``show`` a value in words.
     """
 
     name: str
@@ -88,13 +77,7 @@ class Sweep(Facet, Generic[P, L]):
         return [Axis(entry.name, listed(entry), entry.name.replace("_", " ")) for entry in numbers]
 
     def at(self, problem: P, point: Mapping[str, Any]) -> P:
-        """The problem at a point; values by axis, an axis without a value stays as it is.
-
-        Raises
-        ------
-        InputError
-            If the problem cannot be changed so.
-        """
+        """The problem at a point; values by axis, an axis without a value stays. ``InputError`` if it cannot be so."""
         changed: P = self.kind.change(problem, self.kind.changes(**point))
         return changed
 

@@ -1,4 +1,4 @@
-"""How a plan becomes a time line."""
+"""How a plan becomes a time line; ``InputError`` if it cannot run as asked, ``UnsupportedError`` if it has none."""
 
 from __future__ import annotations
 
@@ -42,13 +42,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def refuse_schedules(name: str, why: str, request: RunRequest) -> None:
-    """Plans of one sample have no schedule but their own.
-
-    Raises
-    ------
-    InputError
-        If another one, chunks or several microbatches are asked for; ``why`` is what the message says of the plans.
-    """
+    """Refuse schedules, chunks and several microbatches of plans that one sample passes; ``why`` is for the message."""
     if request.schedule is not None or request.chunks is not None or request.microbatches not in (None, 1):
         raise InputError(f"problem {name!r}: {why}; leave --schedule, --chunks and --microbatches out")
 
@@ -74,15 +68,7 @@ class TimeLine(Facet, Generic[P, L, E]):
     """Programs for the simulator, from plans."""
 
     def program(self, problem: P, plan: L, evaluation: E, request: RunRequest) -> Program:
-        """What happens when a plan runs.
-
-        Raises
-        ------
-        InputError
-            If the plan cannot run as asked.
-        UnsupportedError
-            If plans of the problem have no time line.
-        """
+        """What happens when a plan runs."""
         raise UnsupportedError(f"plans of {self.kind.name} problems have no time line")
 
     def expected(self, problem: P, plan: L, evaluation: E, program: Program) -> Mapping[str, float]:

@@ -15,7 +15,7 @@ from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
 from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.limits import check_training, runtime_of
+from partita.problems.facets.limits import check_training, runtime_for
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.limits import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
@@ -92,7 +92,7 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None
     ) -> list[Priced[HybridProblem]]:
         """As ``_price_each``, and if a runtime is named what that runs, beside what it leaves out."""
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         if runtime is None:
             return self._price_each(graph, cluster, settings, change)
         if len(cluster.workers()) > 1:

@@ -11,7 +11,7 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
-from partita.problems.facets.limits import devices_for, runtime_of
+from partita.problems.facets.limits import devices_for, runtime_for
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import Schedule
@@ -73,7 +73,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         from partita.costs.table import cost_source
         from partita.problems.makespan.pricing import price
 
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         fused = None
         if runtime is not None:
             return [self._limited(graph, cluster, settings, runtime, change)]

@@ -10,7 +10,7 @@ import msgspec
 from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
-from partita.problems.facets.limits import coarsest, runtime_of
+from partita.problems.facets.limits import coarsest, runtime_for
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced
 from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
 from partita.problems.throughput.options import Options, ThroughputPricing
@@ -38,7 +38,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         from partita.costs.table import cost_source
         from partita.problems.throughput.pricing import price
 
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         arguments = msgspec.structs.asdict(settings)
         del arguments["runtime"]
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
@@ -58,7 +58,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         return [Priced(problem, graph, cluster, settings, free=priced())]
 
     def search_options(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
-        runtime = runtime_of(priced.settings.runtime, priced.graph)
+        runtime = runtime_for(priced.settings.runtime, priced.graph.workload)
         if runtime is None:
             return options
         return msgspec.structs.replace(options, contiguity=contiguity_for(runtime, options.contiguity))
