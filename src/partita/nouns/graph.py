@@ -6,6 +6,7 @@ read. It knows sizes and arithmetic, never times: those come from pricing it on 
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -16,6 +17,19 @@ from partita.ground.checks import check_fields
 from partita.ground.errors import InputError
 
 Phase = Literal["forward", "backward"]
+
+
+class Workload(enum.StrEnum):
+    """What a model is run for."""
+
+    INFERENCE = "inference"
+    TRAINING = "training"
+
+    @classmethod
+    def of(cls, *, training: bool) -> Workload:
+        """With or without a backward part."""
+        return cls.TRAINING if training else cls.INFERENCE
+
 
 #: The tensor that holds the gradient of parameter ``w`` is named ``grad:w``.
 GRADIENT_PREFIX = "grad:"
@@ -152,6 +166,11 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def replace(self, **changes: Any) -> Graph:
         """A copy with the named fields changed, validated again."""
         return msgspec.structs.replace(self, **changes)
+
+    @property
+    def workload(self) -> Workload:
+        """What it is run for."""
+        return Workload.of(training=self.training)
 
     @property
     def samples(self) -> int:

@@ -13,10 +13,11 @@ from partita.costs.rows import row_of
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
-from partita.problems.facets.limits import check_training, coarsest, devices_for, runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Pricing
+from partita.problems.facets.limits import check_training, coarsest, devices_for, runtime_for
+from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, Pricing
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import UnitRow
@@ -31,11 +32,8 @@ Change = Callable[[ThroughputProblem], ThroughputProblem]
 class ThroughputFromModel(FromModel[ThroughputProblem]):
     """Every model on every cluster is one problem."""
 
-    objective = "throughput"
     pricing = ThroughputPricing
-
-    def preferred(self, training: bool) -> bool:
-        return not training
+    preferred = (Workload.INFERENCE,)
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         return {"microbatches": PER_DEVICE * cluster.device_count} if graph.training else {}
@@ -46,7 +44,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         from partita.costs.table import cost_source
         from partita.problems.throughput.pricing import price
 
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         arguments = msgspec.structs.asdict(settings)
         del arguments["runtime"]
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
@@ -65,8 +63,8 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         _check_limited(problem, graph, settings, runtime)
         return [Priced(problem, graph, cluster, settings, free=priced())]
 
-    def limited(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
-        runtime = runtime_of(priced.settings.runtime, priced.graph)
+    def search_options(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
+        runtime = runtime_for(priced.settings.runtime, priced.graph.workload)
         if runtime is None:
             return options
         if not runtime.limits.contiguous:
@@ -75,7 +73,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             raise InputError(f"{runtime.name} passes tensors forward only; leave --contiguity free out")
         return options
 
-    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> ModelParts:
         problem, settings = priced.problem, priced.settings
         accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
         place_of = {
@@ -90,7 +88,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             found = [place_of.get(name) for name in stage.devices]
             return tuple(place for place in found if place is not None) if None not in found else ()
 
-        return Parts(
+        return ModelParts(
             tuple(
                 StagePart(
                     operators=stage.operators,

@@ -11,14 +11,14 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.facets.replicas import Replication, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
 from partita.problems.throughput.solvers.slicing import Slicing
 
 
-class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
+class ThroughputReplicas(Replication[ThroughputProblem, Plan]):
     """A split of the model over S devices, every stage of which runs on R: its best cuts do not depend on R.
 
     But for memory: under 1F1B a stage holds as many microbatches as there are stages from it to the last, and never

@@ -10,7 +10,7 @@ import numpy as np
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import PER_DEVICE
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.problems.throughput.evaluate import preferred_order
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
 from partita.problems.throughput.nodes import Nodes
@@ -47,7 +47,7 @@ class Run:
         if wrong is not None:
             raise InputError(f"the plan of problem {problem.name!r} cannot run: {wrong}")
         self.problem, self.plan, self.evaluation = problem, plan, evaluation
-        self.request = Request()
+        self.request = RunRequest()
         self.stage_of = stage_of_operators(problem, plan)
         self.edges = edges_of(problem)
         self.backward = np.array([op.backward for op in problem.operators], dtype=bool)
@@ -65,7 +65,7 @@ class Run:
         if reloads and problem.communication != "sum":
             self.notes = ("What does not fit into memory is fetched one after the other with transfers and work.",)
 
-    def asked(self, request: Request) -> Run:
+    def asked(self, request: RunRequest) -> Run:
         """The same as it is asked to run."""
         found = copy.copy(self)
         found.request = request

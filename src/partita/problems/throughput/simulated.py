@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Remembered, Request
+from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.nodes import nodes_of
 from partita.problems.throughput.problem import ThroughputProblem
@@ -112,7 +112,7 @@ def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -
     formula, run = sample_latency(problem, plan, evaluation), Run(problem, plan, evaluation)
 
     def make(microbatches: int, interval: float = 0.0) -> Program:
-        return program_of(run, Request(microbatches=microbatches, interval=interval))
+        return program_of(run, RunRequest(microbatches=microbatches, interval=interval))
 
     try:
         alone = simulate(make(1))

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.stages import Stages
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.stages import Staging
+from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.lowered import lowered
 from partita.problems.throughput.problem import ThroughputProblem
@@ -24,7 +24,7 @@ from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import staged_program
 
 
-def program_of(run: Run, request: Request) -> Program:
+def program_of(run: Run, request: RunRequest) -> Program:
     """What happens when a plan runs as asked; an ``InputError`` if it cannot run so."""
     run, training, name = run.asked(request), run.problem.training, request.schedule
     streams = name is None and (not training or run.order is None)
@@ -48,7 +48,7 @@ def program_of(run: Run, request: Request) -> Program:
 class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
     """Rounds for inference and free splits, the problem's schedule for training in a row of stages."""
 
-    def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: Request) -> Program:
+    def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: RunRequest) -> Program:
         return program_of(Run(problem, plan, evaluation), request)
 
     def expected(
@@ -73,7 +73,7 @@ class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
         return [*found, *((kept.name, kept.bytes, True) for kept in problem.saved if held.intersection(kept.users))]
 
 
-class ThroughputStages(Stages[ThroughputProblem, Plan, Evaluation]):
+class ThroughputStages(Staging[ThroughputProblem, Plan, Evaluation]):
     """Work of every stage, and tensors, each once for every stage that reads it."""
 
     def staged(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Pipeline:

@@ -145,7 +145,7 @@ def test_a_better_row_is_adopted_and_a_contradiction_raises() -> None:
     """A result cut short takes the best feasible row; one that claims a proof does not survive a better one."""
     exact = solve(DIAMOND)
     rows = compare(DIAMOND)
-    best = best_of(DIAMOND, rows, Options())
+    best = best_of(rows, Options())
     assert best is not None
     assert best.evaluation is not None
     assert adopt_better(exact, rows, Options()) == exact

@@ -9,10 +9,10 @@ import msgspec
 
 from partita.documents.tables.modules import PartModules, part_modules, shortened
 from partita.documents.tables.text import new_table, paragraphs
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation, Memory
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.limits import limits
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
 
 
-class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
+class ThroughputReport(Reporting[ThroughputProblem, Plan, Evaluation]):
     """Stages, their memory, the pipeline they make, and what limits it."""
 
     doing = "splitting"
@@ -76,7 +76,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         run = simulated_pipeline(problem, plan, evaluation)
         return None if run is None else float(run.step.time)
 
-    def row_document(self, result: ThroughputResult, row: Row) -> dict[str, Any]:
+    def row_document(self, result: ThroughputResult, row: Rival) -> dict[str, Any]:
         """The largest load, feasible or not, and the pipeline."""
         if row.evaluation is None:
             return {"load": None, "pipeline": None, "step": None}
@@ -90,7 +90,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         """A batch as it runs."""
         return {"step": step_document(result.problem, result.plan, result.evaluation)}
 
-    def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""
         problem, result = answer.problem, answer.result
         document["schedule"] = msgspec.structs.asdict(problem.schedule)
@@ -104,7 +104,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
             for device, entry in zip(plan["devices"], stage_modules(problem, result.plan), strict=True)
         ]
 
-    def answer_tables(self, answer: Answer[ThroughputProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[ThroughputProblem]) -> Sequence[RenderableType]:
         """The model, the stages, their memory, and what limits the plan."""
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
