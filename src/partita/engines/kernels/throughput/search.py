@@ -24,38 +24,22 @@ from partita.engines.kernels.throughput.search_state import Search, StageTrial, 
 
 
 class Steps(NamedTuple):
-    """What tells one search from another; the first parameter is the ``Search``, the second what ``start`` returned.
+    """What tells one search from another; the first parameter is the ``Search``, the second what ``start`` returned."""
 
-    Attributes
-    ----------
-    crosses
-        (search) whether the group filled first can end at the current ideal.
-    start
-        (search, stage) what a stage after the current ideal can hold, and the numbers of the empty one at depth 0.
-        The tuple has the ``stage``; how many items are ``ready`` and ``reached`` in ``Scratch.reach``; the words below
-        ``top`` hold them all; and whether any stage is ``possible``.
-    include
-        (…, item, depth) the numbers with the item at the next depth; whether the stage may be kept. If so, the item's
-        pins are counted.
-    worth_excluding
-        (…, item, depth) start the numbers of the next depth; whether a stage without the item may be kept.
-    leave
-        (…, item, depth) add what an item that stays outside changes.
-    fits
-        (…, depth) whether the stage may be kept after items left.
-    feasible
-        (…, depth) whether a finished stage respects the limits, and what remains can too.
-    worth_keeping
-        (…, depth, count) whether no ready item of so many decisions can join a finished stage; see rule *Dominance*.
-    """
-
-    crosses: Callable[..., bool]
+    crosses: Callable[..., bool]  #: (search) whether the group filled first can end at the current ideal.
+    #: (search, stage) what a stage after the current ideal can hold, and the numbers of the empty one at depth 0. The
+    #: tuple has the ``stage``; how many items are ``ready`` and ``reached`` in ``Scratch.reach``; the words below
+    #: ``top`` hold them all; and whether any stage is ``possible``.
     start: Callable[..., Any]
+    #: (…, item, depth) the numbers with the item at the next depth; whether the stage may be kept. If so, the item's
+    #: pins are counted.
     include: Callable[..., bool]
+    #: (…, item, depth) start the numbers of the next depth; whether a stage without the item may be kept.
     worth_excluding: Callable[..., bool]
-    leave: Callable[..., None]
-    fits: Callable[..., bool]
-    feasible: Callable[..., bool]
+    leave: Callable[..., None]  #: (…, item, depth) add what an item that stays outside changes.
+    fits: Callable[..., bool]  #: (…, depth) whether the stage may be kept after items left.
+    feasible: Callable[..., bool]  #: (…, depth) whether a finished stage respects the limits, and what remains can too.
+    #: (…, depth, count) whether no ready item of so many decisions can join a finished stage; see rule *Dominance*.
     worth_keeping: Callable[..., bool]
 
 

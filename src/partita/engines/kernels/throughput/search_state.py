@@ -179,25 +179,18 @@ class Scratch(NamedTuple):
 
 
 class Search(NamedTuple, Generic[Own]):
-    """All that a search reads and writes; ``own`` is what the one of plain problems or of variants has beside.
-
-    Attributes
-    ----------
-    replicas, phase
-        (K,) most devices of a stage, and 1 for kinds of the group that is filled second.
-    dominance
-        Whether that rule is safe.
-    """
+    """All that a search reads and writes; ``own`` is what the one of plain problems or of variants has beside."""
 
     arrays: Arrays
     codes: Codes
+    #: (K,) most devices of a stage, and 1 for kinds of the group that is filled second.
     replicas: Longs
     phase: Longs
     weights: Weights
     tally: Tally
     store: Store
     scratch: Scratch
-    dominance: bool
+    dominance: bool  #: Whether that rule is safe.
     own: Own
     until: Until
 

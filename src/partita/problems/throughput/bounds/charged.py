@@ -12,25 +12,14 @@ from partita.engines.kernels.throughput.forced_cuts import Parts
 
 @dataclass(frozen=True)
 class Charged:
-    """What is known to hold in all splits with loads up to a target.
+    """What is known to hold in all splits with loads up to a target."""
 
-    Attributes
-    ----------
-    target
-        Largest objective for which it holds.
-    work
-        (n,) work with the cost of the nets that are cut in any case charged to it. For every block S of such a split,
-        Σ ``work`` over S and the cost of the other nets that S cuts are together at most f(S).
-    share
-        (n,) shares of a block that items need at least: no block has more than one in all.
-    parts
-        Which items are in no common block, which nets are cut, and which blocks items can be in.
-    """
-
-    target: float
+    target: float  #: Largest objective for which it holds.
+    #: (n,) work with the cost of the nets that are cut in any case charged to it. For every block S of such a split, Σ
+    #: ``work`` over S and the cost of the other nets that S cuts are together at most f(S).
     work: Floats
-    share: Floats
-    parts: Parts
+    share: Floats  #: (n,) shares of a block that items need at least: no block has more than one in all.
+    parts: Parts  #: Which items are in no common block, which nets are cut, and which blocks items can be in.
 
     def at(self, target: float) -> Charged:
         """A copy for a smaller target, at which all of it still holds."""

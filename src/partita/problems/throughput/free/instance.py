@@ -16,27 +16,13 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 @dataclass(frozen=True)
 class FreeInstance:
-    """A problem for free splits.
+    """A problem for free splits."""
 
-    Attributes
-    ----------
-    problem
-        The problem it was made from.
-    instance
-        Its contraction to colocation classes.
-    arrays
-        The kernels' form of it; D devices, never more of one kind than there are items.
-    devices
-        Name and kind name of every device.
-    limited
-        Whether a memory limit can bind at all.
-    """
-
-    problem: ThroughputProblem
-    instance: Instance
-    arrays: FreeArrays
-    devices: list[tuple[str, str]]
-    limited: bool
+    problem: ThroughputProblem  #: The problem it was made from.
+    instance: Instance  #: Its contraction to colocation classes.
+    arrays: FreeArrays  #: The kernels' form of it; D devices, never more of one kind than there are items.
+    devices: list[tuple[str, str]]  #: Name and kind name of every device.
+    limited: bool  #: Whether a memory limit can bind at all.
 
     @property
     def items(self) -> int:

@@ -18,21 +18,11 @@ MOST_IDEALS, MOST_CUTS = 200_000, 3_000
 
 @dataclass(frozen=True)
 class GroupCuts:
-    """All ideals that may be a cut; none if they are not known.
+    """All ideals that may be a cut; none if they are not known."""
 
-    Attributes
-    ----------
-    words
-        (cuts, words) the items before each cut.
-    links
-        (cuts, 2, lines) what each group's link carries there.
-    beyond
-        (rows, cuts) weight of the items beyond each cut and of the nets that touch them.
-    """
-
-    words: Words
-    links: Floats
-    beyond: Floats
+    words: Words  #: (cuts, words) the items before each cut.
+    links: Floats  #: (cuts, 2, lines) what each group's link carries there.
+    beyond: Floats  #: (rows, cuts) weight of the items beyond each cut and of the nets that touch them.
 
     def within(self, limits: Floats) -> tuple[Words, Floats]:
         """Words and weights beyond of those within the limits, of which the last entry is not of a line."""

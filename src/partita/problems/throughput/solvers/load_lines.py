@@ -28,20 +28,12 @@ _TERMS = {
 
 @dataclass(frozen=True)
 class LoadLines:
-    """The lines of a problem.
+    """The lines of a problem."""
 
-    Attributes
-    ----------
-    limit
-        (L,) BOTH, FORWARD or BACKWARD of each line, places in ``LoadLimits``; line 0 holds all work of the item.
-    coefficients
-        (L, 6) of forward work, in, out, then backward work, in, out.
-    with_reload, with_sync
-        (L,) 1 where reloading, and synchronising in turn with work, add to the line.
-    """
-
+    #: (L,) BOTH, FORWARD or BACKWARD of each line, places in ``LoadLimits``; line 0 holds all work of the item.
     limit: tuple[int, ...]
-    coefficients: Floats
+    coefficients: Floats  #: (L, 6) of forward work, in, out, then backward work, in, out.
+    #: (L,) 1 where reloading, and synchronising in turn with work, add to the line.
     with_reload: Floats
     with_sync: Floats
 

@@ -57,21 +57,11 @@ WORTH = 1e-3
 
 @dataclass(frozen=True)
 class ChargedItems:
-    """Charged work of the items of the instance, and which of its nets it counts; see the module.
+    """Charged work of the items of the instance, and which of its nets it counts; see the module."""
 
-    Attributes
-    ----------
-    target
-        Largest target at which it holds.
-    work
-        (n,) charged work.
-    forced
-        (m,) nets whose cost may be part of it.
-    """
-
-    target: float
-    work: Floats
-    forced: npt.NDArray[np.bool_]
+    target: float  #: Largest target at which it holds.
+    work: Floats  #: (n,) charged work.
+    forced: npt.NDArray[np.bool_]  #: (m,) nets whose cost may be part of it.
 
 
 class PlainSearcher(Searcher):

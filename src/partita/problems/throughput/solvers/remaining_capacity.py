@@ -42,36 +42,21 @@ TRADES = 12
 
 @dataclass(frozen=True)
 class Capacity:
-    """Weights by rule and remaining-count code; the kernels' ``Weights`` says what they are for.
+    """Weights by rule and remaining-count code; the kernels' ``Weights`` says what they are for."""
 
-    Attributes
-    ----------
-    item, net
-        (rows, n) and (rows, m) weights.
-    choice
-        (rules, codes) row.
-    scale, bonus
-        (rules, codes) Σ y_k·r_k, and what the devices take beside: the budget at a limit is limit·scale + bonus.
-    first_scale, first_bonus
-        The same of the devices in the group that is filled first.
-    limit
-        (rules,) place in ``LoadLimits``, None where there is no scale.
-    memory
-        (codes,) memory of the devices together.
-    radix
-        (K,) of the codes, over all pools.
-    """
-
+    #: (rows, n) and (rows, m) weights.
     item: Floats
     net: Floats
-    choice: Longs
+    choice: Longs  #: (rules, codes) row.
+    #: (rules, codes) Σ y_k·r_k, and what the devices take beside: the budget at a limit is limit·scale + bonus.
     scale: Floats
     bonus: Floats
+    #: The same of the devices in the group that is filled first.
     first_scale: Floats
     first_bonus: Floats
-    limit: tuple[int | None, ...]
-    memory: Floats
-    radix: Longs
+    limit: tuple[int | None, ...]  #: (rules,) place in ``LoadLimits``, None where there is no scale.
+    memory: Floats  #: (codes,) memory of the devices together.
+    radix: Longs  #: (K,) of the codes, over all pools.
 
     def budget(self, limits: LoadLimits, slack: float, *, first: bool = False) -> Floats:
         """(rules, codes) budgets, of all devices or of the first group's."""

@@ -16,21 +16,15 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs from one first unit, by their number of units less one, over k device kinds.
+    """Runs from one first unit, by their number of units less one, over k device kinds."""
 
-    Attributes
-    ----------
-    work, backward_work, transfers, backward_transfers
-        (k, runs) all of it, and the part of the backward phase.
-    fixed, active, entering, workspace, synchronised
-        (runs,) bytes held once, held for every microbatch in flight, of forward tensors that enter, needed while it
-        runs, and of what replicas exchange.
-    """
-
+    #: (k, runs) all of it, and the part of the backward phase.
     work: Floats
     backward_work: Floats
     transfers: Floats
     backward_transfers: Floats
+    #: (runs,) bytes held once, held for every microbatch in flight, of forward tensors that enter, needed while it
+    #: runs, and of what replicas exchange.
     fixed: Floats
     active: Floats
     entering: Floats

@@ -29,14 +29,9 @@ from partita.problems.throughput.working_memory import PeakTable
 
 @dataclass(frozen=True, eq=False)
 class VariantView(SearchView):
-    """See ``SearchView``.
+    """See ``SearchView``."""
 
-    Attributes
-    ----------
-    peaks
-        Orders of operators; of an empty problem unless memory is a peak.
-    """
-
+    #: Orders of operators; of an empty problem unless memory is a peak.
     peaks: PeakTable = field(default_factory=PeakTable.empty)
 
     effort: ClassVar[Effort] = Effort(leg=30_000, first=200_000, round=500_000, orders=30, pairs=2e9, code=0.3)

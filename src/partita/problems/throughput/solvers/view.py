@@ -64,49 +64,30 @@ class LoadLimits(NamedTuple):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a search of this kind of views tries, in nodes per direction.
+    """How much a search of this kind of views tries, in nodes per direction."""
 
-    Attributes
-    ----------
-    leg
-        Of the first leg of a race.
-    first, round
-        Of the first attempt just under the incumbent, and of the first round after it.
-    orders, pairs
-        Most orders that slicing starts with, and pairs (left, right) that it may cost before there are fewer.
-    code
-        Pairs that one count code costs.
-    """
-
-    leg: int
+    leg: int  #: Of the first leg of a race.
+    #: Of the first attempt just under the incumbent, and of the first round after it.
     first: int
     round: int
+    #: Most orders that slicing starts with, and pairs (left, right) that it may cost before there are fewer.
     orders: int
     pairs: float
-    code: float
+    code: float  #: Pairs that one count code costs.
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A sum that what remains must fit into; see ``remaining_capacity``.
+    """A sum that what remains must fit into; see ``remaining_capacity``."""
 
-    Attributes
-    ----------
-    item, net
-        (K, n) and (K, m) weights of items (infinite where one cannot run) and of nets that cross, by pool.
-    limit
-        Place in ``LoadLimits`` of what a device of weight 1 takes; None if it takes no more than its bonus.
-    bonus
-        (K,) what a device takes beside.
-    bytes, memory
-        (n,) bytes that every device needs for an item and (K,) what a device has, where bytes may be traded for time;
-        None where not.
-    """
-
+    #: (K, n) and (K, m) weights of items (infinite where one cannot run) and of nets that cross, by pool.
     item: Floats
     net: Floats
+    #: Place in ``LoadLimits`` of what a device of weight 1 takes; None if it takes no more than its bonus.
     limit: int | None
-    bonus: Floats
+    bonus: Floats  #: (K,) what a device takes beside.
+    #: (n,) bytes that every device needs for an item and (K,) what a device has, where bytes may be traded for time;
+    #: None where not.
     bytes: Floats | None = None
     memory: Floats | None = None
 
@@ -131,22 +112,13 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class SearchView(ABC):
-    """A problem ready to be searched.
+    """A problem ready to be searched."""
 
-    Attributes
-    ----------
-    problem, instance
-        What is searched.
-    backwards
-        Whether the search runs from the outputs to the inputs.
-    first
-        The group that the pipeline starts with.
-    """
-
+    #: What is searched.
     problem: ThroughputProblem
     instance: Instance
-    backwards: bool
-    first: int = 0
+    backwards: bool  #: Whether the search runs from the outputs to the inputs.
+    first: int = 0  #: The group that the pipeline starts with.
 
     effort: ClassVar[Effort]
     #: Whether what the problem states beyond work, transfers and limited memory counts.

@@ -79,24 +79,12 @@ def pool_bound(uniform: BlockProblem) -> float:
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """One run of a bound by programs.
+    """One run of a bound by programs."""
 
-    Attributes
-    ----------
-    name
-        Of the bound.
-    knowledge
-        What is known; its ``done`` ends every program.
-    grain
-        ``granularity`` of the loads, 0 for none.
-    left_s
-        Seconds left; infinite without a deadline.
-    """
-
-    name: str
-    knowledge: Knowledge
-    grain: float
-    left_s: Callable[[], float]
+    name: str  #: Of the bound.
+    knowledge: Knowledge  #: What is known; its ``done`` ends every program.
+    grain: float  #: ``granularity`` of the loads, 0 for none.
+    left_s: Callable[[], float]  #: Seconds left; infinite without a deadline.
 
     @property
     def cutoff(self) -> float:
@@ -121,27 +109,13 @@ class ProgramRun:
 
 @dataclass
 class Program:
-    """Blocks, and the variable that no load exceeds.
+    """Blocks, and the variable that no load exceeds."""
 
-    Attributes
-    ----------
-    blocks
-        The items' part.
-    run
-        Who asks.
-    largest
-        The variable: largest load times ``scale``.
-    cutoff
-        Largest load of interest: the program says nothing about optima above.
-    scale
-        ``LARGEST_LOAD`` / ``cutoff``.
-    """
-
-    blocks: BlockProgram
-    run: ProgramRun
-    largest: int
-    cutoff: float
-    scale: float
+    blocks: BlockProgram  #: The items' part.
+    run: ProgramRun  #: Who asks.
+    largest: int  #: The variable: largest load times ``scale``.
+    cutoff: float  #: Largest load of interest: the program says nothing about optima above.
+    scale: float  #: ``LARGEST_LOAD`` / ``cutoff``.
 
     @classmethod
     def over(cls, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> Program:

@@ -15,20 +15,11 @@ MOST_ITEMS = 4000
 
 @dataclass(frozen=True)
 class OrderTables:
-    """The order's closure.
+    """The order's closure."""
 
-    Attributes
-    ----------
-    reach
-        (n, n) whether an item is the other one or comes before it.
-    edges
-        Pairs (u, v) that imply all others: the transitive reduction.
-    maker, ender
-        (m,) pin of a net that comes before all its other pins, pin that comes after them; −1 where there is none.
-    """
-
-    reach: Bools
-    edges: list[tuple[int, int]]
+    reach: Bools  #: (n, n) whether an item is the other one or comes before it.
+    edges: list[tuple[int, int]]  #: Pairs (u, v) that imply all others: the transitive reduction.
+    #: (m,) pin of a net that comes before all its other pins, pin that comes after them; −1 where there is none.
     maker: list[int]
     ender: list[int]
 
