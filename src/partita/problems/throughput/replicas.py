@@ -16,7 +16,7 @@ from partita.problems.facets.replicas import Replicas, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
-from partita.problems.throughput.solvers.slicing import Slicing
+from partita.problems.throughput.solvers.exact import Slicing
 
 
 class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):

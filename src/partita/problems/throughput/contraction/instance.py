@@ -122,20 +122,10 @@ def pooled(values: Floats, label: npt.NDArray[np.integer], count: int) -> Floats
 def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: bool = False) -> Instance:
     """Contract a problem to its items, without loss for the split that is asked for.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    free
-        Contract colocation classes only; otherwise also what any acyclic split must keep together. The order of a
-        free instance may have cycles.
-    directed
-        Keep tensors of different makers apart, for loads that tell what enters from what leaves.
-
-    Notes
-    -----
-    Tensors with equal pins are one net, and those with one pin are dropped; a cover with one pin becomes part of its
-    item.
+    For a ``free`` one colocation classes are contracted only, and the order may have cycles; otherwise also what any
+    acyclic split must keep together. Tensors with equal pins are one net, and those with one pin are dropped; a cover
+    with one pin becomes part of its item. ``directed`` keeps tensors of different makers apart, for loads that tell
+    what enters from what leaves.
     """
     group, edges = _groups(problem, free)
     n = int(group.max()) + 1

@@ -33,16 +33,10 @@ class Runs:
 
 
 class RowCosts:
-    """The row of a problem, as arrays over its units in order.
+    """The row of a problem, as arrays over its ``units``, which is their number, in order.
 
-    Attributes
-    ----------
-    units
-        Their number.
-    next_cut
-        (units,) by the first unit of a stage, the least unit at which the next stage may begin; the end is always one.
-    cuts
-        (units + 1,) whether a stage may begin there; the end counts.
+    ``next_cut`` (units,) is, by the first unit of a stage, the least unit at which the next stage may begin; the end is
+    always one. ``cuts`` (units + 1,) tells whether a stage may begin there; the end counts.
     """
 
     def __init__(self, problem: ThroughputProblem) -> None:
