@@ -27,7 +27,7 @@ from partita.engines.kernels.throughput import mincut
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.search.result import Bound
 from partita.ground.rounding import just_below, lowered
-from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Passes over the kinds when weights are tuned, and trial factors of each.
@@ -115,7 +115,7 @@ def charged_paths(problem: ThroughputProblem, bound: Bound) -> TransferPaths | N
     return _Charges(problem, blocks, _ROUNDINGS * network.tiny).certificate(item, _taken_apart(network, flow, item))
 
 
-def _decisive(network: mincut.Network, blocks: BlockProblem, ordered: bool, target: float) -> int | None:
+def _decisive(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, target: float) -> int | None:
     """An item with no block cheaper than the target; None if a few cuts find none."""
     upper, best = blocks.net_loads(), 0.0
     for _ in range(_CUTS):
@@ -129,7 +129,7 @@ def _decisive(network: mincut.Network, blocks: BlockProblem, ordered: bool, targ
     return None
 
 
-def _flow(network: mincut.Network, blocks: BlockProblem, ordered: bool, item: int) -> mincut.Flow:
+def _flow(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, item: int) -> mincut.BlockFlow:
     """A maximum flow out of an item."""
     flow = mincut.new_flow(network)
     flow.capacity[:] = network.capacity
@@ -144,7 +144,7 @@ def _flow(network: mincut.Network, blocks: BlockProblem, ordered: bool, item: in
     return flow
 
 
-def _taken_apart(network: mincut.Network, flow: mincut.Flow, item: int) -> Iterator[tuple[list[int], float]]:
+def _taken_apart(network: mincut.BlockNetwork, flow: mincut.BlockFlow, item: int) -> Iterator[tuple[list[int], float]]:
     """Paths of nodes with their amounts that add up to the flow: items, and of larger nets the two nodes between."""
     # What an arc back has gained is what flows along an arc, whose own capacity may have no limit.
     before, after = network.capacity[network.pair], flow.capacity[network.pair]

@@ -18,12 +18,12 @@ from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.streaming import STREAMING, streams
-from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.problems.throughput.solvers.combined import Combined, combined_refusal
-from partita.problems.throughput.solvers.contiguous_run import IDEALS
+from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
+from partita.problems.throughput.solvers.contiguous_run import DOWNSETS
 from partita.problems.throughput.virtual_stages import stage_of_operators
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
@@ -82,15 +82,15 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
 
 def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
     """What the combined solver proves."""
-    driver = Combined(problem, Options(), monitor)
+    driver = CombinedRun(problem, Options(), monitor)
     outcome = driver.search(monitor)
     if outcome.infeasible:
-        return Proof(Bound(math.inf, IDEALS, "acyclic", monitor.elapsed_s), (), None, True)
+        return Proof(Bound(math.inf, DOWNSETS, "acyclic", monitor.elapsed_s), (), None, True)
     incumbent = driver.incumbent
     best = Bound(incumbent.bound, incumbent.proven_by, "acyclic", monitor.elapsed_s)
     parts = [] if driver.knowledge is None else _by_method(problem, driver.knowledge)
-    if driver.ideals_s > 0 or not parts:
-        parts.append(Bound(incumbent.bound, IDEALS, "acyclic", driver.ideals_s))
+    if driver.downsets_s > 0 or not parts:
+        parts.append(Bound(incumbent.bound, DOWNSETS, "acyclic", driver.downsets_s))
     return Proof(best, tuple(parts), _objective(problem, outcome.plan))
 
 

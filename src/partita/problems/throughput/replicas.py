@@ -15,7 +15,7 @@ from partita.problems.facets.replicas import Replication, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
-from partita.problems.throughput.solvers.slicing import Slicing
+from partita.problems.throughput.solvers.exact import Slicing
 
 
 class ThroughputReplicas(Replication[ThroughputProblem, Plan]):

@@ -26,7 +26,7 @@ from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
-from partita.problems.throughput.solvers.plain_view import plain_view
+from partita.problems.throughput.solvers.plain import plain_view
 from second_opinions import brute_force
 
 

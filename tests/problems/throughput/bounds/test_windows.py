@@ -15,8 +15,8 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.row import UnitRow
 from problems.throughput.bounds.block_problems import SLACK, block_problems

@@ -45,8 +45,7 @@ class LocalSearch(_FreeSplits):
     summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.engines.kernels.throughput.free_splits import empty_state
-        from partita.engines.kernels.throughput.local_search import descend
+        from partita.engines.kernels.throughput.free_splits import descend, empty_state
 
         free = free_instance(problem)
         kinds = [kind for _, kind in accelerator_devices(problem)]

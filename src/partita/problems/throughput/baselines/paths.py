@@ -78,14 +78,14 @@ def best_cuts(problem: ThroughputProblem, node: npt.ArrayLike) -> Outcome:
 
     ``node`` (operators,) is the node of each.
     """
-    from partita.problems.throughput.solvers.plain_view import plain_view
+    from partita.problems.throughput.solvers.plain import plain_view
     from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-    from partita.problems.throughput.solvers.slicing_search import Slicer
+    from partita.problems.throughput.solvers.slicing_search import OrderSlicer
 
     view = plain_view(colocated(problem, node))
     low = lower_bounds(view)
     if np.isinf(low.both):
         return Outcome(plan=None)
     # The items are numbered topologically, so this order is the path.
-    found = Slicer(view, low, np.zeros(1, dtype=np.int64)).exact(np.arange(view.items, dtype=np.int32))
+    found = OrderSlicer(view, low, np.zeros(1, dtype=np.int64)).exact(np.arange(view.items, dtype=np.int32))
     return Outcome(plan=None if found is None else view.plan(found[1]))

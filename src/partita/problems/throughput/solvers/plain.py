@@ -1,8 +1,8 @@
 """The decision "is there an acyclic split with every load at most T?", resumable, and why its pruning is safe.
 
-A state is an ideal I (items of the stages placed so far) and the devices used; R is what remains.
+A state is a downset I (items of the stages placed so far) and the devices used; R is what remains.
 
-*Fewest devices.* Of two states with one ideal, the one that uses no more devices of any kind is at least as good: it
+*Fewest devices.* Of two states with one downset, the one that uses no more devices of any kind is at least as good: it
 has placed no more stages, so where memory depends on the number of later stages it allows no less memory.
 
 *Certain load.* While items are decided one by one, work of the chosen items plus the cost of nets with a chosen pin
@@ -36,18 +36,84 @@ the communication, the cost of nets whose fate is open or certain plus v's own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.throughput.search_memory import new_store, new_tally
-from partita.engines.kernels.throughput.search_state import COLUMNS, Plain, Search
+from partita.engines.kernels.throughput.search_state import COLUMNS, DownsetSearch, Plain
 from partita.ground.rounding import TOLERANCE, clearly_below, raised, up_to
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.contraction.interchangeable import order_twins
+from partita.problems.throughput.contraction.sole_readers import absorb
+from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.decision import Searcher
-from partita.problems.throughput.solvers.plain_view import PlainView
 from partita.problems.throughput.solvers.remaining_capacity import Capacity
-from partita.problems.throughput.solvers.view import LoadLimits
+from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split, Table
+
+#: Most stages times nets that the annealing counts.
+MOST_COUNTS = 20_000_000
+
+
+class PlainView(SearchView):
+    """See ``SearchView``."""
+
+    effort: ClassVar[Effort] = Effort(leg=100_000, first=2_000_000, round=4_000_000, orders=40, pairs=4e9, code=0.2)
+    variants: ClassVar[bool] = False
+
+    @cached_property
+    def nets(self) -> Longs:
+        """Nets that cost nothing and let nothing enter do not matter."""
+        cost = self.instance.net_cost[:, [pool.kind for pool in self.pools]].max(axis=1, initial=0.0)
+        return np.flatnonzero((cost > 0) | (self.instance.net_entering > 0))
+
+    @cached_property
+    def most(self) -> float:
+        """Everything on one device, every net cut."""
+        a = self.arrays
+        finite = np.where(np.isfinite(a.work), a.work, 0.0).max(axis=0)
+        return up_to(float(finite.sum() + a.net_cost.max(axis=0).sum())) + 1e-30
+
+    def value(self, split: Split) -> PhaseLoads:
+        from partita.engines.kernels.throughput.stage_loads import segment_loads
+
+        a, loads = self.arrays, np.zeros(len(split))
+        pools = np.array([placed.pool for placed in split], dtype=np.int32)
+        segment_loads(a, a.work, a.net_cost, self.label(split), pools, loads)
+        return PhaseLoads(*(float(loads.max()),) * 3)
+
+    @property
+    def least_bytes(self) -> Floats:
+        """(n,) bytes every device needs at least for an item."""
+        a = self.arrays
+        return np.asarray(a.fixed + (1 if a.recompute else a.in_flight[1:].min()) * a.active)
+
+    def annealable(self, stages: int) -> bool:
+        """Where memory does not depend on the position, or what enters, and the table of stages and nets is small."""
+        if self.arrays.limited and (self.arrays.recompute or self.backwards):
+            return False
+        return 2 <= stages <= MOST_COUNTS // max(1, len(self.nets))
+
+    def rules(self) -> list[CapacityRule]:
+        """Work and transfers; bytes may force items off the devices whose memory is limited."""
+        a = self.arrays
+        return [CapacityRule(a.work, a.net_cost, 0, np.zeros(len(a.memory)), self.least_bytes, a.memory)]
+
+    def slice(self, order: Ints, limits: PhaseLoads, table: Table, stop: Longs) -> bool:
+        from partita.engines.kernels.throughput.slicing import slice_order
+
+        at_most = np.array([limits.both, np.inf])
+        return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, *table, stop))
+
+
+def plain_view(problem: ThroughputProblem, *, backwards: bool | None = None) -> PlainView:
+    """The view of a problem without its variants; ``backwards`` None for where memory depends on the position."""
+    instance = order_twins(absorb(build_instance(problem)))
+    return PlainView(problem, instance, instance.positional if backwards is None else backwards)
+
 
 #: Items up to which sums over everything before or after an item are computed exactly (n² bits).
 LARGEST_CLOSURE = 15_000
@@ -57,21 +123,11 @@ WORTH = 1e-3
 
 @dataclass(frozen=True)
 class ChargedItems:
-    """Charged work of the items of the instance, and which of its nets it counts; see the module.
+    """Charged work of the items of the instance, and which of its nets it counts; see the module."""
 
-    Attributes
-    ----------
-    target
-        Largest target at which it holds.
-    work
-        (n,) charged work.
-    forced
-        (m,) nets whose cost may be part of it.
-    """
-
-    target: float
-    work: Floats
-    forced: npt.NDArray[np.bool_]
+    target: float  #: Largest target at which it holds.
+    work: Floats  #: (n,) charged work.
+    forced: npt.NDArray[np.bool_]  #: (m,) nets whose cost may be part of it.
 
 
 class PlainSearcher(Searcher):
@@ -90,7 +146,7 @@ class PlainSearcher(Searcher):
         # Of the weights, of work on every kind, of bytes, and, filled by the kernel, of bytes in later stages.
         self.summed = np.concatenate([cap.item, work, size[None], np.zeros((1, view.items))])
 
-    def start(self, limits: LoadLimits) -> Search[Plain]:
+    def start(self, limits: PhaseLoads) -> DownsetSearch[Plain]:
         cap = self.capacity
         # The kernel keeps the memory of what remains in the last place.
         total = np.append(cap.item.sum(axis=1), 0.0)
@@ -98,7 +154,7 @@ class PlainSearcher(Searcher):
         store = new_store(self.view.code_count, 1 << 12, 1 << 12, 1 << 13)
         return self._search(limits, store, new_tally(self.summed, cap.net), own)
 
-    def go_on(self, search: Search[Plain]) -> int:
+    def go_on(self, search: DownsetSearch[Plain]) -> int:
         from partita.engines.kernels.throughput.plain_search import search_plain
 
         return int(search_plain(search))

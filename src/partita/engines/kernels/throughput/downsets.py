@@ -1,17 +1,17 @@
-"""Ideals in a search: the store of those met, with the states that reach them, and the walk from one to another.
+"""Downsets in a search: the store of those met, with the states that reach them, and the walk from one to another.
 
-Items are numbered topologically, so an ideal is all ones, a short window, and all zeros; only the window is kept.
+Items are numbered topologically, so a downset is all ones, a short window, and all zeros; only the window is kept.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Ints, Words
+from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.throughput import search_state as at
-from partita.engines.kernels.throughput.arrays import Arrays, Codes
-from partita.engines.kernels.throughput.search_state import Scratch, Store, Tally
+from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
+from partita.engines.kernels.throughput.search_state import Scratch, StateStore, Tally
 
 #: Moves after which the running sums are computed afresh: rounding errors must not build up.
 _FRESH = 20_000
@@ -19,8 +19,8 @@ _FRESH = 20_000
 
 @allocating_nothing
 def clear(a: Arrays, t: Tally, x: Scratch) -> None:
-    """Make the empty ideal the current one, and forget the stage that was built."""
-    x.in_ideal[:] = 0
+    """Make the empty downset the current one, and forget the stage that was built."""
+    x.in_downset[:] = 0
     x.words[:] = 0
     x.net_in[:] = 0
     x.net_here[:] = 0
@@ -30,20 +30,20 @@ def clear(a: Arrays, t: Tally, x: Scratch) -> None:
     x.places[:] = 0
     t.inside[:] = 0.0
     t.across[:] = 0.0
-    for v in range(x.in_ideal.shape[0]):
+    for v in range(x.in_downset.shape[0]):
         x.missing[v] = a.graph.pred_ptr[v + 1] - a.graph.pred_ptr[v]
         _set_ready(x, v)
 
 
 @inlined
 def flip(x: Scratch, v: int) -> None:
-    """Add an item to the bits of the current ideal, or take it away."""
+    """Add an item to the bits of the current downset, or take it away."""
     x.words[v // 64] ^= np.uint64(1) << np.uint64(v % 64)
 
 
 @inlined
 def _set_ready(x: Scratch, v: int) -> None:
-    ready = x.missing[v] == 0 and x.in_ideal[v] == 0
+    ready = x.missing[v] == 0 and x.in_downset[v] == 0
     place = x.ready_place[v]
     if ready and place < 0:
         x.ready_place[v] = x.places[at.READY]
@@ -59,8 +59,8 @@ def _set_ready(x: Scratch, v: int) -> None:
 
 @inlined
 def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
-    sign = 1 if x.in_ideal[v] == 0 else -1
-    x.in_ideal[v] += sign
+    sign = 1 if x.in_downset[v] == 0 else -1
+    x.in_downset[v] += sign
     x.places[at.INSIDE] += sign
     for y in range(t.inside.shape[0]):
         t.inside[y] += sign * t.item[v, y]
@@ -85,8 +85,8 @@ def _refresh(a: Arrays, t: Tally, x: Scratch) -> None:
     """Compute the running sums afresh."""
     t.inside[:] = 0.0
     t.across[:] = 0.0
-    for v in range(x.in_ideal.shape[0]):
-        if x.in_ideal[v] != 0:
+    for v in range(x.in_downset.shape[0]):
+        if x.in_downset[v] != 0:
             for y in range(t.inside.shape[0]):
                 t.inside[y] += t.item[v, y]
     for e in range(x.net_in.shape[0]):
@@ -96,10 +96,10 @@ def _refresh(a: Arrays, t: Tally, x: Scratch) -> None:
 
 
 @allocating_nothing
-def move_to(a: Arrays, t: Tally, s: Store, x: Scratch, ideal: int) -> None:
-    """Change the current ideal into the stored one, item by item."""
-    first, length = s.ideal_first[ideal], s.ideal_length[ideal]
-    offset = s.ideal_offset[ideal]
+def move_to(a: Arrays, t: Tally, s: StateStore, x: Scratch, downset: int) -> None:
+    """Change the current downset into the stored one, item by item."""
+    first, length = s.downset_first[downset], s.downset_length[downset]
+    offset = s.downset_offset[downset]
     one, moves = np.uint64(1), x.places[at.MOVES]
     for i in range(min(x.places[at.FIRST], first), max(x.places[at.END], first + length)):
         if i < first:
@@ -125,8 +125,8 @@ def move_to(a: Arrays, t: Tally, s: Store, x: Scratch, ideal: int) -> None:
 
 
 @allocating_nothing
-def store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
-    """Number of the ideal in ``x.words``; -1 when the store must grow first. ``top`` words may be non-empty."""
+def store_downset(s: StateStore, x: Scratch, code: np.uint64, top: int) -> int:
+    """Number of the downset in ``x.words``; -1 when the store must grow first. ``top`` words may be non-empty."""
     first = x.places[at.FIRST]
     while first < top and x.words[first] == x.full[first]:
         first += 1
@@ -138,8 +138,8 @@ def store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
     slot = int(code >> np.uint64(20)) & mask
     while s.table[slot] != 0:
         known = s.table[slot] - 1
-        if s.ideal_hash[known] == code and s.ideal_first[known] == first and s.ideal_length[known] == length:
-            offset = s.ideal_offset[known]
+        if s.downset_hash[known] == code and s.downset_first[known] == first and s.downset_length[known] == length:
+            offset = s.downset_offset[known]
             same = True
             for i in range(length):
                 if s.pool[offset + i] != x.words[first + i]:
@@ -148,26 +148,26 @@ def store_ideal(s: Store, x: Scratch, code: np.uint64, top: int) -> int:
             if same:
                 return int(known)
         slot = (slot + 1) & mask
-    number, used = s.counters[at.IDEALS], s.counters[at.POOL]
-    if number >= s.ideal_hash.shape[0] or used + length > s.pool.shape[0]:
+    number, used = s.counters[at.DOWNSETS], s.counters[at.POOL]
+    if number >= s.downset_hash.shape[0] or used + length > s.pool.shape[0]:
         return -1
     s.table[slot] = number + 1
-    s.ideal_hash[number] = code
-    s.ideal_first[number] = first
-    s.ideal_length[number] = length
-    s.ideal_offset[number] = used
+    s.downset_hash[number] = code
+    s.downset_first[number] = first
+    s.downset_length[number] = length
+    s.downset_offset[number] = used
     for i in range(length):
         s.pool[used + i] = x.words[first + i]
     for c in range(s.fewest.shape[1]):
         s.fewest[number, c] = 1 << 30
-    s.counters[at.IDEALS] = number + 1
+    s.counters[at.DOWNSETS] = number + 1
     s.counters[at.POOL] = used + length
     return int(number)
 
 
 @allocating_nothing
 def rehash(table: Ints, codes: Words, count: int) -> None:
-    """Fill an empty hash table with the ideals 1 … count − 1 (the empty ideal is never looked up)."""
+    """Fill an empty hash table with the downsets 1 … count − 1 (the empty downset is never looked up)."""
     mask = table.shape[0] - 1
     for number in range(1, count):
         slot = int(codes[number] >> np.uint64(20)) & mask
@@ -177,13 +177,13 @@ def rehash(table: Ints, codes: Words, count: int) -> None:
 
 
 @inlined
-def dominated(s: Store, codes: Codes, ideal: int, code: int, used: int, strictly: bool) -> bool:
-    """Whether the ideal is known with no more devices of any kind in the same group.
+def dominated(s: StateStore, codes: Codes, downset: int, code: int, used: int, strictly: bool) -> bool:
+    """Whether the downset is known with no more devices of any kind in the same group.
 
     ``used`` counts those of kind 0; ``strictly`` asks for an entry of another code.
     """
     for c in range(s.fewest.shape[1]):
-        if s.fewest[ideal, c] > used or (strictly and c == code) or codes.phases[c] != codes.phases[code]:
+        if s.fewest[downset, c] > used or (strictly and c == code) or codes.phases[c] != codes.phases[code]:
             continue
         lower = True
         for k in range(1, codes.digits.shape[1]):
@@ -196,7 +196,47 @@ def dominated(s: Store, codes: Codes, ideal: int, code: int, used: int, strictly
 
 
 @inlined
-def is_known_better(s: Store, codes: Codes, state: int, used: int) -> bool:
-    """Whether a state's ideal was reached with fewer devices since the state was stored."""
-    ideal, code = s.state_ideal[state], s.state_code[state]
-    return bool(s.fewest[ideal, code] < used or dominated(s, codes, ideal, code, used, True))
+def is_known_better(s: StateStore, codes: Codes, state: int, used: int) -> bool:
+    """Whether a state's downset was reached with fewer devices since the state was stored."""
+    downset, code = s.state_downset[state], s.state_code[state]
+    return bool(s.fewest[downset, code] < used or dominated(s, codes, downset, code, used, True))
+
+
+@allocating_nothing
+def cut_links(a: Arrays, b: Lines, x: Scratch, links: Floats) -> None:
+    """What the links of both groups carry of what crosses the current downset, in ``links`` (2, lines)."""
+    links[:] = 0.0
+    for e in range(x.net_in.shape[0]):
+        if x.net_in[e] == 0 or x.net_in[e] == a.net.ptr[e + 1] - a.net.ptr[e]:
+            continue
+        for group in range(2):
+            mine = (x.in_downset[b.maker[e]] != 0) == (group == 0)
+            for line in range(links.shape[1]):
+                links[group, line] += b.group_out[group, e, line] if mine else b.group_in[group, e, line]
+
+
+@allocating_nothing
+def find_cuts(a: Arrays, b: Lines, t: Tally, s: StateStore, x: Scratch, links: Floats, stop: Longs) -> int:
+    """All downsets, and in ``links`` (downsets, 2, lines) what links carry there; start with the empty one.
+
+    Returns REFUTED when done, GROW (enlarge the store and ``links``) or STOPPED.
+    """
+    if s.counters[at.VALID] == 0:
+        clear(a, t, x)
+        s.counters[at.VALID] = 1
+    while s.counters[at.TAKEN] < s.counters[at.DOWNSETS]:
+        downset = s.counters[at.TAKEN]
+        if stop[0] != 0:
+            return at.STOPPED
+        move_to(a, t, s, x, downset)
+        cut_links(a, b, x, links[downset])
+        for v in range(x.in_downset.shape[0]):
+            if x.in_downset[v] != 0 or x.missing[v] != 0:
+                continue
+            flip(x, v)
+            known = store_downset(s, x, s.downset_hash[downset] ^ x.zobrist[v], max(x.places[at.END], v // 64 + 1))
+            flip(x, v)
+            if known < 0:
+                return at.GROW
+        s.counters[at.TAKEN] = downset + 1
+    return at.REFUTED
