@@ -89,7 +89,7 @@ def copy(tmp_path: Path) -> Copy:
 SOLVER = """
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.schedules import list_schedule
-from partita.problems.makespan.solvers.protocol import Outcome, Solver
+from partita.problems.makespan.protocol import Outcome, Solver
 
 
 class OneDevice(Solver):
@@ -157,8 +157,8 @@ def test_a_solver_is_one_file_and_one_line(copy: Copy, tmp_path: Path) -> None:
     """The line is an import, and a word in the list."""
     copy.add("problems/makespan/solvers/one_device.py", SOLVER)
     listed = "problems/makespan/solvers/__init__.py"
-    copy.list_in(listed, "from partita.problems.makespan.solvers.fusion import FusedFirst\n", IMPORT)
-    copy.list_in(listed, "Annealing(), FusedFirst()", ", OneDevice()")
+    copy.list_in(listed, "from partita.problems.makespan.solvers.exact import MakespanExact\n", IMPORT)
+    copy.list_in(listed, ", FusedFirst()", ", OneDevice()")
     write_problem(tmp_path / "p.json", row((1.0, 2.0, 3.0), devices=2))
     found = json.loads(copy.partita("solve", tmp_path / "p.json", "--solver", "one device", "--json"))
     assert (found["objective"], found["status"], found["solver"]) == (6.0, "feasible", "one device")

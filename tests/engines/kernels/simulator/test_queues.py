@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instances.strategies import examples
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.simulator.queues import (
@@ -24,7 +25,7 @@ from partita.engines.kernels.simulator.queues import (
 )
 from partita.engines.kernels.simulator.sharing import Sharing, come, go, nothing_moved, share
 
-COUNT = 8
+COUNT = 16
 #: Take the first one, when a step of a queue names nobody.
 TAKE = -1
 
@@ -42,9 +43,10 @@ def queue_up(q: Queue, who: Longs, key: np.ndarray, taken: Longs) -> int:
     return count
 
 
-STEPS = st.lists(st.tuples(st.integers(TAKE, COUNT - 1), st.integers(0, 4)), max_size=30)
+STEPS = st.lists(st.tuples(st.integers(TAKE, COUNT - 1), st.integers(0, 4)), max_size=80)
 
 
+@examples(200)
 @given(STEPS)
 def test_a_queue_gives_the_least_key_first(steps: list[tuple[int, int]]) -> None:
     waiting: dict[int, int] = {}
