@@ -14,7 +14,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology import topology
 from partita.nouns.topology.topology import Topology
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
-from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
+from partita.problems.hybrid.step.layout import MeshLayout, equal_parts, uniform_plan
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
@@ -298,7 +298,7 @@ def mesh_plan(seed: int) -> tuple[HybridProblem, Plan]:
             switched=(True, False),
         ),
     )
-    layout = Layout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
+    layout = MeshLayout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
     starts = [0, *sorted(draw.sample(range(1, count), stages - 1))]
     return problem, uniform_plan(
         problem, layers, equal_parts(count, starts), dict.fromkeys(range(count), "none"), layout

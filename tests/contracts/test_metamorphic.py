@@ -22,14 +22,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita
-import partita.problems.hybrid.baselines
-import partita.problems.hybrid.solvers
 import partita.problems.throughput.baselines
 import partita.problems.throughput.components
 from instances.strategies import examples, plans, throughput_problems
 from partita.engines.search.monitor import Monitor
+from partita.problems import kind_of
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
-from partita.problems.hybrid.solvers.protocol import Options as HybridOptions
+from partita.problems.hybrid.protocol import Options as HybridOptions
 from partita.problems.throughput.problem import (
     DeviceGroup,
     DeviceKind,
@@ -193,12 +192,12 @@ HYBRID: dict[str, tuple[HybridProblem, st.SearchStrategy[HybridProblem]]] = {
 }
 
 
-def hybrid_cases(components: Any) -> list[Any]:
+def hybrid_cases(listed: str) -> list[Any]:
     """Every component with every family of which it supports the example."""
     return [
         pytest.param(component, family, id=f"{component.name}-{family}")
-        for component in components
         for family, (example, _) in HYBRID.items()
+        for component in getattr(kind_of(example), listed)
         if component.supports(example, HybridOptions()) is None
     ]
 
@@ -314,7 +313,7 @@ def test_solvers(solver: Any, contiguity: str, family: str) -> None:
     over(FAMILIES[family], count, lambda problem: check_solver(problem, **asked))
 
 
-@pytest.mark.parametrize(("solver", "family"), hybrid_cases(partita.problems.hybrid.solvers.DEFAULT_HYBRID_SOLVERS))
+@pytest.mark.parametrize(("solver", "family"), hybrid_cases("solvers"))
 def test_hybrid_solvers(solver: Any, family: str) -> None:
     """Same status, objective and bound."""
     over(HYBRID[family], 40, lambda problem: check_solver(problem, solver=solver.name))
@@ -387,7 +386,7 @@ def test_baselines(component: Any, contiguity: Any, family: str) -> None:
     over(FAMILIES[family], 12, check, at_least=0.2)
 
 
-@pytest.mark.parametrize(("component", "family"), hybrid_cases(partita.problems.hybrid.baselines.DEFAULT_BASELINES))
+@pytest.mark.parametrize(("component", "family"), hybrid_cases("baselines"))
 def test_hybrid_baselines(component: Any, family: str) -> None:
     """Same plan."""
     over(HYBRID[family], 10, lambda problem: same_plan(component, HybridOptions(), problem), at_least=0.2)

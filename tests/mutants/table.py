@@ -21,7 +21,7 @@ _EVALUATE = (
 MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.evaluate": _EVALUATE,
     "partita.problems.throughput.contiguity": _EVALUATE,
-    "partita.problems.hybrid.evaluate": (f"{_HYBRID}/test_problem.py",),
+    "partita.problems.hybrid.steady.evaluate": (f"{_HYBRID}/test_problem.py",),
     "partita.problems.latency.evaluate": (f"{_LATENCY}/test_evaluate.py",),
     "partita.problems.latency.plan": (f"{_LATENCY}/test_evaluate.py",),
     "partita.problems.latency.files.dnn_partitioning": (f"{_LATENCY}/test_files.py",),

@@ -278,6 +278,20 @@ class Kind(Generic[P, L, E]):
         """What may be asked of a search, of the pricing if models become such problems, and changed of the problem."""
         return self.options, *(() if self.model is None else (self.model.pricing,)), self.changes
 
+    def of(self, problem: P) -> Kind[P, L, E]:
+        """The descriptor that knows a problem's value: this one, unless problems of this name differ in their rooms."""
+        return self
+
+    @property
+    def title(self) -> str:
+        """What its problems are called in messages."""
+        return f"{self.name} problems"
+
+    @property
+    def parts(self) -> Sequence[Kind[P, L, E]]:
+        """The descriptors that ``of`` chooses from."""
+        return (self,)
+
     def default_solver(self, problem: P, options: Any) -> str:
         """Name of the solver for a problem if none is named."""
         return self.usual_solver

@@ -53,7 +53,7 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
         if problem.get("training") is not None or problem.get("hierarchy") is not None:
             raise FailedCheckError("it is for the time per sample on devices that are all linked alike")
         target = exact(self.value)
-        stages = Stages(problem, target)
+        stages = FittingStages(problem, target)
         sets = [frozenset(members) for members in self.sets]
         if len(set(sets)) < len(sets) or set(sets) != closed_sets(problem):
             raise FailedCheckError("the sets are not all that hold the successors of their layers")
@@ -64,7 +64,7 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
 class _Table:
     """The check of every step."""
 
-    def __init__(self, stages: Stages, sets: list[Layers], stated: SuffixSets) -> None:
+    def __init__(self, stages: FittingStages, sets: list[Layers], stated: SuffixSets) -> None:
         self.stages, self.sets = stages, sets
         self.outside = dict(zip(sets, stated.outside, strict=True))
         self.steps = dict(zip(sets, stated.fewest, strict=True))
@@ -98,7 +98,7 @@ class _Table:
                     raise FailedCheckError(f"the layers outside {sorted(inner)} need no more than {cost} devices")
 
 
-class Stages:
+class FittingStages:
     """Which stages are within a target."""
 
     def __init__(self, problem: Problem, target: Fraction) -> None:

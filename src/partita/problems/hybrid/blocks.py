@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,3 +64,9 @@ def menu_of(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
         (degree, tuple(sorted((c.id, *c.figures[0 if timed else 1 :]) for c in choices)))
         for degree, choices in sorted(layer.configurations.items())
     )
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from partita.nouns.pipeline import Plan
+from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import spread_problem
-from partita.problems.hybrid.worth import HybridEvaluation
 
 
 @dataclass(frozen=True)
@@ -94,17 +93,12 @@ _SMALL = 0.005
 
 def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
-    spread = problem if evaluation.step is None or not problem.spreads else spread_problem(problem, plan)
-    slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
+    first = plan.stages[0]
+    spread = problem.at(first.context_parallel, first.expert_parallel) or problem
+    slowest = evaluation.slowest
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
-    each, step = evaluation.objective, evaluation.step
-    if step is None:
-        spent["links"] = plan.device_count * (each - slowest)
-    else:
-        each = step.per_microbatch
-        spent["update"] = plan.device_count * step.update / step.microbatches
-        spent["bubble"] = plan.device_count * (each - slowest) - spent["update"]
-    spent["idle"] = (problem.all_devices - plan.device_count) * each
+    spent |= {name: plan.device_count * time for name, time in evaluation.beyond.items()}
+    spent["idle"] = (problem.all_devices - plan.device_count) * evaluation.per_microbatch
     least_of = {kind.device: least_device_times(kind) for kind in problem.kinds}
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         kind = problem.on(stage.kind)
@@ -173,7 +167,7 @@ def hybrid_sentences(
         + (f", {text}" if text else "")
         + f"; {binding(spent, evaluation.objective, without_memory)} binds"
     ]
-    slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
+    slowest = evaluation.slowest
     if evaluation.machine_groups and evaluation.objective > slowest:
         busy = max(
             range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_microbatch

@@ -15,7 +15,7 @@ from partita.problems.hybrid.training import Training
 
 
 @dataclass(frozen=True)
-class Network:
+class MeshNetwork:
     """The links of a mesh of d replicas of t devices a stage.
 
     Attributes
@@ -69,11 +69,11 @@ class Network:
         return (self.outside if crosses else self.inside), self.training.call_times[crosses]
 
 
-def network_of(problem: HybridProblem, data: int, tensor: int) -> Network:
+def network_of(problem: HybridProblem, data: int, tensor: int) -> MeshNetwork:
     """The network that a mesh of a problem about a step sees."""
     inside, hierarchy = problem.bandwidth_bytes_per_unit, problem.hierarchy
     outside, size = inside, problem.devices
     if hierarchy is not None:
         size = hierarchy.devices_per_machine
         outside = min(inside, hierarchy.machine_bandwidth_bytes_per_unit / size)
-    return Network(data, tensor, inside, outside, size, problem.training or Training())
+    return MeshNetwork(data, tensor, inside, outside, size, problem.step)

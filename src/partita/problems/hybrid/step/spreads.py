@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from partita.costs.menus.entries import LayerMenu
 from partita.costs.menus.modes import Modes
 from partita.costs.menus.spread import Spreader
@@ -22,7 +20,7 @@ Menus = tuple[LayerMenu, ...]
 
 
 @dataclass(frozen=True)
-class Sharing:
+class DegreeChoices:
     """What devices may share out beside features.
 
     Attributes
@@ -58,7 +56,7 @@ class Sharing:
         return any(degree != 1 for asked in (self.context, self.expert) for degree in asked or ())
 
 
-def choose_degrees(spreader: Spreader, sharing: Sharing, devices: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def choose_degrees(spreader: Spreader, sharing: DegreeChoices, devices: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Context- and expert-parallel degrees: those asked for, or powers of two that suit.
 
     Raises
@@ -135,13 +133,7 @@ def _priced(
     return tuple(found)
 
 
-def spread_training(training: Training, spreader: Spreader, sharing: Sharing, devices: int) -> Training:
-    """What plans may choose, with the degrees that suit the model."""
-    context, expert = choose_degrees(spreader, sharing, devices)
-    return msgspec.structs.replace(training, context=context, expert=expert)
-
-
-def spread_notes(spreader: Spreader, training: Training, sharing: Sharing) -> list[str]:
+def spread_notes(spreader: Spreader, training: Training, sharing: DegreeChoices) -> list[str]:
     """What a reader should know of the degrees, one sentence each."""
     notes = []
     if max(training.context) > 1 and not isinstance(spreader.sequence, str):
