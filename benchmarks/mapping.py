@@ -30,7 +30,7 @@ from benchmarks._common import write
 
 from partita.documents.stated import write_problem
 from partita.nouns.topology import topology
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 
 #: By family, the short form for each number of devices.
 TOPOLOGIES = {
@@ -130,7 +130,7 @@ def workload(stages: int, replicas: int, machine: str, images: int, tflops: floa
             for part in parts
         ),
         transfers=tuple(
-            Transfer(source=home[a], target=home[b], bytes=2 * 4.0 * images * blocks[a].outputs)
+            MappingTransfer(source=home[a], target=home[b], bytes=2 * 4.0 * images * blocks[a].outputs)
             for a, b in (*chain, *skips)
             if home[a] != home[b]
         ),

@@ -289,7 +289,7 @@ def test_latency_ends() -> None:
         ],
         "edges": [[0, 1]],
     }
-    ends = latency_ends.EarliestEnds(value=4.0, ends={0: (5.0, 1.0), 1: (4.0, None)})
+    ends = latency_ends.EarliestPieceEnds(value=4.0, ends={0: (5.0, 1.0), 1: (4.0, None)})
     assert check(ends, problem) == 4
     assert latency_ends.best_ends(problem) == ends
     refused(msgspec.structs.replace(ends, ends={0: (5.0, 1.0), 1: (4.5, None)}, value=4.5), problem, "does not follow")

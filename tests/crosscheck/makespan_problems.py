@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 __all__ = ["FAMILIES", "TINY", "problems"]
 
@@ -143,11 +143,12 @@ class _Draw:
             unit="ms",
             devices=tuple(Device(name=f"d{d}", memory=limit) for d, limit in enumerate(limits)),
             operators=tuple(
-                Operator(id=ids[v], times=row, memory=memory[v], colocation=classes[v], type=rng.choice(TYPES))
+                MakespanOperator(id=ids[v], times=row, memory=memory[v], colocation=classes[v], type=rng.choice(TYPES))
                 for v, row in enumerate(self.times)
             ),
             flows=tuple(
-                Flow(id=f, source=ids[u], target=ids[v], times=table) for f, (u, v, table) in enumerate(self.flows)
+                MakespanFlow(id=f, source=ids[u], target=ids[v], times=table)
+                for f, (u, v, table) in enumerate(self.flows)
             ),
             precedence=tuple((ids[u], ids[v]) for u, v in self.pairs),
             sender_congestion=switches[0],

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from crosscheck.shapes import Draw, exact, pool, table
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 
 __all__ = ["FAMILIES", "problems"]
 
@@ -49,7 +49,7 @@ def _problem(rng: random.Random, used: int, spare: int, times: Draw, sizes: Draw
             )
             for s in range(stages)
         ),
-        transfers=tuple(Transfer(source=s, target=t, bytes=sizes()) for s, t in pairs),
+        transfers=tuple(MappingTransfer(source=s, target=t, bytes=sizes()) for s, t in pairs),
         bandwidth_bytes_per_s=tuple(map(tuple, _links(rng, devices, rng.choice(("machines", "grid", "any"))))),
         form=rng.choice(("both", "both", "point-to-point", "all-reduce")),
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.engines.mip.model import Floats, Model
+from partita.engines.mip.model import Floats, MixedProgram
 
 
-def violation(model: Model, values: Floats) -> float:
+def violation(model: MixedProgram, values: Floats) -> float:
     """The largest amount by which a point breaks a bound, a row or integrality, rows scaled to coefficient 1."""
     worst = 0.0
     for v, x in enumerate(values):

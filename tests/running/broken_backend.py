@@ -12,15 +12,15 @@ import threading
 import time
 from typing import Any
 
-from partita.engines.mip.backend import BackendAnswer, Settings, Talk
-from partita.engines.mip.model import Model
+from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
+from partita.engines.mip.model import MixedProgram
 
 EXACT = True
 
 RAISES, NO_MEMORY, SEGFAULT, KILLED, EXITS, GARBLED, LATE, HANGS, UNPICKLABLE, FINE = range(10)
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
+def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> BackendAnswer:
     """Report a bound of 1, then fail."""
     if "BROKEN_BACKEND" not in os.environ:
         talk.bound(1.0)

@@ -1,4 +1,4 @@
-"""Which operators share a device, as problems of several kinds say it in files."""
+"""Which operators share a device, as problems of several kinds say it in files, and whether they do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from partita.checker.certificate import Problem
+from partita.checker.numbers import FailedCheckError
 
 
 def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
@@ -15,3 +16,10 @@ def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
         tie = op.get("colocation")
         found.setdefault(("own", op["id"]) if tie is None else ("tie", tie), []).append(op)
     return list(found.values())
+
+
+def check_together(problem: Problem, home: Mapping[int, Any]) -> None:
+    """Refuse places of operators, by id, that part a class."""
+    for members in classes(problem):
+        if len({home[op["id"]] for op in members}) > 1:
+            raise FailedCheckError(f"operators of colocation class {members[0]['colocation']} are on two devices")

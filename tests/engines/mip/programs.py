@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.engines.mip.model import Model
+from partita.engines.mip.model import MixedProgram
 
 
-def spread(work: list[float], devices: int) -> tuple[Model, list[list[int]]]:
+def spread(work: list[float], devices: int) -> tuple[MixedProgram, list[list[int]]]:
     """Minimise the largest of the devices' sums."""
-    model = Model()
+    model = MixedProgram()
     top = model.add_continuous(0.0, sum(work), 1.0)
     place = [[model.add_binary() for _ in range(devices)] for _ in work]
     for row in place:
@@ -19,7 +19,7 @@ def spread(work: list[float], devices: int) -> tuple[Model, list[list[int]]]:
     return model, place
 
 
-def hard() -> Model:
+def hard() -> MixedProgram:
     """A program that takes every backend minutes."""
     rng = np.random.default_rng(2)
     return spread((1 + rng.random(60)).tolist(), 7)[0]

@@ -12,7 +12,7 @@ from engines.mip.programs import hard, spread
 from instances.program_points import violation
 from partita.engines.mip import child as children
 from partita.engines.mip import solve as door
-from partita.engines.mip.model import Callbacks, Model, ProgramStatus
+from partita.engines.mip.model import Callbacks, MixedProgram, ProgramStatus
 from partita.engines.mip.solve import BACKENDS, available, solve_program
 from partita.engines.processes import kept
 from partita.ground.errors import InputError, MissingExtraError
@@ -59,7 +59,7 @@ def test_values_that_no_integers_hold_keep_the_bound_valid(backend: str) -> None
 
 
 def test_infeasible_rows(backend: str) -> None:
-    model = Model()
+    model = MixedProgram()
     x = model.add_binary(1.0)
     model.add_row([(x, 1.0)], lower=2.0)
     result = solve_program(model, backend, time_limit_s=10)
@@ -163,7 +163,7 @@ def test_unknown_and_missing_backends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_linear_program_without_binaries() -> None:
     if not available("highs"):
         pytest.skip("highspy is not installed")
-    model = Model()
+    model = MixedProgram()
     x, y = model.add_continuous(0.0, 4.0, -1.0), model.add_continuous(0.0, 4.0, -1.0)
     model.add_row([(x, 1.0), (y, 2.0)], upper=6.0)
     result = solve_program(model, "highs")

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.engines.mip.backend import Settings, Talk
+from partita.engines.mip.backend import BackendSettings, Talk
 from partita.engines.mip.cautious import FEASIBILITY, linear_bound, proven, widened
-from partita.engines.mip.model import Callbacks, Floats, Model, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats, MixedProgram, ProgramStatus
 from partita.engines.mip.solve import BACKENDS, available, solve_program
 
 
@@ -23,12 +23,12 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def chain(work: list[float], low: float, cutoff: float, edges: Sequence[tuple[int, int]] | None = None) -> Model:
+def chain(work: list[float], low: float, cutoff: float, edges: Sequence[tuple[int, int]] | None = None) -> MixedProgram:
     """Items cut in two along their order, the first one first: minimise the larger sum, from ``low`` to ``cutoff``.
 
     Scaled so that the cutoff is 1,000. Without ``edges`` the items are a row.
     """
-    model, scale = Model(), 1000.0 / cutoff
+    model, scale = MixedProgram(), 1000.0 / cutoff
     early = [model.add_binary() for _ in work]
     model.fix(early[0], 1.0)
     for v, w in itertools.pairwise(range(len(work))) if edges is None else edges:
@@ -78,9 +78,9 @@ def test_large_and_tiny_items_together(backend: str) -> None:
     assert (refuted, found) == (12, 24)
 
 
-def _points(rng: np.random.Generator) -> tuple[Model, Floats]:
+def _points(rng: np.random.Generator) -> tuple[MixedProgram, Floats]:
     """A program with a point that is on the edge of many of its rows."""
-    model, n = Model(), 6
+    model, n = MixedProgram(), 6
     point = np.where(rng.random(n) < 0.5, rng.integers(0, 2, n), np.round(rng.random(n) * 9, 3)).astype(np.float64)
     for x in point:
         if x in (0.0, 1.0):
@@ -99,7 +99,7 @@ def _points(rng: np.random.Generator) -> tuple[Model, Floats]:
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if BACKENDS[name].open_ranges])
 def test_coefficients_that_forbid(backend: str) -> None:
     """One of 3·10⁸ says that two variables are equal: HiGHS's presolve cut off the optimum."""
-    model = Model()
+    model = MixedProgram()
     a, b, c, d, e, f = (model.add_binary() for _ in range(6))
     largest = model.add_continuous(516.1290317419345, 1000.0, 1.0)
     for u, v in ((a, b), (b, c), (e, f)):
@@ -145,8 +145,8 @@ def test_what_is_given_up_is_little() -> None:
     assert proven(model, 750.0, 0.0) == -math.inf, "a range without an end: reduced costs might add anything"
 
 
-def _linear(rng: np.random.Generator) -> Model:
-    model = Model()
+def _linear(rng: np.random.Generator) -> MixedProgram:
+    model = MixedProgram()
     sizes = 10.0 ** rng.integers(-4, 5, 5)
     for v in range(5):
         model.add_continuous(0.0, float(rng.integers(1, 5)) / sizes[v], float(rng.normal() * sizes[v]))
@@ -171,7 +171,7 @@ def test_any_multipliers_prove_no_more_than_the_optimum() -> None:
 
 
 def test_multipliers_prove_nothing_over_ranges_without_an_end() -> None:
-    model = Model()
+    model = MixedProgram()
     x = model.add_continuous(0.0, math.inf, 1.0)
     model.add_row([(x, 2.0)], lower=3.0)
     assert linear_bound(model, np.array([0.25])) == pytest.approx(0.75)
@@ -197,7 +197,7 @@ def test_every_run_of_cpsat_keeps_off_what_cuts_off_optima(monkeypatch: pytest.M
         return solve(self, *arguments)
 
     monkeypatch.setattr(cp_model.CpSolver, "solve", watched)
-    settings = Settings(threads=1, seed=5)
+    settings = BackendSettings(threads=1, seed=5)
     for module, program in ((cpsat, chain([3.0, 1.0, 2.0], 0.0, 4.0)), (cpsat_schedule, schedule())):
         answer = module.solve(program, settings, Talk(program, Callbacks(), None))  # type: ignore[arg-type]
         assert answer.solved

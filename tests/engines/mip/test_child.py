@@ -18,7 +18,7 @@ import pytest
 
 from engines.mip.programs import hard
 from partita.engines.mip.backend import Backend
-from partita.engines.mip.model import Callbacks, Model, ProgramResult, ProgramStatus
+from partita.engines.mip.model import Callbacks, MixedProgram, ProgramResult, ProgramStatus
 from partita.engines.mip.solve import BACKENDS, available, solve_program
 from partita.engines.mip.worker import Told
 from partita.engines.processes import kept
@@ -51,8 +51,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Child]:
     return made
 
 
-def program() -> Model:
-    model = Model()
+def program() -> MixedProgram:
+    model = MixedProgram()
     model.add_binary(1.0)
     return model
 
@@ -199,7 +199,7 @@ HARD = """
 import os, sys, threading, time
 from engines.mip.programs import hard
 from partita.engines.processes import kept
-from partita.engines.mip.model import Callbacks, Model
+from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import solve_program
 
 model = hard()
@@ -251,7 +251,7 @@ def test_children_of_a_killed_process_end(backend: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="about fork")
 def test_a_fork_leaves_the_children_to_its_parent() -> None:
     code = HARD + (
-        "small = Model(); small.add_binary(1.0)\n"
+        "small = MixedProgram(); small.add_binary(1.0)\n"
         "solve_program(small, 'highs')\n"
         "if os.fork() == 0:\n"
         "    solve_program(small, 'highs'); sys.exit()\n"

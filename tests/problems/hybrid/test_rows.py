@@ -14,7 +14,7 @@ from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.problems.hybrid.options import Changes
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.protocol import Options
@@ -212,7 +212,7 @@ def test_rows_under_1f1b_are_simulated_no_later(kinds: int, most: float) -> None
         if plan is None:
             continue
         evaluation = evaluate(problem, plan)
-        request = msgspec.structs.replace(Request(), microbatches=problem.microbatches)
+        request = msgspec.structs.replace(RunRequest(), microbatches=problem.microbatches)
         simulation = simulate(STEP.timeline.program(problem, plan, evaluation, request))
         assert simulation.step_time <= evaluation.objective * most * (1 + 1e-9)
         assert simulation.step_time >= 0.4 * evaluation.objective

@@ -13,7 +13,7 @@ from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.step.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
@@ -198,7 +198,7 @@ def unlike_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
 
 
 def simulated(problem: HybridProblem, plan: Plan) -> Simulation:
-    return simulate(STEP.timeline.program(problem, plan, evaluate(problem, plan), Request()))
+    return simulate(STEP.timeline.program(problem, plan, evaluate(problem, plan), RunRequest()))
 
 
 @given(equal_meshes())

@@ -14,7 +14,7 @@ from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.protocol import Options
-from partita.problems.latency.solvers.combined import _beside_one_piece
+from partita.problems.latency.solvers import _beside_one_piece
 from partita.problems.latency.view import View
 from problems.latency.random_problems import random_problem
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
 __all__ = ["judge"]
@@ -12,7 +12,7 @@ __all__ = ["judge"]
 CLOSE = 1e-7
 
 
-def judge(problem: MakespanProblem, plan: Schedule) -> tuple[float, bool]:
+def judge(problem: MakespanProblem, plan: MakespanPlan) -> tuple[float, bool]:
     """The end of the last operator, and whether anything is broken."""
     operators = {op.id: op for op in problem.operators}
     size = max([1.0, *(placed.end for placed in plan.operators.values())]) * CLOSE

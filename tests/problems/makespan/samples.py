@@ -11,8 +11,8 @@ import pytest
 from contracts.samples import Family, Samples
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.options import Options
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.samples import DIAMOND
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.independent_evaluator import judge
@@ -28,10 +28,10 @@ def row(times: tuple[float, ...] = (1.0, 2.0, 3.0), devices: int = 1, memory: fl
         name="row",
         devices=tuple(Device(name=f"d{d}", memory=memory) for d in range(devices)),
         operators=tuple(
-            Operator(id=v, times=tuple(time * (1 + d) for d in range(devices)), memory=1.0, type=TYPES[v % 4])
+            MakespanOperator(id=v, times=tuple(time * (1 + d) for d in range(devices)), memory=1.0, type=TYPES[v % 4])
             for v, time in enumerate(times)
         ),
-        flows=tuple(Flow(id=v, source=v, target=v + 1, times=matrix) for v in range(len(times) - 1)),
+        flows=tuple(MakespanFlow(id=v, source=v, target=v + 1, times=matrix) for v in range(len(times) - 1)),
     )
 
 
@@ -58,10 +58,14 @@ def fork_joins(seed: int, blocks: int = 6, inside: int = 8, devices: int = 4, se
         name=f"fork joins {seed}",
         devices=tuple(Device(name=f"d{d}") for d in range(devices)),
         operators=tuple(
-            Operator(id=v, times=tuple(rng.randint(1, 60) / 10 for _ in range(devices)), memory=1.0, type=TYPES[v % 4])
+            MakespanOperator(
+                id=v, times=tuple(rng.randint(1, 60) / 10 for _ in range(devices)), memory=1.0, type=TYPES[v % 4]
+            )
             for v in range(join + 1)
         ),
-        flows=tuple(Flow(id=f, source=u, target=v, times=matrix()) for f, (u, v) in enumerate(dict.fromkeys(edges))),
+        flows=tuple(
+            MakespanFlow(id=f, source=u, target=v, times=matrix()) for f, (u, v) in enumerate(dict.fromkeys(edges))
+        ),
     )
 
 
@@ -75,7 +79,7 @@ def _remembered(encoded: bytes) -> float | None:
     return best_makespan(msgspec.json.decode(encoded, type=MakespanProblem))
 
 
-def check(problem: MakespanProblem, plan: Schedule, options: Options) -> None:
+def check(problem: MakespanProblem, plan: MakespanPlan, options: Options) -> None:
     """The evaluator agrees with an independent one."""
     found = evaluate(problem, plan)
     value, broken = judge(problem, plan)
@@ -100,7 +104,7 @@ SAMPLES = Samples(
         row(devices=2, memory=1.0),
         row(devices=2).replace(
             devices=(Device(name="a", memory=2.0), Device(name="b", memory=2.0)),
-            operators=tuple(Operator(id=v, times=(1.0, 1.0), memory=1.25) for v in range(3)),
+            operators=tuple(MakespanOperator(id=v, times=(1.0, 1.0), memory=1.25) for v in range(3)),
         ),
     ),
     floors=((row(), 6.0), (row((4.0, 4.0, 4.0, 4.0)), 16.0)),

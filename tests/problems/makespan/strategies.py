@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from instances.strategies import halves
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 __all__ = ["TYPES", "chain_problems", "makespan_problems"]
 
@@ -44,7 +44,7 @@ def makespan_problems(
         if limits:
             extra["memory"] = draw(halves(0, 2))
             extra["colocation"] = draw(st.sampled_from((None, None, None, 1, 2)))
-        made.append(Operator(id=ids[v], times=tuple(row), **extra))
+        made.append(MakespanOperator(id=ids[v], times=tuple(row), **extra))
     flows, pairs = [], []
     for v in range(1, count):
         for u in range(v):
@@ -55,7 +55,7 @@ def makespan_problems(
                 pairs.append((ids[u], ids[v]))
             elif kind == "flow" and len(flows) < 6:
                 matrix = tuple(tuple(0.0 if a == b else draw(times) for b in range(width)) for a in range(width))
-                flows.append(Flow(id=len(flows), source=ids[u], target=ids[v], times=matrix))
+                flows.append(MakespanFlow(id=len(flows), source=ids[u], target=ids[v], times=matrix))
     switches = {"sender_congestion": True, "receiver_congestion": True, "serial_operators": True}
     if congestion is not True:
         switches = {name: congestion is None and draw(st.booleans()) for name in switches}
@@ -82,12 +82,12 @@ def chain_problems(
     def matrix() -> tuple[tuple[float, ...], ...]:
         return tuple(tuple(0.0 if a == b else draw(times) for b in range(width)) for a in range(width))
 
-    operators = [Operator(id=0, times=tuple(draw(times) for _ in range(width)), type=TYPES[0])]
-    flows: list[Flow] = []
+    operators = [MakespanOperator(id=0, times=tuple(draw(times) for _ in range(width)), type=TYPES[0])]
+    flows: list[MakespanFlow] = []
     pairs = []
 
     def connect(source: int, target: int, table: tuple[tuple[float, ...], ...]) -> None:
-        flows.append(Flow(id=len(flows), source=source, target=target, times=table))
+        flows.append(MakespanFlow(id=len(flows), source=source, target=target, times=table))
 
     again: list[Any] = []
     for _ in range(draw(st.integers(*blocks))):
@@ -99,10 +99,10 @@ def chain_problems(
         *inner, (exit_times, direct, past) = again
         exit_id = entry + len(inner) + 1
         for k, (row, into, out) in enumerate(inner):
-            operators.append(Operator(id=entry + 1 + k, times=row, type=TYPES[k % 4]))
+            operators.append(MakespanOperator(id=entry + 1 + k, times=row, type=TYPES[k % 4]))
             connect(entry, entry + 1 + k, into)
             connect(entry + 1 + k, exit_id, out)
-        operators.append(Operator(id=exit_id, times=exit_times, type=TYPES[exit_id % 4]))
+        operators.append(MakespanOperator(id=exit_id, times=exit_times, type=TYPES[exit_id % 4]))
         if past or not inner:
             connect(entry, exit_id, direct)
     if draw(st.booleans()):

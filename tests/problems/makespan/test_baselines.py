@@ -8,9 +8,9 @@ import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.problems.makespan.solvers.protocol import Options
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.protocol import Options
 from problems.makespan.samples import fork_joins, row
 
 #: Topcuoglu, Hariri and Wu (2002), Fig. 2: times of ten tasks on three processors, and edges with their costs.
@@ -46,9 +46,11 @@ _EDGES = {
 PAPER = MakespanProblem(
     name="ten tasks",
     devices=tuple(Device(name=f"P{d}") for d in (1, 2, 3)),
-    operators=tuple(Operator(id=v, times=tuple(map(float, row))) for v, row in enumerate(_TIMES, start=1)),
+    operators=tuple(MakespanOperator(id=v, times=tuple(map(float, row))) for v, row in enumerate(_TIMES, start=1)),
     flows=tuple(
-        Flow(id=f, source=u, target=v, times=tuple(tuple(float(cost * (a != b)) for b in range(3)) for a in range(3)))
+        MakespanFlow(
+            id=f, source=u, target=v, times=tuple(tuple(float(cost * (a != b)) for b in range(3)) for a in range(3))
+        )
         for f, ((u, v), cost) in enumerate(_EDGES.items())
     ),
     sender_congestion=False,
@@ -56,7 +58,7 @@ PAPER = MakespanProblem(
 )
 
 
-def plan_of(name: str, problem: MakespanProblem) -> Schedule | None:
+def plan_of(name: str, problem: MakespanProblem) -> MakespanPlan | None:
     baseline = next(entry for entry in DEFAULT_BASELINES if entry.name == name)
     return baseline.solve(problem, Options(), Monitor()).plan
 
@@ -93,10 +95,10 @@ def test_favourite_children_stay() -> None:
     problem = MakespanProblem(
         name="favourite",
         devices=(Device(name="a"), Device(name="b")),
-        operators=tuple(Operator(id=v, times=(1.0, 1.0)) for v in range(4)),
+        operators=tuple(MakespanOperator(id=v, times=(1.0, 1.0)) for v in range(4)),
         flows=(
-            Flow(id=0, source=0, target=2, times=slow),
-            Flow(id=1, source=1, target=3, times=slow),
+            MakespanFlow(id=0, source=0, target=2, times=slow),
+            MakespanFlow(id=1, source=1, target=3, times=slow),
         ),
     )
     plan = plan_of("m-SCT", problem)

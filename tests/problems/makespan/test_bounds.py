@@ -11,14 +11,13 @@ from hypothesis import given
 from instances.strategies import examples
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
-from partita.problems.makespan.bounds.blocks import BlockBounds
+from partita.problems.makespan.bounds.chain import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound, refuted
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.bounds.simple import simple_bound, work_bound
-from partita.problems.makespan.chain_path import rows_of
-from partita.problems.makespan.generators.graphs import random_makespan_problem
+from partita.problems.makespan.generators import random_makespan_problem
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.separators import chain_of
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.strategies import chain_problems
@@ -37,8 +36,10 @@ def problem_of(
     return MakespanProblem(
         name="made",
         devices=tuple(Device(name=f"d{d}", memory=memory) for d in range(devices)),
-        operators=tuple(Operator(id=v, times=row, memory=1.0) for v, row in enumerate(times)),
-        flows=tuple(Flow(id=f, source=u, target=v, times=link(t, devices)) for f, (u, v, t) in enumerate(edges)),
+        operators=tuple(MakespanOperator(id=v, times=row, memory=1.0) for v, row in enumerate(times)),
+        flows=tuple(
+            MakespanFlow(id=f, source=u, target=v, times=link(t, devices)) for f, (u, v, t) in enumerate(edges)
+        ),
     )
 
 
@@ -94,7 +95,7 @@ def test_readers_queue_at_a_device() -> None:
     """The same backwards; a reader of two results counts once, with both transfers."""
     problem = problem_of([(1.0, 1.0)] + [(4.0, 4.0)] * 3, [(0, v, 4.0) for v in (1, 2, 3)])
     assert build_instance(problem).critical == pytest.approx(7.0, rel=1e-6)
-    twice = problem.replace(flows=(*problem.flows, Flow(id=9, source=0, target=1, times=link(4.0))))
+    twice = problem.replace(flows=(*problem.flows, MakespanFlow(id=9, source=0, target=1, times=link(4.0))))
     assert build_instance(twice).critical <= (best_makespan(twice) or 0.0) * (1 + 1e-9)
     assert build_instance(problem.replace(sender_congestion=False)).critical == pytest.approx(5.0, rel=1e-6)
 
@@ -131,7 +132,7 @@ def test_work_between_a_fork_and_a_join() -> None:
 def test_traffic_is_priced() -> None:
     """Sources stay on the first device; to move 2 of work to the second takes its receiving side 6."""
     made = problem_of([(0.0, 0.0)] * 8 + [(2.0, 2.0)] * 8, [(v, v + 8, 6.0) for v in range(8)])
-    fixed = tuple(Operator(id=op.id, times=(0.0, None) if op.id < 8 else op.times) for op in made.operators)
+    fixed = tuple(MakespanOperator(id=op.id, times=(0.0, None) if op.id < 8 else op.times) for op in made.operators)
     instance = build_instance(made.replace(operators=fixed))
     assert work_bound(instance) == pytest.approx(8.0, rel=1e-6)
     # Two of eight move.
@@ -168,10 +169,10 @@ def test_limits_are_seen_by_blocks() -> None:
     def run(problem: MakespanProblem) -> None:
         first = problem.operators[0]
         able = problem.replace(
-            operators=(Operator(id=first.id, times=(None, 1.0), memory=first.memory), *problem.operators[1:])
+            operators=(MakespanOperator(id=first.id, times=(None, 1.0), memory=first.memory), *problem.operators[1:])
         )
         chain = chain_of(build_instance(able))
-        rows = rows_of(chain)
+        rows = chain.rows
         for k, block in enumerate(chain.blocks):
             bounds = BlockBounds(block)
             for source in rows[k]:

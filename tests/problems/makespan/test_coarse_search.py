@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.makespan.coarse import coarse
-from partita.problems.makespan.coarse_search import _grouped, coarse_search
+from partita.problems.makespan.coarse import _grouped, coarse, coarse_search
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 
 def braids(rows: int, length: int, *, memory: float | None) -> MakespanProblem:
@@ -21,17 +20,17 @@ def braids(rows: int, length: int, *, memory: float | None) -> MakespanProblem:
     """
     link = tuple(tuple(0.0 if a == b else 10.0 for b in range(rows)) for a in range(rows))
     operators = tuple(
-        Operator(id=r * length + k, times=(1.0,) * rows, memory=1.0) for r in range(rows) for k in range(length)
+        MakespanOperator(id=r * length + k, times=(1.0,) * rows, memory=1.0) for r in range(rows) for k in range(length)
     )
     pairs = [(r * length + k, r * length + k + 1) for r in range(rows) for k in range(length - 1)]
     pairs += [(r * length + k, (r + 1) * length + k + 1) for r in range(rows - 1) for k in range(0, length - 1, 10)]
-    flows = tuple(Flow(id=n, source=u, target=v, times=link) for n, (u, v) in enumerate(pairs))
+    flows = tuple(MakespanFlow(id=n, source=u, target=v, times=link) for n, (u, v) in enumerate(pairs))
     devices = tuple(Device(name=f"d{d}", memory=memory) for d in range(rows))
     return MakespanProblem(name="braids", devices=devices, operators=operators, flows=flows)
 
 
-def found(problem: MakespanProblem, seed: int = 0) -> Incumbent[Schedule]:
-    best: Incumbent[Schedule] = Incumbent()
+def found(problem: MakespanProblem, seed: int = 0) -> Incumbent[MakespanPlan]:
+    best: Incumbent[MakespanPlan] = Incumbent()
     coarse_search(build_instance(problem), best, seed=seed)
     return best
 
@@ -54,7 +53,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
 
 
 def test_it_ends_when_told_to() -> None:
-    best: Incumbent[Schedule] = Incumbent()
+    best: Incumbent[MakespanPlan] = Incumbent()
     best.stop[0] = 1
     coarse_search(build_instance(braids(3, 50, memory=None)), best, seed=0)
     assert best.counters == {}

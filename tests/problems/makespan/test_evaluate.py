@@ -9,8 +9,8 @@ import pytest
 
 from partita.ground.errors import InputError
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.plan import Placed, Schedule, Sent
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan, PlacedOperator, Sent
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 _LINK = ((0.0, 1.0), (2.0, 0.0))
 
@@ -19,29 +19,29 @@ PROBLEM = MakespanProblem(
     name="five",
     devices=(Device(name="a", memory=4.0), Device(name="b", memory=4.0)),
     operators=(
-        Operator(id=0, times=(1.0, 1.0), memory=1.0),
-        Operator(id=1, times=(2.0, 3.0), memory=1.0),
-        Operator(id=2, times=(2.0, 2.0), memory=1.0, name="two"),
-        Operator(id=3, times=(1.0, 1.0), memory=1.0),
-        Operator(id=4, times=(1.0, None), memory=1.0),
+        MakespanOperator(id=0, times=(1.0, 1.0), memory=1.0),
+        MakespanOperator(id=1, times=(2.0, 3.0), memory=1.0),
+        MakespanOperator(id=2, times=(2.0, 2.0), memory=1.0, name="two"),
+        MakespanOperator(id=3, times=(1.0, 1.0), memory=1.0),
+        MakespanOperator(id=4, times=(1.0, None), memory=1.0),
     ),
     flows=(
-        Flow(id=10, source=0, target=1, times=_LINK),
-        Flow(id=11, source=0, target=2, times=_LINK),
-        Flow(id=12, source=1, target=3, times=_LINK),
-        Flow(id=13, source=2, target=3, times=_LINK),
+        MakespanFlow(id=10, source=0, target=1, times=_LINK),
+        MakespanFlow(id=11, source=0, target=2, times=_LINK),
+        MakespanFlow(id=12, source=1, target=3, times=_LINK),
+        MakespanFlow(id=13, source=2, target=3, times=_LINK),
     ),
     precedence=((0, 4),),
 )
 
 #: 1 and 2 run on the second device, one after the other; their results come back one after the other.
-PLAN = Schedule(
+PLAN = MakespanPlan(
     operators={
-        0: Placed(device=0, start=0.0, end=1.0),
-        1: Placed(device=1, start=2.0, end=5.0),
-        2: Placed(device=1, start=5.0, end=7.0),
-        3: Placed(device=0, start=9.0, end=10.0),
-        4: Placed(device=0, start=1.0, end=2.0),
+        0: PlacedOperator(device=0, start=0.0, end=1.0),
+        1: PlacedOperator(device=1, start=2.0, end=5.0),
+        2: PlacedOperator(device=1, start=5.0, end=7.0),
+        3: PlacedOperator(device=0, start=9.0, end=10.0),
+        4: PlacedOperator(device=0, start=1.0, end=2.0),
     },
     flows={
         10: Sent(source=0, target=1, start=1.0, end=2.0),
@@ -58,11 +58,11 @@ def changed(operators: dict[int, dict[str, Any]] | None = None, flows: dict[int,
     def table(entries: dict[int, Any], changes: dict[int, dict[str, Any]]) -> dict[int, Any]:
         return entries | {v: msgspec.structs.replace(entries[v], **fields) for v, fields in changes.items()}
 
-    return Schedule(operators=table(PLAN.operators, operators or {}), flows=table(PLAN.flows, flows or {}))
+    return MakespanPlan(operators=table(PLAN.operators, operators or {}), flows=table(PLAN.flows, flows or {}))
 
 
-def without(flow: int) -> Schedule:
-    return Schedule(operators=PLAN.operators, flows={f: sent for f, sent in PLAN.flows.items() if f != flow})
+def without(flow: int) -> MakespanPlan:
+    return MakespanPlan(operators=PLAN.operators, flows={f: sent for f, sent in PLAN.flows.items() if f != flow})
 
 
 def test_a_schedule_that_keeps_everything() -> None:
@@ -104,8 +104,8 @@ BROKEN = {
     "negative start": (changed({0: {"start": -1.0, "end": 0.0}}), "operator 0 starts at -1, before 0"),
     "a flow is missing": (without(13), "flow 13 is not moved, but operators 2 and 3 are on two devices"),
     "a flow within a device": (
-        Schedule(
-            operators=PLAN.operators | {3: Placed(device=1, start=9.0, end=10.0)},
+        MakespanPlan(
+            operators=PLAN.operators | {3: PlacedOperator(device=1, start=9.0, end=10.0)},
             flows=PLAN.flows,
         ),
         "flow 12 is moved, but operators 1 and 3 are on one device",
@@ -148,10 +148,10 @@ def test_colocation() -> None:
         ({"sender_congestion": False, "receiver_congestion": False}, BROKEN["two flows leave"][0]),
     ],
 )
-def test_switches(switches: dict[str, bool], plan: Schedule) -> None:
+def test_switches(switches: dict[str, bool], plan: MakespanPlan) -> None:
     """What is switched off is no violation, and each switch is for itself."""
     starts = {v: msgspec.structs.replace(p) for v, p in plan.operators.items()}
-    free = evaluate(PROBLEM.replace(**switches), Schedule(operators=starts, flows=plan.flows))
+    free = evaluate(PROBLEM.replace(**switches), MakespanPlan(operators=starts, flows=plan.flows))
     assert [text for text in free.violations if "at the same time" in text] == []
     for name in switches:
         others = {other: value for other, value in switches.items() if other != name}
@@ -165,15 +165,19 @@ def test_what_takes_no_time_stands_at_ends_only() -> None:
     problem = MakespanProblem(
         name="instant",
         devices=(Device(name="a"),),
-        operators=(Operator(id=0, times=(2.0,)), Operator(id=1, times=(0.0,)), Operator(id=2, times=(0.0,))),
+        operators=(
+            MakespanOperator(id=0, times=(2.0,)),
+            MakespanOperator(id=1, times=(0.0,)),
+            MakespanOperator(id=2, times=(0.0,)),
+        ),
     )
 
-    def at(start: float) -> Schedule:
-        return Schedule(
+    def at(start: float) -> MakespanPlan:
+        return MakespanPlan(
             operators={
-                0: Placed(device=0, start=0.0, end=2.0),
-                1: Placed(device=0, start=start, end=start),
-                2: Placed(device=0, start=start, end=start),
+                0: PlacedOperator(device=0, start=0.0, end=2.0),
+                1: PlacedOperator(device=0, start=start, end=start),
+                2: PlacedOperator(device=0, start=start, end=start),
             }
         )
 
@@ -185,13 +189,13 @@ def test_what_takes_no_time_stands_at_ends_only() -> None:
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
-        (Schedule(operators={0: PLAN.operators[0]}), r"does not say where operator 1 runs \(4 are missing\)"),
+        (MakespanPlan(operators={0: PLAN.operators[0]}), r"does not say where operator 1 runs \(4 are missing\)"),
         (
-            Schedule(operators=PLAN.operators | {9: PLAN.operators[0]}, flows=PLAN.flows),
+            MakespanPlan(operators=PLAN.operators | {9: PLAN.operators[0]}, flows=PLAN.flows),
             "names operator 9, which the problem does not have",
         ),
         (
-            Schedule(operators=PLAN.operators, flows=PLAN.flows | {99: PLAN.flows[10]}),
+            MakespanPlan(operators=PLAN.operators, flows=PLAN.flows | {99: PLAN.flows[10]}),
             "names flow 99, which the problem does not have",
         ),
         (changed({0: {"device": 2}}), "operator 0 on device 2; the devices are 0 to 1"),
@@ -199,7 +203,7 @@ def test_what_takes_no_time_stands_at_ends_only() -> None:
         (changed(flows={10: {"end": float("inf")}}), "times of flow 10 are not finite"),
     ],
 )
-def test_what_is_no_schedule_of_the_problem(plan: Schedule, message: str) -> None:
+def test_what_is_no_schedule_of_the_problem(plan: MakespanPlan, message: str) -> None:
     with pytest.raises(InputError, match=message):
         evaluate(PROBLEM, plan)
 
@@ -210,9 +214,11 @@ def test_a_long_span_is_compared_with_all_that_it_covers() -> None:
     problem = MakespanProblem(
         name="covered",
         devices=(Device(name="a"),),
-        operators=tuple(Operator(id=v, times=(end - start,)) for v, (start, end) in times.items()),
+        operators=tuple(MakespanOperator(id=v, times=(end - start,)) for v, (start, end) in times.items()),
     )
-    plan = Schedule(operators={v: Placed(device=0, start=start, end=end) for v, (start, end) in times.items()})
+    plan = MakespanPlan(
+        operators={v: PlacedOperator(device=0, start=start, end=end) for v, (start, end) in times.items()}
+    )
     assert evaluate(problem, plan).violations == (
         "operator 2 and operator 0 run on device 'a' at the same time",
         "operator 2 and operator 1 run on device 'a' at the same time",
@@ -226,15 +232,15 @@ def test_rounding_is_no_violation() -> None:
         problem = MakespanProblem(
             name="rounded",
             devices=(Device(name="a"),),
-            operators=(Operator(id=0, times=(unit,)), Operator(id=1, times=(unit,))),
+            operators=(MakespanOperator(id=0, times=(unit,)), MakespanOperator(id=1, times=(unit,))),
             precedence=((0, 1),),
         )
-        plan = Schedule(
+        plan = MakespanPlan(
             operators={
-                0: Placed(device=0, start=0.0, end=late),
-                1: Placed(device=0, start=unit, end=2 * unit),
+                0: PlacedOperator(device=0, start=0.0, end=late),
+                1: PlacedOperator(device=0, start=unit, end=2 * unit),
             }
         )
         assert evaluate(problem, plan).feasible
         early = msgspec.structs.replace(plan.operators[1], start=unit * 0.999999, end=unit * 1.999999)
-        assert not evaluate(problem, Schedule(operators=plan.operators | {1: early})).feasible
+        assert not evaluate(problem, MakespanPlan(operators=plan.operators | {1: early})).feasible

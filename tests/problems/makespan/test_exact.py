@@ -18,13 +18,13 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import devices_of, left_shifted, list_schedule, order_of, starts_of
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import MakespanProgram, prove_by_program
-from partita.problems.makespan.solvers.protocol import Options
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.samples import fork_joins, row
 from problems.makespan.strategies import chain_problems, makespan_problems
@@ -70,7 +70,7 @@ def test_the_model_of_the_whole_problem(family: str) -> None:
     @given(FAMILIES[family])
     def run(problem: MakespanProblem) -> None:
         checked[0] += 1
-        instance, best = build_instance(problem), Incumbent[Schedule]()
+        instance, best = build_instance(problem), Incumbent[MakespanPlan]()
         assert prove_by_program(instance, best, lambda: False, time_s=30.0, options=Options())
         optimum = best_makespan(problem)
         if optimum is None:
@@ -92,10 +92,10 @@ def test_operators_that_take_no_time() -> None:
     problem = MakespanProblem(
         name="nothing",
         devices=tuple(Device(name=f"d{d}") for d in range(3)),
-        operators=tuple(Operator(id=v, times=times) for v, times in enumerate(rows)),
-        flows=(Flow(id=0, source=0, target=3, times=link),),
+        operators=tuple(MakespanOperator(id=v, times=times) for v, times in enumerate(rows)),
+        flows=(MakespanFlow(id=0, source=0, target=3, times=link),),
     )
-    best = Incumbent[Schedule]()
+    best = Incumbent[MakespanPlan]()
     assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=Options())
     assert close(best.value, sixth)
 
@@ -156,7 +156,7 @@ def test_separators_alone(tight: bool) -> None:
     @examples(60)
     @given(tight_chains() if tight else chain_problems(blocks=(2, 3), most=2))
     def run(problem: MakespanProblem) -> None:
-        chain, best = chain_of(build_instance(problem)), Incumbent[Schedule]()
+        chain, best = chain_of(build_instance(problem)), Incumbent[MakespanPlan]()
         if not chain.helps:
             return
         checked[0] += 1
@@ -183,7 +183,7 @@ def test_separators_agree_with_one_model(seed: int) -> None:
     """On blocks that trying everything cannot do."""
     problem = fork_joins(seed, blocks=3, inside=4, devices=2)
     instance = build_instance(problem)
-    chain, best, whole = chain_of(instance), Incumbent[Schedule](), Incumbent[Schedule]()
+    chain, best, whole = chain_of(instance), Incumbent[MakespanPlan](), Incumbent[MakespanPlan]()
     assert len(chain.separators) >= 4
     ShortestPath(chain, best, Options(), Monitor(60.0)).close()
     assert best.closed
@@ -278,7 +278,7 @@ def test_blocks_that_stand_at_several_places() -> None:
             for f in one.flows
         ]
         instance = build_instance(one.replace(operators=tuple(operators), flows=tuple(flows)))
-        best, whole = Incumbent[Schedule](), Incumbent[Schedule]()
+        best, whole = Incumbent[MakespanPlan](), Incumbent[MakespanPlan]()
         ShortestPath(chain_of(instance), best, Options(), Monitor(60.0)).close()
         assert best.closed
         assert prove_by_program(instance, whole, lambda: False, time_s=60.0, options=Options())

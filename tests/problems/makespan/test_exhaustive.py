@@ -16,7 +16,7 @@ from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.test_exact import FAMILIES, tight_chains
@@ -31,7 +31,7 @@ def test_against_trying_everything_plainly(family: str) -> None:
     @examples(40)
     @given(tight_chains() if family == "tight chains" else FAMILIES[family])
     def run(problem: MakespanProblem) -> None:
-        best, optimum = Incumbent[Schedule](), best_makespan(problem)
+        best, optimum = Incumbent[MakespanPlan](), best_makespan(problem)
         assert try_everything(build_instance(problem), best)
         checked[0] += 1
         infeasible[0] += optimum is None
@@ -55,13 +55,13 @@ def test_schedules_below_a_limit_only() -> None:
         optimum = best_makespan(problem) if len(problem.operators) <= 5 and len(problem.flows) <= 6 else None
         if not optimum:
             continue
-        instance, best = build_instance(problem), Incumbent[Schedule]()
+        instance, best = build_instance(problem), Incumbent[MakespanPlan]()
         assert try_everything(instance, best, most=optimum)
         assert best.answer is None
         assert best.bound == pytest.approx(optimum, rel=1e-12)
         assert best.bound <= optimum
         proven += 1
-        best = Incumbent[Schedule]()
+        best = Incumbent[MakespanPlan]()
         assert try_everything(instance, best, most=1.01 * optimum)
         assert best.value == pytest.approx(optimum, rel=1e-12)
         found += best.closed
@@ -71,7 +71,7 @@ def test_schedules_below_a_limit_only() -> None:
 @pytest.mark.parametrize("seed", [*range(6), 30422, 33612])
 def test_the_schedule_is_as_long_as_it_is_said_to_be(seed: int) -> None:
     """Operators without time stand where others begin and end, and rounding must not change who is first."""
-    best = Incumbent[Schedule]()
+    best = Incumbent[MakespanPlan]()
     assert try_everything(build_instance(DRAWN["relays real"](random.Random(seed))), best)
     assert best.closed
 
@@ -79,7 +79,7 @@ def test_the_schedule_is_as_long_as_it_is_said_to_be(seed: int) -> None:
 def test_it_gives_up() -> None:
     """After so many steps nothing is proven, and what is too large is not begun."""
     problem = DRAWN["relays"](random.Random(3))
-    best = Incumbent[Schedule]()
+    best = Incumbent[MakespanPlan]()
     assert not try_everything(build_instance(problem), best, steps=20)
     assert best.bound == 0
     many = problem.replace(

@@ -16,8 +16,8 @@ from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.fusion import FusedProblem, fuse_problem, lift
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.options import Changes, change
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.independent_evaluator import judge
@@ -44,7 +44,7 @@ def branches(seed: int, most: int = 12, *, limits: bool) -> MakespanProblem:
         name=f"branches {seed}",
         devices=tuple(Device(name=f"d{d}", memory=count * 0.8 if limits else None) for d in range(width)),
         operators=tuple(
-            Operator(
+            MakespanOperator(
                 id=3 * v,
                 times=tuple(None if limits and d and rng.random() < 0.1 else time() for d in range(width)),
                 type=kinds[v],
@@ -54,7 +54,7 @@ def branches(seed: int, most: int = 12, *, limits: bool) -> MakespanProblem:
             for v in range(count)
         ),
         flows=tuple(
-            Flow(
+            MakespanFlow(
                 id=f,
                 source=3 * u,
                 target=3 * v,
@@ -70,7 +70,7 @@ def branches(seed: int, most: int = 12, *, limits: bool) -> MakespanProblem:
     )
 
 
-def some_schedule(problem: MakespanProblem, seed: int) -> Schedule:
+def some_schedule(problem: MakespanProblem, seed: int) -> MakespanPlan:
     """Random devices that operators can run on, classes together, in the problem's order."""
     rng, instance = random.Random(seed), build_instance(problem)
     device = [0] * instance.count
@@ -161,10 +161,10 @@ def test_what_is_proven_of_fused_operators_is_not_claimed() -> None:
         name="pair",
         devices=(Device(name="a"), Device(name="b")),
         operators=(
-            Operator(id=0, times=(1.0, 9.0), type="conv"),
-            Operator(id=1, times=(9.0, 1.0), type="bn"),
+            MakespanOperator(id=0, times=(1.0, 9.0), type="conv"),
+            MakespanOperator(id=1, times=(9.0, 1.0), type="bn"),
         ),
-        flows=(Flow(id=0, source=0, target=1, times=link),),
+        flows=(MakespanFlow(id=0, source=0, target=1, times=link),),
     )
     assert pt.solve(change(problem, Changes(fuse=True)), time_limit_s=10).objective == 10.0
     result = pt.solve(problem, solver="fused first", time_limit_s=10)
@@ -204,7 +204,7 @@ def test_a_precedence_is_a_reader() -> None:
     """Something else waits for the batch norm: it would wait for the relu, too, if both were one."""
     problem = row(devices=2)
     assert fuse_problem(problem).groups == {0: (0, 1, 2)}
-    other = Operator(id=9, times=(1.0, 1.0), type="pool")
+    other = MakespanOperator(id=9, times=(1.0, 1.0), type="pool")
     waiting = problem.replace(operators=(*problem.operators, other), precedence=((1, 9),))
     assert fuse_problem(waiting).groups == {0: (0, 1), 2: (2,), 9: (9,)}
 

@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.ground.random_dags import FAMILIES
-from partita.problems.makespan.generators.graphs import random_makespan_problem
+from partita.problems.makespan.generators import random_makespan_problem
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.separators import chain_of
 

@@ -13,14 +13,14 @@ import pytest
 import partita as pt
 from partita.engines.kernels.arrays import Ints
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.baselines.placeto.solver import Placeto, schedule_order
+from partita.problems.makespan.baselines.placeto.solver import Placeto
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import list_schedule
-from partita.problems.makespan.solvers.protocol import Options
 from problems.makespan.samples import fork_joins
 
 #: Branches between a fork and a join.
@@ -31,14 +31,14 @@ def fork_join(memory: float | None = None) -> MakespanProblem:
     """Branches that are fast on one of two devices each; transfers take a little."""
     link = ((0.0, 0.25), (0.25, 0.0))
     last = _BRANCHES + 1
-    inner = [Operator(id=v, times=(1.0, 4.0) if v % 2 else (4.0, 1.0), memory=1.0) for v in range(1, last)]
-    ends = [Operator(id=v, times=(0.5, 0.5), memory=1.0) for v in (0, last)]
+    inner = [MakespanOperator(id=v, times=(1.0, 4.0) if v % 2 else (4.0, 1.0), memory=1.0) for v in range(1, last)]
+    ends = [MakespanOperator(id=v, times=(0.5, 0.5), memory=1.0) for v in (0, last)]
     pairs = [(0, v) for v in range(1, last)] + [(v, last) for v in range(1, last)]
     return MakespanProblem(
         name="fork and join",
         devices=(Device(name="a", memory=memory), Device(name="b", memory=memory)),
         operators=(ends[0], *inner, ends[1]),
-        flows=tuple(Flow(id=f, source=u, target=v, times=link) for f, (u, v) in enumerate(pairs)),
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=link) for f, (u, v) in enumerate(pairs)),
     )
 
 
@@ -47,7 +47,7 @@ def world_of(problem: MakespanProblem, most: int = 32) -> tuple[World, Ints]:
     groups = coarse(instance, most)
     first = packed(groups, instance.arrays.limit)
     assert first is not None
-    return World(instance, groups, schedule_order(instance)), first
+    return World(instance, groups), first
 
 
 def test_it_reaches_the_best_placement_and_its_policy_learns() -> None:
@@ -100,7 +100,7 @@ def tight(blocks: int = 3) -> MakespanProblem:
         times: list[float | None] = list(op.times)
         times[rng.randrange(4)] = None
         operators.append(
-            Operator(id=op.id, times=tuple(times), memory=1.0, colocation=op.id // 3 if op.id < 6 else None)
+            MakespanOperator(id=op.id, times=tuple(times), memory=1.0, colocation=op.id // 3 if op.id < 6 else None)
         )
     room = len(operators) / 4 + 2
     devices = tuple(Device(name=d.name, memory=room) for d in problem.devices)
@@ -124,7 +124,7 @@ def test_only_placements_that_fit_are_answers(monkeypatch: pytest.MonkeyPatch) -
     found = evaluate(problem, outcome.plan)
     assert found.feasible
     instance = build_instance(problem)
-    order = schedule_order(instance).tolist()
+    order = instance.by_rank.tolist()
     room = problem.devices[0].memory
     assert room is not None
     fitting, full = [], 0
@@ -148,9 +148,9 @@ def test_devices_without_room_are_masked() -> None:
     problem = MakespanProblem(
         name="row",
         devices=(Device(name="a", memory=2.0), Device(name="b", memory=1.0), Device(name="c", memory=9.0)),
-        operators=tuple(Operator(id=v, times=(1.0, 1.0, None), memory=1.0) for v in range(4)),
+        operators=tuple(MakespanOperator(id=v, times=(1.0, 1.0, None), memory=1.0) for v in range(4)),
     )
-    world = World(build_instance(problem), coarse(build_instance(problem), 32), np.arange(4, dtype=np.int32))
+    world = World(build_instance(problem), coarse(build_instance(problem), 32))
     both = np.array([[0, 0, 1, 1], [0, 1, 0, 0]], dtype=np.int32)
     assert world.allowed(both, 1).tolist() == [[True, True, False]] * 2
     assert world.allowed(both, 2).tolist() == [[False, True, False], [True, False, False]]
@@ -170,7 +170,7 @@ def test_full_devices_are_packed() -> None:
     problem = MakespanProblem(
         name="full",
         devices=(Device(name="a", memory=8.0), Device(name="b", memory=6.0)),
-        operators=tuple(Operator(id=v, times=(1.0, 2.0), memory=size) for v, size in enumerate(sizes)),
+        operators=tuple(MakespanOperator(id=v, times=(1.0, 2.0), memory=size) for v, size in enumerate(sizes)),
     )
     outcome = Placeto().solve(problem, Options(episodes=8), Monitor())
     assert outcome.plan is not None
@@ -183,7 +183,7 @@ def test_groups_are_finer_where_coarse_ones_do_not_fit() -> None:
     problem = MakespanProblem(
         name="one each",
         devices=tuple(Device(name=f"d{d}", memory=1.0) for d in range(count)),
-        operators=tuple(Operator(id=v, times=(1.0,) * count, memory=1.0) for v in range(count)),
+        operators=tuple(MakespanOperator(id=v, times=(1.0,) * count, memory=1.0) for v in range(count)),
     )
     monitor = Monitor()
     outcome = Placeto().solve(problem, Options(episodes=8), monitor)
@@ -196,7 +196,7 @@ def test_many_operators_become_few_groups() -> None:
     """Classes stay whole, groups run where all their operators do, and none is much larger than the others."""
     problem = fork_joins(6, blocks=20)
     operators = tuple(
-        Operator(
+        MakespanOperator(
             id=op.id,
             times=(*op.times[:2], *((None, None) if op.id % 5 == 0 else op.times[2:])),
             memory=1.0,

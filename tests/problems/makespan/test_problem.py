@@ -11,11 +11,11 @@ import pytest
 import partita as pt
 from partita.ground.errors import InputError
 from partita.problems.makespan.options import Changes, change
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from problems.makespan.samples import row
 
-FLOW = Flow(id=0, source=0, target=1, times=((0.0, 1.0), (1.0, 0.0)))
-OPERATORS = (Operator(id=0, times=(1.0, 2.0)), Operator(id=1, times=(1.0, None), name="last"))
+FLOW = MakespanFlow(id=0, source=0, target=1, times=((0.0, 1.0), (1.0, 0.0)))
+OPERATORS = (MakespanOperator(id=0, times=(1.0, 2.0)), MakespanOperator(id=1, times=(1.0, None), name="last"))
 FIELDS: dict[str, Any] = {
     "name": "two",
     "devices": (Device(name="a"), Device(name="b", memory=2.0)),
@@ -87,7 +87,7 @@ def test_infeasible_problems_say_why() -> None:
     result = pt.solve(row(devices=2, memory=1.0))
     assert result.status is pt.Status.INFEASIBLE
     assert result.reason == "the operators hold 3 bytes, all devices together have 2"
-    operators = tuple(Operator(id=v, times=(1.0, 1.0), memory=1.25) for v in range(3))
+    operators = tuple(MakespanOperator(id=v, times=(1.0, 1.0), memory=1.25) for v in range(3))
     result = pt.solve(
         row(devices=2).replace(
             devices=(Device(name="a", memory=2.0), Device(name="b", memory=2.0)), operators=operators
@@ -95,7 +95,10 @@ def test_infeasible_problems_say_why() -> None:
     )
     assert result.status is pt.Status.INFEASIBLE
     assert "no way to divide the operators keeps the memory limits" in result.reason
-    apart = (Operator(id=0, times=(1.0, None), colocation=1), Operator(id=1, times=(None, 1.0), colocation=1))
+    apart = (
+        MakespanOperator(id=0, times=(1.0, None), colocation=1),
+        MakespanOperator(id=1, times=(None, 1.0), colocation=1),
+    )
     result = pt.solve(MakespanProblem(**FIELDS | {"operators": apart}))
     assert result.status is pt.Status.INFEASIBLE
     assert result.reason.startswith(

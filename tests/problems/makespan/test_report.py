@@ -12,9 +12,9 @@ import partita as pt
 from instances.strategies import examples
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.plan import Placed, Schedule, Sent
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.problems.makespan.report.timeline import schedule_timeline
+from partita.problems.makespan.plan import MakespanPlan, PlacedOperator, Sent
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from problems.makespan.strategies import makespan_problems
 from problems.makespan.test_evaluate import PLAN, PROBLEM, changed
@@ -78,12 +78,12 @@ def test_what_takes_no_time_has_its_causes_in_order(devices: tuple[int, ...]) ->
         name="backwards",
         unit="s",
         devices=(Device(name="a"), Device(name="b")),
-        operators=tuple(Operator(id=v, times=(0.0, 0.0)) for v in range(4)),
-        flows=tuple(Flow(id=9 - v, source=v, target=v - 1, times=nothing) for v in (3, 2, 1)),
+        operators=tuple(MakespanOperator(id=v, times=(0.0, 0.0)) for v in range(4)),
+        flows=tuple(MakespanFlow(id=9 - v, source=v, target=v - 1, times=nothing) for v in (3, 2, 1)),
     )
     sent = {9 - v: (devices[v], devices[v - 1]) for v in (3, 2, 1) if devices[v] != devices[v - 1]}
-    plan = Schedule(
-        operators={v: Placed(device=d, start=0.0, end=0.0) for v, d in enumerate(devices)},
+    plan = MakespanPlan(
+        operators={v: PlacedOperator(device=d, start=0.0, end=0.0) for v, d in enumerate(devices)},
         flows={flow: Sent(source=a, target=b, start=0.0, end=0.0) for flow, (a, b) in sent.items()},
     )
     evaluation = evaluate(problem, plan)

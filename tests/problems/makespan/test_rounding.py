@@ -11,10 +11,10 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Placed, Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan, PlacedOperator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.solvers.program import prove_by_program
-from partita.problems.makespan.solvers.protocol import Options
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 
@@ -27,8 +27,8 @@ def at_the_limit(share: float) -> MakespanProblem:
     return MakespanProblem(
         name="at the limit",
         devices=(Device(name="fast", memory=9.0 * share), Device(name="slow")),
-        operators=tuple(Operator(id=v, times=(1.0, 9.0), memory=4.5, colocation=0) for v in range(2)),
-        flows=(Flow(id=0, source=0, target=1, times=link),),
+        operators=tuple(MakespanOperator(id=v, times=(1.0, 9.0), memory=4.5, colocation=0) for v in range(2)),
+        flows=(MakespanFlow(id=0, source=0, target=1, times=link),),
     )
 
 
@@ -37,8 +37,9 @@ def at_the_limit(share: float) -> MakespanProblem:
 def test_what_the_evaluator_takes_is_not_excluded(share: float, method: pt.BoundMethod) -> None:
     """A device may be a little more than full, as far as it is for the evaluator."""
     problem = at_the_limit(share)
-    plan = Schedule(
-        operators={0: Placed(device=0, start=0.0, end=1.0), 1: Placed(device=0, start=1.0, end=2.0)}, flows={}
+    plan = MakespanPlan(
+        operators={0: PlacedOperator(device=0, start=0.0, end=1.0), 1: PlacedOperator(device=0, start=1.0, end=2.0)},
+        flows={},
     )
     assert evaluate(problem, plan).feasible
     if method.supports(problem) is None:
@@ -65,9 +66,10 @@ def uneven(long: float, short: float) -> MakespanProblem:
     return MakespanProblem(
         name="uneven",
         devices=tuple(Device(name=f"d{d}") for d in range(3)),
-        operators=tuple(Operator(id=v, times=row) for v, row in enumerate(rows)),
+        operators=tuple(MakespanOperator(id=v, times=row) for v, row in enumerate(rows)),
         flows=tuple(
-            Flow(id=f, source=u, target=v, times=matrix) for f, (u, v) in enumerate([(0, 1), (0, 2), (1, 3), (2, 3)])
+            MakespanFlow(id=f, source=u, target=v, times=matrix)
+            for f, (u, v) in enumerate([(0, 1), (0, 2), (1, 3), (2, 3)])
         ),
     )
 
@@ -86,7 +88,7 @@ def test_times_that_differ_by_a_lot(ratio: float, unit: float, solver: str) -> N
 @pytest.mark.parametrize("ratio", [1e6, 1e12])
 def test_the_model_from_nothing_becomes_finer(ratio: float) -> None:
     """Without a schedule to start from the longest times set the scale at first."""
-    best = Incumbent[Schedule]()
+    best = Incumbent[MakespanPlan]()
     problem = uneven(ratio / 3, 1 / 3)
     assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=Options())
     assert best.closed

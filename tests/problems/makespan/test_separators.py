@@ -15,11 +15,11 @@ from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.simple import impossible
 from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
-from partita.problems.makespan.solvers.protocol import Options
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 
@@ -38,8 +38,8 @@ def repeated(
     return MakespanProblem(
         name="repeated",
         devices=tuple(Device(name=f"d{d}") for d in range(len(link))),
-        operators=tuple(Operator(id=v, times=row) for v, row in enumerate(operators)),
-        flows=tuple(Flow(id=f, source=u, target=v, times=link) for f, (u, v) in enumerate(flows)),
+        operators=tuple(MakespanOperator(id=v, times=row) for v, row in enumerate(operators)),
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=link) for f, (u, v) in enumerate(flows)),
     )
 
 
@@ -75,7 +75,7 @@ CASES: dict[str, tuple[MakespanProblem, float]] = {
 def test_equal_blocks_between_separators_of_few_devices(name: str) -> None:
     """Equal blocks are asked for other pairs of devices at every place."""
     problem, optimum = CASES[name]
-    chain, best = chain_of(build_instance(problem)), Incumbent[Schedule]()
+    chain, best = chain_of(build_instance(problem)), Incumbent[MakespanPlan]()
     inner = [block for block in chain.blocks if block.entry >= 0 and block.exit >= 0]
     assert len(inner) >= 2
     assert len({block.key for block in inner}) == 1
@@ -100,7 +100,7 @@ def test_chains_against_trying_everything() -> None:
     compared, closed, refuted = 0, 0, 0
     for seed in range(240):
         problem = FAMILIES[DRAWN[seed % len(DRAWN)]](random.Random(seed))
-        instance, best = build_instance(problem), Incumbent[Schedule]()
+        instance, best = build_instance(problem), Incumbent[MakespanPlan]()
         chain = chain_of(instance)
         if not chain.helps or impossible(instance) is not None or not try_everything(instance, best, steps=200_000):
             continue
@@ -111,7 +111,7 @@ def test_chains_against_trying_everything() -> None:
             assert best.infeasible or 0 <= least <= best.value, seed
         if schedule_refusal() is not None:
             continue
-        path = Incumbent[Schedule]()
+        path = Incumbent[MakespanPlan]()
         ShortestPath(chain, path, Options(threads=1), Monitor(10.0)).close()
         assert path.bound <= best.value, seed
         if path.closed and path.answer is not None:

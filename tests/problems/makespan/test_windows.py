@@ -19,16 +19,16 @@ from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
-from partita.problems.makespan.baselines.base import Listed
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.generators.graphs import random_makespan_problem
+from partita.problems.makespan.generators import random_makespan_problem
+from partita.problems.makespan.heuristics import Heuristic
 from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.solvers import DEFAULT_MAKESPAN_SOLVERS
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
-from partita.problems.makespan.solvers.protocol import Options
 from partita.problems.makespan.windows import Windows
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.samples import fork_joins
@@ -36,7 +36,7 @@ from problems.makespan.strategies import makespan_problems
 from problems.makespan.test_exact import FAMILIES, close, needs_program
 
 #: What searches begin with; the learned baseline is none of them.
-LISTED = [baseline for baseline in DEFAULT_BASELINES if isinstance(baseline, Listed)]
+LISTED = [baseline for baseline in DEFAULT_BASELINES if isinstance(baseline, Heuristic)]
 
 
 def best_baseline(problem: MakespanProblem) -> float:
@@ -101,7 +101,7 @@ def test_windows_do_no_harm(family: str, room: float | None) -> None:
     instance = build_instance(problem)
     values = []
     for _ in range(2):
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
         first_schedules(instance, best, seed=0, rounds=0)
         assert best.answer is not None
         before = best.value
@@ -127,7 +127,7 @@ def test_large_problems_have_windows_at_the_same_time() -> None:
     problem = random_makespan_problem(2, family="layered", nodes=1400, devices=3)
     instance, values = build_instance(problem), []
     for _ in range(2):
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
         first_schedules(instance, best, seed=0, rounds=5)
         assert best.answer is not None
         assert "rounds" not in best.counters or best.counters["rounds"] == 0, "everything at once takes too long"
@@ -166,7 +166,7 @@ def test_heuristics_are_all_there(family: str) -> None:
     @examples(25)
     @given(FAMILIES[family])
     def run(problem: MakespanProblem) -> None:
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
         instance = build_instance(problem)
         if not all(instance.choices):
             return
@@ -182,7 +182,7 @@ def test_windows_end_by_themselves() -> None:
     """Also without anything to start from, and on one operator."""
     for problem in (fork_joins(1, blocks=2), fork_joins(1, blocks=1, inside=1, devices=1)):
         instance = build_instance(problem)
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
         improve(instance, best, seed=0, threads=1, patience=2)
         assert best.answer is None
         first_schedules(instance, best, seed=0, rounds=0)
@@ -198,7 +198,7 @@ def test_neighbourhoods_of_everything_find_the_optimum() -> None:
     @examples(25)
     @given(makespan_problems(operators=(4, 6), limits=True))
     def run(problem: MakespanProblem) -> None:
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
         instance = build_instance(problem)
         first_schedules(instance, best, seed=0, rounds=0)
         if best.answer is None:
@@ -218,7 +218,7 @@ def test_neighbourhoods_of_everything_find_the_optimum() -> None:
 @needs_program
 def test_neighbourhoods_do_no_harm() -> None:
     problem = random_makespan_problem(11, family="layered", nodes=50, devices=3, room=1.3)
-    instance, best = build_instance(problem), Incumbent[Schedule]()
+    instance, best = build_instance(problem), Incumbent[MakespanPlan]()
     first_schedules(instance, best, seed=0, rounds=0)
     before, seen = best.value, []
     best.on_better = lambda value, plan, by: seen.append((value, by))

@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer
 
 __all__ = ["SHAPES", "random_problem", "uneven_problem"]
 
@@ -62,7 +62,7 @@ def random_problem(seed: int, form: Form = "both", most: int = 7) -> MappingProb
             for s in range(stages)
         ),
         transfers=tuple(
-            Transfer(source=s, target=t, bytes=float(rng.randint(0, heavy)))
+            MappingTransfer(source=s, target=t, bytes=float(rng.randint(0, heavy)))
             for s, t in pairs
             for _ in range(rng.choice((1, 1, 2)))
         ),

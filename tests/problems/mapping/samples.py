@@ -9,7 +9,7 @@ from contracts.samples import Family, Samples
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.options import Options
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 from partita.problems.mapping.samples import UNEQUAL
 from problems.mapping.brute_force import best_objective, objective
 from problems.mapping.random_problems import random_problem
@@ -32,7 +32,7 @@ def grid(stages: int, replicas: int, columns: int, **fields: object) -> MappingP
             MappingStage(name=f"s{s}", time_s=0.001 * (1 + s % 3), parameter_bytes=4e6 * (1 + s % 2))
             for s in range(stages)
         ),
-        "transfers": tuple(Transfer(source=s, target=s + 1, bytes=1e7) for s in range(stages - 1)),
+        "transfers": tuple(MappingTransfer(source=s, target=s + 1, bytes=1e7) for s in range(stages - 1)),
         "bandwidth_bytes_per_s": tuple(tuple(between(a, b) for b in range(count)) for a in range(count)),
     }
     return MappingProblem(**{**stated, **fields})

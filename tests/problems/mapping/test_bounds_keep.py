@@ -10,14 +10,13 @@ import pytest
 
 from partita.engines.search.monitor import Monitor
 from partita.nouns.topology import topology
-from partita.problems.mapping.bounds.domains import Domains
+from partita.problems.mapping.bounds.domains import Domains, Thresholds
 from partita.problems.mapping.bounds.islands import _filled
-from partita.problems.mapping.bounds.patterns import Patterns
-from partita.problems.mapping.bounds.thresholds import Thresholds
+from partita.problems.mapping.bounds.patterns import ReplicaPatterns
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer
 from problems.mapping.brute_force import best_objective
 from problems.mapping.random_problems import random_problem
 
@@ -30,8 +29,8 @@ def test_patterns_leave_every_mapping_within_a_target(form: Form) -> None:
     taken = 0
     for seed in range(200):
         problem = random_problem(seed, form)
-        instance = Instance(problem)
-        patterns = Patterns(instance)
+        instance = MappingInstance(problem)
+        patterns = ReplicaPatterns(instance)
         draw = random.Random(seed)
         for _ in range(3):
             devices = draw.sample(range(instance.devices), instance.count)
@@ -64,7 +63,7 @@ def workload(stages: int, replicas: int, where: str, seed: int) -> MappingProble
             MappingStage(name=f"s{s}", time_s=draw.uniform(0.0, 1e-3), parameter_bytes=draw.uniform(0, 1e8))
             for s in range(stages)
         ),
-        transfers=tuple(Transfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
+        transfers=tuple(MappingTransfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
         bandwidth_bytes_per_s=tuple(map(tuple, matrix.tolist())),
     )
 
@@ -92,10 +91,10 @@ def test_bounds_are_below_good_mappings(stages: int, replicas: int, where: str) 
         assert plan is not None
         value = evaluate(problem, plan).objective
         assert Thresholds().bound(problem, Monitor()).value <= value * (1 + 1e-9)
-        assert not Domains(Instance(problem)).refuted(value, lambda: False)
+        assert not Domains(MappingInstance(problem)).refuted(value, lambda: False)
         rows = tuple(tuple(range(s * replicas, (s + 1) * replicas)) for s in range(stages))
         side_by_side = evaluate(problem, Placement(placement=rows)).objective
-        assert not Domains(Instance(problem)).refuted(side_by_side, lambda: False)
+        assert not Domains(MappingInstance(problem)).refuted(side_by_side, lambda: False)
 
 
 def test_a_grid_has_no_triangle() -> None:
@@ -111,7 +110,7 @@ def test_a_grid_has_no_triangle() -> None:
         name="triangle",
         replicas=1,
         stages=tuple(MappingStage(name=str(s), time_s=0.0) for s in range(3)),
-        transfers=tuple(Transfer(source=a, target=b, bytes=1.0) for a, b in ((0, 1), (1, 2), (0, 2))),
+        transfers=tuple(MappingTransfer(source=a, target=b, bytes=1.0) for a, b in ((0, 1), (1, 2), (0, 2))),
         bandwidth_bytes_per_s=matrix,
     )
     assert Thresholds().bound(problem, Monitor()).value == pytest.approx(3.0, rel=2e-3)

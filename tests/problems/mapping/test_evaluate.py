@@ -9,9 +9,9 @@ import pytest
 
 from partita.ground.errors import InputError
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance, device_array
+from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 from problems.mapping.brute_force import objective
 from problems.mapping.random_problems import random_problem
 
@@ -19,7 +19,7 @@ from problems.mapping.random_problems import random_problem
 PROBLEM = MappingProblem(
     replicas=3,
     stages=(MappingStage(name="a", time_s=1.0, parameter_bytes=6.0), MappingStage(name="b", time_s=2.0)),
-    transfers=(Transfer(source=0, target=1, bytes=8.0), Transfer(source=0, target=1, bytes=4.0)),
+    transfers=(MappingTransfer(source=0, target=1, bytes=8.0), MappingTransfer(source=0, target=1, bytes=4.0)),
     bandwidth_bytes_per_s=tuple(
         tuple(None if a == b else (4.0 if a < b else 2.0) / abs(a - b) for b in range(6)) for a in range(6)
     ),
@@ -92,9 +92,9 @@ def test_what_is_no_mapping_is_refused(placement: tuple[tuple[int, ...], ...], s
             {"stages": (MappingStage(name="a", times_s=(-1.0,) * 6), MappingStage(name="b", time_s=1.0))},
             "time on device 0",
         ),
-        ({"transfers": (Transfer(source=0, target=2, bytes=1.0),)}, "no stage 2"),
-        ({"transfers": (Transfer(source=1, target=1, bytes=1.0),)}, "to itself"),
-        ({"transfers": (Transfer(source=0, target=1, bytes=-1.0),)}, "bytes is -1"),
+        ({"transfers": (MappingTransfer(source=0, target=2, bytes=1.0),)}, "no stage 2"),
+        ({"transfers": (MappingTransfer(source=1, target=1, bytes=1.0),)}, "to itself"),
+        ({"transfers": (MappingTransfer(source=0, target=1, bytes=-1.0),)}, "bytes is -1"),
         ({"bandwidth_bytes_per_s": ((0.0, 1.0), (1.0,))}, "row 1 has 1 entries"),
         ({"bandwidth_bytes_per_s": ((0.0, 0.0), (1.0, 0.0))}, "from device 0 to device 1 is 0"),
         ({"bandwidth_bytes_per_s": ((0.0, None), (1.0, 0.0))}, "from device 0 to device 1"),
@@ -127,7 +127,7 @@ def test_evaluators_and_kernel_agree() -> None:
         plan = Placement(placement=rows)
         found = evaluate(problem, plan).objective
         assert found == pytest.approx(objective(problem, plan), rel=1e-12, abs=1e-300)
-        arrays, device = Instance(problem).arrays, device_array(plan)
+        arrays, device = MappingInstance(problem).arrays, device_array(plan)
         assert max(load_of(arrays, device, x) for x in range(count)) == pytest.approx(found, rel=1e-12, abs=1e-300)
 
 

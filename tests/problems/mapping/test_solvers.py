@@ -11,13 +11,12 @@ from partita.problems.mapping import exact
 from partita.problems.mapping.baselines import DEFAULT_BASELINES
 from partita.problems.mapping.bisection import heavier_form
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive, constructions
 from partita.problems.mapping.problem import MappingProblem, MappingStage
 from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.samples import MACHINES, UNEQUAL
-from partita.problems.mapping.solvers.combined import Combined
-from partita.problems.mapping.solvers.exact import MappingExact
+from partita.problems.mapping.solvers import MappingCombined, MappingExact
 from problems.mapping.samples import grid
 
 
@@ -31,7 +30,7 @@ def shuffled(problem: MappingProblem, seed: int) -> MappingProblem:
 @pytest.mark.parametrize("problem", [grid(4, 4, 4), MACHINES, UNEQUAL], ids=lambda problem: problem.name)
 def test_never_worse_than_any_baseline(problem: MappingProblem) -> None:
     """Nor than the published search, in either form."""
-    plan = Combined().solve(problem, Options(), Monitor(30.0)).plan
+    plan = MappingCombined().solve(problem, Options(), Monitor(30.0)).plan
     assert plan is not None
     found = evaluate(problem, plan).objective
     for baseline in DEFAULT_BASELINES:
@@ -43,19 +42,19 @@ def test_never_worse_than_any_baseline(problem: MappingProblem) -> None:
 def test_devices_are_known_by_their_links_alone() -> None:
     """A grid whose devices are numbered at random: the same value, where orders by number are far off."""
     problem = shuffled(grid(4, 4, 4), 3)
-    instance = Instance(problem)
+    instance = MappingInstance(problem)
     by_number = evaluate(problem, instance.plan(consecutive(instance))).objective
-    plan = Combined().solve(problem, Options(), Monitor(30.0)).plan
+    plan = MappingCombined().solve(problem, Options(), Monitor(30.0)).plan
     assert plan is not None
     found = evaluate(problem, plan).objective
-    best = Combined().solve(grid(4, 4, 4), Options(), Monitor(30.0))
+    best = MappingCombined().solve(grid(4, 4, 4), Options(), Monitor(30.0))
     assert found == pytest.approx(evaluate(grid(4, 4, 4), best.plan).objective, rel=1e-6)
     assert found < by_number / 1.5
 
 
 def test_the_orders_that_people_take() -> None:
     """Replicas of a stage side by side, or stages of a replica."""
-    instance = Instance(UNEQUAL)
+    instance = MappingInstance(UNEQUAL)
     assert instance.plan(consecutive(instance)).placement == ((0, 1), (2, 3), (4, 5))
     assert instance.plan(chains(instance)).placement == ((0, 3), (1, 4), (2, 5))
 
@@ -63,7 +62,7 @@ def test_the_orders_that_people_take() -> None:
 @pytest.mark.parametrize("problem", [grid(4, 4, 4), MACHINES, UNEQUAL, grid(5, 3, 4), grid(1, 1, 1)])
 def test_constructions_are_mappings(problem: MappingProblem) -> None:
     """Every device once; the slow device of the unequal ones is left out."""
-    instance = Instance(problem)
+    instance = MappingInstance(problem)
     for device in constructions(instance):
         assert len(set(device.tolist())) == instance.count
         if problem is UNEQUAL:
@@ -72,14 +71,14 @@ def test_constructions_are_mappings(problem: MappingProblem) -> None:
 
 def test_the_published_rule_picks_the_larger_traffic() -> None:
     """All-reduce of all stages against all transfers."""
-    assert heavier_form(Instance(UNEQUAL)) == "point-to-point"
+    assert heavier_form(MappingInstance(UNEQUAL)) == "point-to-point"
     heavy = tuple(MappingStage(name=s.name, times_s=s.times_s, parameter_bytes=1e9) for s in UNEQUAL.stages)
-    assert heavier_form(Instance(UNEQUAL.replace(stages=heavy))) == "all-reduce"
+    assert heavier_form(MappingInstance(UNEQUAL.replace(stages=heavy))) == "all-reduce"
 
 
 def test_spare_and_slow_devices_are_left_out() -> None:
     """The last device is five times as slow."""
-    plan = Combined().solve(UNEQUAL, Options(), Monitor(30.0)).plan
+    plan = MappingCombined().solve(UNEQUAL, Options(), Monitor(30.0)).plan
     assert plan is not None
     assert 6 not in {device for row in plan.placement for device in row}
 

@@ -7,7 +7,7 @@ import pytest
 import partita as pt
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 from problems.mapping.random_problems import random_problem, uneven_problem
 
 
@@ -26,7 +26,7 @@ def pair(**changes: object) -> MappingProblem:
     return MappingProblem(
         name="pair", replicas=2,
         stages=(MappingStage(name="a", time_s=3.0), MappingStage(name="b", time_s=1.0, parameter_bytes=2.0)),
-        transfers=(Transfer(source=0, target=1, bytes=1.0),), bandwidth_bytes_per_s=links,
+        transfers=(MappingTransfer(source=0, target=1, bytes=1.0),), bandwidth_bytes_per_s=links,
     ).replace(**changes)  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_what_a_mapping_does_not_say() -> None:
         pt.simulate(problem, plan, schedule="1f1b")
     circle = MappingProblem(
         name="circle", replicas=1, stages=tuple(MappingStage(name=str(s), time_s=1.0) for s in range(3)),
-        transfers=tuple(Transfer(source=s, target=(s + 1) % 3, bytes=1.0) for s in range(3)),
+        transfers=tuple(MappingTransfer(source=s, target=(s + 1) % 3, bytes=1.0) for s in range(3)),
         bandwidth_bytes_per_s=((1.0,) * 3,) * 3,
     )  # fmt: skip
     with pytest.raises(pt.InputError, match="in a circle"):

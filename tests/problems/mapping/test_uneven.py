@@ -7,15 +7,14 @@ import pytest
 
 import partita as pt
 from partita.engines.search.monitor import Monitor
+from partita.problems.mapping.bounds.domains import Thresholds
 from partita.problems.mapping.bounds.neighbours import Neighbours
-from partita.problems.mapping.bounds.thresholds import Thresholds
 from partita.problems.mapping.descriptor import MAPPING
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer
 from partita.problems.mapping.protocol import Options
-from partita.problems.mapping.solvers.combined import Combined
-from partita.problems.mapping.solvers.exact import MappingExact
+from partita.problems.mapping.solvers import MappingCombined, MappingExact
 from problems.mapping.brute_force import best_objective, objective
 from problems.mapping.random_problems import random_problem, uneven_problem
 
@@ -45,7 +44,7 @@ def test_the_default_and_every_baseline() -> None:
     for seed in range(200, 212):
         problem = uneven_problem(seed)
         best = best_objective(problem)
-        outcome = Combined().solve(problem, Options(), Monitor(30.0))
+        outcome = MappingCombined().solve(problem, Options(), Monitor(30.0))
         assert evaluate(problem, outcome.plan).objective == pytest.approx(best, rel=1e-6)
         for baseline in MAPPING.baselines:
             plan = baseline.solve(problem, Options(), Monitor(30.0)).plan
@@ -77,7 +76,7 @@ def test_microbatches_take_turns() -> None:
             MappingStage(name="a", time_s=0.0, replicas=2),
             MappingStage(name="b", time_s=0.0, parameter_bytes=0.75),
         ),
-        transfers=(Transfer(source=0, target=1, bytes=4.0),),
+        transfers=(MappingTransfer(source=0, target=1, bytes=4.0),),
         bandwidth_bytes_per_s=tuple(tuple(1.0 if pace == 0 else 1.0 / pace for pace in row) for row in paces),
     )
     assert problem.counts == (2, 3)

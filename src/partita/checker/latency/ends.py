@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.numbers import FailedCheckError, at_most, close, down, exact, total
+from partita.checker.certificate import Certificate, Problem, check_follows
+from partita.checker.classes import classes
+from partita.checker.numbers import FailedCheckError, at_most, down, exact, total
 
 #: By operator, on the CPU and on an accelerator; None where it cannot be.
 Table = dict[int, tuple[float, float | None]]
 
 
-class EarliestEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
+class EarliestPieceEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
     """See the module.
 
     Attributes
@@ -34,17 +35,12 @@ class EarliestEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
 
     def proves(self, problem: Problem) -> Fraction:
         """The latest of the operators' earliest ends."""
-        step = Step(problem)
+        step = EndsStep(problem)
         if self.ends.keys() != step.before.keys():
             raise FailedCheckError("it is about other operators than the problem has")
         for v in self.ends:
             for stated, found in zip(self.ends[v], step.ends(v, self.ends), strict=True):
-                if (found is None) != (stated is None):
-                    raise FailedCheckError(f"operator {v} is told to be where it cannot be")
-                if found is None or stated is None:
-                    continue
-                if exact(stated) > found or not close(exact(stated), found):
-                    raise FailedCheckError(f"{stated!r} of operator {v} does not follow")
+                check_follows(f"operator {v}", stated, found)
         return max(_earlier(row) for row in self.ends.values())
 
 
@@ -52,7 +48,7 @@ def _earlier(row: tuple[float, float | None]) -> Fraction:
     return min(exact(value) for value in row if value is not None)
 
 
-class Step:
+class EndsStep:
     """The two numbers of one operator, from those of the operators that it reads."""
 
     def __init__(self, problem: Problem) -> None:
@@ -60,26 +56,17 @@ class Step:
         self.before: dict[int, list[int]] = {identity: [] for identity in self.operators}
         for source, target in problem.get("edges", ()):
             self.before[target].append(source)
-        self.barred = self._barred(problem)
-
-    def _barred(self, problem: Problem) -> set[int]:
-        """Operators that no accelerator can run: a member of the class cannot, or the class does not fit."""
-        classes: dict[tuple[str, int], list[int]] = {}
-        for identity, op in self.operators.items():
-            tie = op.get("colocation")
-            classes.setdefault(("own", identity) if tie is None else ("tie", tie), []).append(identity)
+        #: Operators that no accelerator can run: a member of the class cannot, or the class does not fit.
+        self.barred: set[int] = set()
         limit = problem.get("memory_bytes")
-        found: set[int] = set()
-        for members in classes.values():
-            rows = [self.operators[v] for v in members]
-            held = total(op.get("memory_bytes", 0.0) for op in rows)
+        for members in classes(problem):
+            held = total(op.get("memory_bytes", 0.0) for op in members)
             if (
                 problem["accelerators"] < 1
-                or any(op.get("accelerator_time") is None for op in rows)
+                or any(op.get("accelerator_time") is None for op in members)
                 or (limit is not None and not at_most(held, exact(limit)))
             ):
-                found.update(members)
-        return found
+                self.barred.update(op["id"] for op in members)
 
     def ends(self, v: int, table: Mapping[int, tuple[float, float | None]]) -> tuple[Fraction, Fraction | None]:
         """On the CPU, and on an accelerator."""
@@ -87,21 +74,17 @@ class Step:
         for u in self.before[v]:
             cpu, piece = table[u]
             moved = exact(self.operators[u].get("transfer_time", 0.0))
-            out = None if piece is None else exact(piece)
-            ready = max(ready, _least(exact(cpu), None if out is None else out + moved))
-            entered = max(entered, _least(exact(cpu) + moved, out))
+            outs = [] if piece is None else [exact(piece)]
+            ready = max(ready, min([exact(cpu), *(out + moved for out in outs)]))
+            entered = max(entered, min([exact(cpu) + moved, *outs]))
         op = self.operators[v]
         inside = None if v in self.barred else entered + exact(op["accelerator_time"])
         return ready + exact(op["cpu_time"]), inside
 
 
-def _least(one: Fraction, other: Fraction | None) -> Fraction:
-    return one if other is None else min(one, other)
-
-
-def best_ends(problem: Problem) -> EarliestEnds:
+def best_ends(problem: Problem) -> EarliestPieceEnds:
     """The certificate, every number rounded down to a float."""
-    step = Step(problem)
+    step = EndsStep(problem)
     table: Table = {}
     pending = list(step.before)
     while pending:
@@ -112,4 +95,4 @@ def best_ends(problem: Problem) -> EarliestEnds:
             cpu, piece = step.ends(v, table)
             table[v] = down(cpu), None if piece is None else down(piece)
         pending = [v for v in pending if v not in table]
-    return EarliestEnds(value=down(max(map(_earlier, table.values()))), ends=table)
+    return EarliestPieceEnds(value=down(max(map(_earlier, table.values()))), ends=table)

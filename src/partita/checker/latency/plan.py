@@ -7,7 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
+from partita.checker.classes import check_together
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
+from partita.checker.walks import in_order
 
 #: A piece as (accelerator, number), or an operator on the CPU as (−1, id).
 Node = tuple[int, int]
@@ -99,30 +101,17 @@ def _check_limits(
                 passes[late.pop()] += 1
         if max(passes.values()) > problem.get("pieces", 1):
             raise FailedCheckError(f"accelerator {device} has too many pieces")
-    together: dict[int, int] = {}
-    for op in operators.values():
-        tie = op.get("colocation")
-        if tie is not None and together.setdefault(tie, node[op["id"]][0]) != node[op["id"]][0]:
-            raise FailedCheckError(f"operators of colocation class {tie} are on two devices")
+    # The CPU is one device.
+    check_together(problem, {v: device for v, (device, _) in node.items()})
 
 
 def _longest(takes: Mapping[Node, Fraction], following: Mapping[Node, set[Node]]) -> Fraction:
     """When the last node ends."""
-    waits = dict.fromkeys(takes, 0)
-    for others in following.values():
-        for place in others:
-            waits[place] += 1
-    ready = [place for place, count in waits.items() if not count]
-    start = dict.fromkeys(takes, Fraction(0))
-    latest = Fraction(0)
-    for place in ready:
-        end = start[place] + takes[place]
-        latest = max(latest, end)
-        for other in following[place]:
-            start[other] = max(start[other], end)
-            waits[other] -= 1
-            if not waits[other]:
-                ready.append(other)
-    if len(ready) < len(takes):
+    order = in_order(following)
+    if len(order) < len(takes):
         raise FailedCheckError("pieces wait for each other in a circle")
-    return latest
+    end = dict(takes)
+    for place in order:
+        for other in following[place]:
+            end[other] = max(end[other], end[place] + takes[other])
+    return max(end.values())

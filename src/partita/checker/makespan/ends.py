@@ -17,12 +17,14 @@ v of both numbers together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
-from partita.checker.certificate import Certificate, Problem
+from partita.checker.certificate import Certificate, Problem, check_follows
 from partita.checker.makespan.places import Links, homes, moved
-from partita.checker.numbers import FailedCheckError, close, down, exact, least
+from partita.checker.numbers import FailedCheckError, down, exact, least
+from partita.checker.walks import reached
 
 #: Weights of the device against its link that are tried, in tenths.
 _TENTHS = range(1, 10)
@@ -53,7 +55,7 @@ class EarliestEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
 
     def proves(self, problem: Problem) -> Fraction:
         """The least over the devices of the operator."""
-        steps = Steps(problem)
+        steps = EndsSteps(problem)
         for table, step, following in (
             (self.before, steps.end, steps.links.before),
             (self.behind, steps.rest, steps.links.after),
@@ -65,13 +67,7 @@ class EarliestEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
                 if len(table[v]) != steps.devices:
                     raise FailedCheckError(f"operator {v} does not have a number for each device")
                 for d in range(steps.devices):
-                    found, stated = step(v, d, table), table[v][d]
-                    if (found is None) != (stated is None):
-                        raise FailedCheckError(f"operator {v} on device {d} is told to be where it cannot be")
-                    if found is None or stated is None:
-                        continue
-                    if exact(stated) > found or not close(exact(stated), found):
-                        raise FailedCheckError(f"{stated!r} of operator {v} on device {d} does not follow")
+                    check_follows(f"operator {v} on device {d}", table[v][d], step(v, d, table))
         value = least(_both(a, b) for a, b in zip(self.before[self.operator], self.behind[self.operator], strict=True))
         if value is None:
             raise FailedCheckError(f"operator {self.operator} can run nowhere")
@@ -83,16 +79,10 @@ def _both(before: float | None, behind: float | None) -> Fraction | None:
 
 
 def _closure(start: int, following: dict[int, list[tuple[int, object]]]) -> set[int]:
-    seen, pending = {start}, [start]
-    while pending:
-        for other, _ in following[pending.pop()]:
-            if other not in seen:
-                seen.add(other)
-                pending.append(other)
-    return seen
+    return {start} | reached({v: [other for other, _ in row] for v, row in following.items()}, start)
 
 
-class Steps:
+class EndsSteps:
     """One step of either table, from the entries of the operators before or behind."""
 
     def __init__(self, problem: Problem) -> None:
@@ -111,47 +101,47 @@ class Steps:
         """Earliest end of an operator on a device; None where it cannot be."""
         if d not in self.home[v]:
             return None
-        reached = Fraction(0)
-        rows: list[tuple[Fraction, Fraction | None, Fraction | None]] = []
-        for u in dict.fromkeys(u for u, _ in self.links.before[v]):
-            flows = [times for other, times in self.links.before[v] if other == u]
-            ends = {c: exact(table[u][c]) for c in self.home[u]}
-            for times in flows:
-                arrives = least(ends[c] + moved(times, c, d) for c in ends)
-                if arrives is None:
-                    return None
-                reached = max(reached, arrives)
-            handed = [times for times in flows if times is not None]
-            if handed and self.entering:
-                away = [c for c in ends if c != d]
-                here = self.own(u, d) if d in ends else None
-                there = least(sum((moved(times, c, d) for times in handed), Fraction(0)) for c in away)
-                start = [ends[d] - self.own(u, d)] if d in ends else []
-                rows.append((min([*start, *(ends[c] for c in away)]), here, there))
-        return max(reached, _queue(rows)) + self.own(v, d)
+        ends = {u: {c: exact(table[u][c]) for c in self.home[u]} for u, _ in self.links.before[v]}
+        start = self._passed(d, self.links.before[v], ends, self.entering, lambda times, c: moved(times, c, d))
+        return None if start is None else start + self.own(v, d)
 
     def rest(self, v: int, d: int, table: Mapping[int, tuple[float | None, ...]]) -> Fraction | None:
         """Least that follows the end of an operator on a device; None where it cannot be."""
         if d not in self.home[v]:
             return None
-        reached = Fraction(0)
+        after = {w: {c: self.own(w, c) + exact(table[w][c]) for c in self.home[w]} for w, _ in self.links.after[v]}
+        return self._passed(d, self.links.after[v], after, self.leaving, lambda times, c: moved(times, d, c))
+
+    def _passed(
+        self,
+        d: int,
+        links: list[tuple[int, Any]],
+        far: Mapping[int, Mapping[int, Fraction]],
+        queues: bool,
+        move: Callable[[Any, int], Fraction],
+    ) -> Fraction | None:
+        """What passes at least between a device and an end, the start or the last, behind the operators linked to it.
+
+        ``far`` is what passes between that end and the farther side of each of these on its devices, ``move`` what a
+        flow takes between another device and this one.
+        """
+        passed = Fraction(0)
         rows: list[tuple[Fraction, Fraction | None, Fraction | None]] = []
-        for w in dict.fromkeys(w for w, _ in self.links.after[v]):
-            flows = [times for other, times in self.links.after[v] if other == w]
-            follows = {c: exact(table[w][c]) for c in self.home[w]}
+        for u, at in far.items():
+            flows = [times for other, times in links if other == u]
             for times in flows:
-                found = least(moved(times, d, c) + self.own(w, c) + follows[c] for c in follows)
+                found = least(at[c] + move(times, c) for c in at)
                 if found is None:
                     return None
-                reached = max(reached, found)
+                passed = max(passed, found)
             handed = [times for times in flows if times is not None]
-            if handed and self.leaving:
-                away = [c for c in follows if c != d]
-                here = self.own(w, d) if d in follows else None
-                there = least(sum((moved(times, d, c) for times in handed), Fraction(0)) for c in away)
-                last = [follows[d]] if d in follows else []
-                rows.append((min([*last, *(self.own(w, c) + follows[c] for c in away)]), here, there))
-        return max(reached, _queue(rows))
+            if handed and queues:
+                away = [c for c in at if c != d]
+                here = self.own(u, d) if d in at else None
+                there = least(sum((move(times, c) for times in handed), Fraction(0)) for c in away)
+                near = [at[d] - self.own(u, d)] if d in at else []
+                rows.append((min([*near, *(at[c] for c in away)]), here, there))
+        return max(passed, _queue(rows))
 
 
 def _queue(rows: list[tuple[Fraction, Fraction | None, Fraction | None]]) -> Fraction:
@@ -171,7 +161,7 @@ def _queue(rows: list[tuple[Fraction, Fraction | None, Fraction | None]]) -> Fra
 
 def ends_through(problem: Problem, operator: int) -> EarliestEnds | None:
     """The certificate of an operator, every number rounded down to a float; None if one can run nowhere."""
-    steps = Steps(problem)
+    steps = EndsSteps(problem)
     order = steps.links.order()
     before: Table = {}
     behind: Table = {}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Problem, classes
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
+from partita.checker.walks import in_order
 
 
 def allowed(problem: Problem, members: list[Mapping[str, Any]]) -> list[int]:
@@ -52,14 +52,8 @@ class Links:
         FailedCheckError
             If some wait for each other.
         """
-        waits = {v: len(row) for v, row in self.before.items()}
-        row = [v for v, count in waits.items() if not count]
-        for v in row:
-            for w, _ in self.after[v]:
-                waits[w] -= 1
-                if not waits[w]:
-                    row.append(w)
-        if len(row) < len(waits):
+        row = in_order({v: [w for w, _ in row] for v, row in self.after.items()})
+        if len(row) < len(self.after):
             raise FailedCheckError("operators wait for each other in a circle")
         return row
 

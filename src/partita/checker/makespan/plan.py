@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
-from partita.checker.classes import classes
+from partita.checker.classes import check_together
 from partita.checker.numbers import TOLERANCE, FailedCheckError, at_most, exact, total
 
 
@@ -32,9 +32,7 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
         if time is None:
             raise FailedCheckError(f"operator {op['id']} cannot run on device {entry['device']}")
         _check_length(f"operator {op['id']}", entry, exact(time))
-    for members in classes(problem):
-        if len({placed[op["id"]]["device"] for op in members}) > 1:
-            raise FailedCheckError(f"operators of colocation class {members[0]['colocation']} are on two devices")
+    check_together(problem, {identity: entry["device"] for identity, entry in placed.items()})
     pairs = [(flow["source"], flow["target"]) for flow in problem.get("flows", ())]
     for source, target in [*pairs, *map(tuple, problem.get("precedence", ()))]:
         if not at_most(exact(placed[source]["end"]), exact(placed[target]["start"])):

@@ -15,11 +15,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from partita.checker.certificate import Certificate, Problem
+from partita.checker.certificate import Certificate, Problem, check_follows
 from partita.checker.classes import classes
-from partita.checker.makespan.ends import Steps, Table
-from partita.checker.makespan.places import Links, allowed
-from partita.checker.numbers import FailedCheckError, close, down, exact, least, total
+from partita.checker.makespan.ends import EndsSteps, Table
+from partita.checker.makespan.places import Links, homes
+from partita.checker.makespan.work import shared_work
+from partita.checker.numbers import FailedCheckError, down, exact, least
 
 Row = tuple[float | None, ...]
 
@@ -49,16 +50,13 @@ class SeparatorPotentials(Certificate, frozen=True, kw_only=True, tag="separator
             raise FailedCheckError("these are not the operators that all others come before or after")
         if len(self.weights) != len(self.separators) + 1 or len(self.reached) != len(self.separators):
             raise FailedCheckError("there are weights for each block, and ends of each separator")
-        chain = Chain(problem)
+        chain = SeparatedBlocks(problem)
         for number, row in enumerate(self.reached):
             found = chain.reached(number, self.reached[number - 1] if number else None, self.weights[number])
-            if len(row) != len(found) or any((a is None) != (b is None) for a, b in zip(row, found, strict=True)):
-                raise FailedCheckError(f"separator {self.separators[number]} is told to be where it cannot be")
+            if len(row) != len(found):
+                raise FailedCheckError(f"separator {self.separators[number]} does not have an end for each device")
             for stated, value in zip(row, found, strict=True):
-                if value is None or stated is None:
-                    continue
-                if exact(stated) > value or not close(exact(stated), value):
-                    raise FailedCheckError(f"{stated!r} of separator {self.separators[number]} does not follow")
+                check_follows(f"separator {self.separators[number]}", stated, value)
         end = chain.rest(self.reached[-1], self.weights[-1])
         if end is None:
             raise FailedCheckError("some operator can run nowhere")
@@ -79,15 +77,14 @@ def separators(problem: Problem) -> tuple[int, ...]:
     return tuple(v for v in order if len(before[v]) + after[v] == len(order) - 1)
 
 
-class Chain:
+class SeparatedBlocks:
     """The blocks between the separators, and what they take at least."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.devices = problem, len(problem["devices"])
         self.separators = separators(problem)
         self.operators: dict[int, Mapping[str, Any]] = {op["id"]: op for op in problem["operators"]}
-        #: Each operator's devices, with its class.
-        self.home = {op["id"]: places for row in classes(problem) for places in [allowed(problem, row)] for op in row}
+        self.home = homes(problem)
 
     @cached_property
     def blocks(self) -> list[list[int]]:
@@ -114,18 +111,7 @@ class Chain:
 
     def work(self, number: int, weights: tuple[float, ...]) -> Fraction:
         """What a block takes at least, shared by the devices; 0 where operators may overlap."""
-        shares = [exact(weight) for weight in weights]
-        if len(shares) != self.devices or max(shares, default=0) != 1:
-            raise FailedCheckError("there is one weight for each device, and the largest is 1")
-        if not self.problem.get("serial_operators", True):
-            return Fraction(0)
-        summed = Fraction(0)
-        for members, places in self.rows(number):
-            own = [shares[d] * total(op["times"][d] for op in members) for d in places]
-            if not own:
-                raise FailedCheckError(f"operator {members[0]['id']} can run nowhere")
-            summed += min(own)
-        return summed / sum(shares)
+        return shared_work(self.rows(number), self.problem, weights)
 
     def through(self, number: int, source: int | None) -> tuple[list[Fraction | None], Fraction]:
         """The longest chain of a block, from a device of the separator before to each device of the one behind it.
@@ -145,7 +131,7 @@ class Chain:
         ]
         part["flows"] = [f for f in self.problem.get("flows", ()) if {f["source"], f["target"]} <= inside]
         part["precedence"] = [pair for pair in self.problem.get("precedence", ()) if set(pair) <= inside]
-        steps, latest = Steps(part), Fraction(0)
+        steps, latest = EndsSteps(part), Fraction(0)
         table: Table = {}
         for v in steps.links.order():
             row = [steps.end(v, d, table) for d in range(self.devices)]

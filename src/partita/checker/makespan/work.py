@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.makespan.places import allowed
 from partita.checker.numbers import FailedCheckError, exact, total
 
@@ -31,13 +32,28 @@ class WeightedWork(Certificate, frozen=True, kw_only=True, tag="weighted-work"):
         """The weighted work over the sum of the weights."""
         if not problem.get("serial_operators", True):
             raise FailedCheckError("it holds where operators on one device exclude each other")
-        weights = [exact(weight) for weight in self.weights]
-        if len(weights) != len(problem["devices"]) or max(weights, default=0) != 1:
-            raise FailedCheckError("there is one weight for each device, and the largest is 1")
-        summed = Fraction(0)
-        for members in classes(problem):
-            own = [weights[d] * total(op["times"][d] for op in members) for d in allowed(problem, members)]
-            if not own:
-                raise FailedCheckError(f"operator {members[0]['id']} can run nowhere")
-            summed += min(own)
-        return summed / sum(weights)
+        return shared_work(
+            [(members, allowed(problem, members)) for members in classes(problem)], problem, self.weights
+        )
+
+
+def shared_work(
+    rows: Iterable[tuple[Sequence[Mapping[str, Any]], Iterable[int]]], problem: Problem, stated: Sequence[float]
+) -> Fraction:
+    """What operators take at least, those that run together with the devices that they may be on.
+
+    Raises
+    ------
+    FailedCheckError
+        If the weights are none, or some operators can run nowhere.
+    """
+    weights = [exact(weight) for weight in stated]
+    if len(weights) != len(problem["devices"]) or max(weights, default=0) != 1:
+        raise FailedCheckError("there is one weight for each device, and the largest is 1")
+    summed = Fraction(0)
+    for members, places in rows if problem.get("serial_operators", True) else ():
+        own = [weights[d] * total(op["times"][d] for op in members) for d in places]
+        if not own:
+            raise FailedCheckError(f"operator {members[0]['id']} can run nowhere")
+        summed += min(own)
+    return summed / sum(weights)

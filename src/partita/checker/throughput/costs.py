@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Problem, classes
 from partita.checker.numbers import exact, least, total
+
+NumberT = TypeVar("NumberT", int, Fraction)
 
 
 def training(problem: Problem) -> bool:
@@ -49,6 +50,14 @@ def transfer(link: Mapping[str, Any], size: Any) -> Fraction:
     """What a device, or a group of them, pays for a tensor that crosses its boundary."""
     unit = exact(link.get("transfer_time_per_unit", 1.0))
     return exact(link.get("transfer_latency", 0.0)) + exact(size) * unit
+
+
+def together(problem: Problem, work: NumberT, into: NumberT, out: NumberT) -> NumberT:
+    """The load of a device, by how transfers and work share its time."""
+    how = problem.get("communication", "sum")
+    if how == "sum":
+        return work + into + out
+    return max(work, into + out) if how == "overlap" else max(work, into, out)
 
 
 def cheapest_work(problem: Problem, op: Mapping[str, Any], again: bool) -> Fraction | None:

@@ -14,15 +14,23 @@ counts, too, and may become less.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.numbers import TOLERANCE, FailedCheckError, exact
-from partita.checker.throughput.costs import links, parameter_bytes, present, recomputes, training, transfer, work
+from partita.checker.throughput.costs import (
+    links,
+    parameter_bytes,
+    present,
+    recomputes,
+    together,
+    training,
+    transfer,
+    work,
+)
+from partita.checker.walks import in_order, reached
 
 #: Most downsets and stages that are looked at, in about a second: more are no compact proof.
 MOST_SETS, MOST_STAGES = 5_000, 60_000
@@ -50,7 +58,7 @@ class Downsets(Certificate, frozen=True, kw_only=True, tag="downsets"):
     def proves(self, problem: Problem) -> Fraction:
         """The target."""
         target = exact(self.value)
-        graph = Graph(problem, target)
+        graph = BlockGraph(problem, target)
         found = graph.downsets(most=self.sets)
         if len(found) != self.sets:
             raise FailedCheckError(f"there are not {self.sets} sets of operators that hold all their predecessors")
@@ -78,7 +86,7 @@ def bits(members: int) -> Iterator[int]:
         members ^= lowest
 
 
-class Move(NamedTuple):
+class BlockTensor(NamedTuple):
     """A tensor between blocks: where it is made, a bit for each block that reads it, its time on every kind."""
 
     source: int
@@ -86,7 +94,7 @@ class Move(NamedTuple):
     times: tuple[int, ...]
 
 
-class Graph:
+class BlockGraph:
     """Blocks of operators that share a stage in every acyclic split, and what they cost on each kind of devices.
 
     Times are whole numbers: multiples of a small enough unit.
@@ -105,7 +113,6 @@ class Graph:
         self.kinds = present(problem)
         self.members = _blocks(problem)
         self.everything = (1 << len(self.members)) - 1
-        self.communication = problem.get("communication", "sum")
         home = {op["id"]: place for place, row in enumerate(self.members) for op in row}
         self.before, self.after = [0] * len(self.members), [0] * len(self.members)
         for u, v in links(problem, home):
@@ -114,7 +121,7 @@ class Graph:
                 self.after[u] |= 1 << v
         #: Blocks that come after nothing.
         self.first = sum(1 << place for place, before in enumerate(self.before) if not before)
-        self.memory = Memory(problem, home, self.kinds)
+        self.memory = BlockMemory(problem, home, self.kinds)
         again = recomputes(problem)
         works = [[work(row, kind, again) for kind in self.kinds] for row in self.members]
         moves = list(_moves(problem, home, self.kinds))
@@ -123,8 +130,8 @@ class Graph:
         self.target = int(target * self.unit)
         #: Of every block on every kind, None where it cannot run.
         self.work = [tuple(None if time is None else int(time * self.unit) for time in row) for row in works]
-        self.moves = [Move(u, readers, tuple(int(t * self.unit) for t in row)) for u, readers, row in moves]
-        self.touching: list[list[Move]] = [[] for _ in self.members]
+        self.moves = [BlockTensor(u, readers, tuple(int(t * self.unit) for t in row)) for u, readers, row in moves]
+        self.touching: list[list[BlockTensor]] = [[] for _ in self.members]
         for move in self.moves:
             for place in bits(move.readers | 1 << move.source):
                 self.touching[place].append(move)
@@ -156,7 +163,7 @@ class Graph:
         return [limit is None or held <= limit for limit in self.memory.limits]
 
 
-class Memory:
+class BlockMemory:
     """What blocks hold, in multiples of a small enough unit, and what every kind has room for, rounding included."""
 
     def __init__(self, problem: Problem, home: Mapping[int, int], kinds: list[int]) -> None:
@@ -207,40 +214,16 @@ def _blocks(problem: Problem) -> list[list[Mapping[str, Any]]]:
     """Colocation classes, joined where they come before each other."""
     rows = classes(problem)
     home = {op["id"]: place for place, row in enumerate(rows) for op in row}
-    after: list[set[int]] = [set() for _ in rows]
+    after: dict[int, set[int]] = {place: set() for place in range(len(rows))}
     for u, v in links(problem, home):
         after[u].add(v)
-    reached = {place: _reached(after, place) for place in _entangled(after)}
+    # Those in a circle, and behind one, are left out of the order.
+    behind = {place: reached(after, place) for place in after.keys() - set(in_order(after))}
     found: dict[int, list[Mapping[str, Any]]] = {}
     for place, row in enumerate(rows):
-        first = min([place, *(other for other in reached.get(place, ()) if place in reached.get(other, ()))])
+        first = min([place, *(other for other in behind.get(place, ()) if place in behind.get(other, ()))])
         found.setdefault(first, []).extend(row)
     return list(found.values())
-
-
-def _entangled(after: list[set[int]]) -> set[int]:
-    """Those that wait for a circle, or are in one: what is left when whatever waits for nothing is taken away."""
-    waits = Counter(v for row in after for v in row)
-    free = [place for place in range(len(after)) if not waits[place]]
-    left = set(range(len(after)))
-    while free:
-        place = free.pop()
-        left.discard(place)
-        for v in after[place]:
-            waits[v] -= 1
-            if not waits[v]:
-                free.append(v)
-    return left
-
-
-def _reached(after: list[set[int]], start: int) -> set[int]:
-    found: set[int] = set()
-    pending = [start]
-    while pending:
-        new = after[pending.pop()] - found
-        found |= new
-        pending.extend(new)
-    return found
 
 
 class LaidBlocks(NamedTuple):
@@ -266,7 +249,7 @@ class LaidBlocks(NamedTuple):
     stays: tuple[tuple[int, int], ...]
 
 
-def _fills(graph: Graph, sets: Mapping[int, int]) -> bool:
+def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
     """Whether stages below the target, each on a device of its own, fill the whole model.
 
     Raises
@@ -283,7 +266,7 @@ def _fills(graph: Graph, sets: Mapping[int, int]) -> bool:
             if looked > MOST_STAGES:
                 raise FailedCheckError("there are too many stages to look at")
             below = [
-                done is not None and _load(graph, done, into, out) < graph.target
+                done is not None and together(graph.problem, done, into, out) < graph.target
                 for done, into, out in zip(stage.work, stage.into, stage.out, strict=True)
             ]
             if not any(below):
@@ -309,14 +292,7 @@ def _least(rows: list[Counts]) -> list[Counts]:
     return kept
 
 
-def _load(graph: Graph, done: int, into: int, out: int) -> int:
-    """Of a device, by how transfers and work share its time."""
-    if graph.communication == "sum":
-        return done + into + out
-    return max(done, into + out) if graph.communication == "overlap" else max(done, into, out)
-
-
-def _stages(graph: Graph, inner: int, ready: int) -> Iterator[LaidBlocks]:
+def _stages(graph: BlockGraph, inner: int, ready: int) -> Iterator[LaidBlocks]:
     """Every stage that leads from a downset to another, but those that cannot be below the target, nor larger ones."""
     nothing = (0,) * len(graph.kinds)
     pending = [LaidBlocks(0, ready, nothing, nothing, nothing, ((0, 0),) * len(graph.kinds))]
@@ -331,13 +307,13 @@ def _stages(graph: Graph, inner: int, ready: int) -> Iterator[LaidBlocks]:
                 seen.add(blocks)
                 larger = _with(graph, inner, stage, place)
                 if any(
-                    done is not None and _load(graph, done, *stays) < graph.target
+                    done is not None and together(graph.problem, done, *stays) < graph.target
                     for done, stays in zip(larger.work, larger.stays, strict=True)
                 ):
                     pending.append(larger)
 
 
-def _with(graph: Graph, inner: int, stage: LaidBlocks, place: int) -> LaidBlocks:
+def _with(graph: BlockGraph, inner: int, stage: LaidBlocks, place: int) -> LaidBlocks:
     """A stage with one more block."""
     blocks = stage.blocks | 1 << place
     into, out, stays = list(stage.into), list(stage.out), list(stage.stays)

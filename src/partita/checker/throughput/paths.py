@@ -19,6 +19,7 @@ import msgspec
 from partita.checker.certificate import Certificate, Problem
 from partita.checker.numbers import FailedCheckError, exact
 from partita.checker.throughput.costs import cheapest_transfer, cheapest_work, recomputes, training
+from partita.checker.walks import reached
 
 
 class Path(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,12 +131,5 @@ class _Order:
     def _after(self, start: int) -> set[int]:
         """All that comes after an operator."""
         if start not in self.reached:
-            seen: set[int] = set()
-            pending = [start]
-            while pending:
-                for w in self.after[pending.pop()]:
-                    if w not in seen:
-                        seen.add(w)
-                        pending.append(w)
-            self.reached[start] = seen
+            self.reached[start] = reached(self.after, start)
         return self.reached[start]

@@ -11,8 +11,9 @@ from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
+from partita.checker.classes import check_together
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
-from partita.checker.throughput.costs import links, parameter_bytes, recomputes, times, training, transfer
+from partita.checker.throughput.costs import links, parameter_bytes, recomputes, times, together, training, transfer
 
 
 def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
@@ -46,7 +47,7 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     kinds = {kind["name"]: kind for kind in problem["kinds"]}
     places = {kind["name"]: place for place, kind in enumerate(problem["kinds"])}
     _check_names(rows, kinds)
-    _check_classes(problem, home)
+    check_together(problem, home)
     order = _stage_order(problem, home, len(rows))
     if order is None and plan["contiguity"] != "free":
         raise FailedCheckError("the stages depend on each other in a cycle, and the plan says that it is acyclic")
@@ -65,11 +66,11 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
         _check_memory(problem, home, number, kinds[entry["device_kind"]], flying[number])
         row = moved[number]
         if problem.get("schedule", {}).get("name", "inference") == "gpipe" and training(problem):
-            first.append(_together(problem, done[0], row["in", False], row["out", False]))
-            second.append(_together(problem, done[1], row["in", True], row["out", True]))
+            first.append(together(problem, done[0], row["in", False], row["out", False]))
+            second.append(together(problem, done[1], row["in", True], row["out", True]))
         else:
             into, out = row["in", False] + row["in", True], row["out", False] + row["out", True]
-            first.append(_together(problem, sum(done, Fraction(0)), into, out))
+            first.append(together(problem, sum(done, Fraction(0)), into, out))
             second.append(Fraction(0))
     return max(first) + max(second)
 
@@ -103,14 +104,6 @@ def _check_names(rows: list[Mapping[str, Any]], kinds: Mapping[str, Mapping[str,
             raise FailedCheckError(f"there is no device {entry['name']!r}")
 
 
-def _check_classes(problem: Problem, home: dict[int, int]) -> None:
-    first: dict[int, int] = {}
-    for op in problem["operators"]:
-        tie = op.get("colocation")
-        if tie is not None and first.setdefault(tie, home[op["id"]]) != home[op["id"]]:
-            raise FailedCheckError(f"operators of colocation class {tie} are on two devices")
-
-
 def _stage_order(problem: Problem, home: dict[int, int], count: int) -> list[int] | None:
     """Place of every stage in the pipeline, the listed order where it is one; None if they depend in a cycle."""
     edges = {(a, b) for a, b in links(problem, home) if a != b}
@@ -141,13 +134,6 @@ def _moved(
         for stage in others:
             found[stage]["in", late] += transfer(links[stage], tensor["size"])
     return found
-
-
-def _together(problem: Problem, work: Fraction, into: Fraction, out: Fraction) -> Fraction:
-    how = problem.get("communication", "sum")
-    if how == "sum":
-        return work + into + out
-    return max(work, into + out) if how == "overlap" else max(work, into, out)
 
 
 def _in_flight(problem: Problem, count: int, order: list[int] | None) -> list[int]:

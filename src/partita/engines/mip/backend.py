@@ -7,13 +7,13 @@ for proven is lowered; see ``partita.engines.mip.cautious``, which is the one pl
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 import time
 from dataclasses import dataclass
 
 from partita.engines.mip import cautious
-from partita.engines.mip.model import Callbacks, Floats, Model, Program, ProgramResult, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats, Minimised, MixedProgram, ProgramResult, ProgramStatus
 from partita.ground.rounding import GAP
 
 
@@ -35,6 +35,13 @@ class Backend:
     package: str
     open_ranges: bool = True
 
+    @property
+    def missing(self) -> str | None:
+        """What a component that needs it says where its package is not installed; None where it is."""
+        if importlib.util.find_spec(self.package) is not None:
+            return None
+        return f"it needs {self.package}; install it with: pip install 'partita[solvers]'"
+
 
 BACKENDS = {
     "highs": Backend("partita.engines.mip.highs", "highspy"),
@@ -47,7 +54,7 @@ SCHEDULERS = {"cpsat-schedule": Backend("partita.engines.mip.cpsat_schedule", "o
 
 
 @dataclass(frozen=True)
-class Settings:
+class BackendSettings:
     """What a backend is asked beside the program; see ``solve_program``.
 
     Its time is over at the moment ``ends`` of the monotonic clock, which all processes of a machine share; infinite
@@ -100,7 +107,7 @@ class Talk:
     its bounds hold as they are.
     """
 
-    def __init__(self, program: Program, calls: Callbacks, gap: float | None) -> None:
+    def __init__(self, program: Minimised, calls: Callbacks, gap: float | None) -> None:
         self.program = program
         self.calls = calls
         self.gap = gap
@@ -121,7 +128,7 @@ class Talk:
                 self.calls.on_bound(self._cautious(bound))
 
     def _cautious(self, bound: float) -> float:
-        if self.gap is None or not isinstance(self.program, Model):
+        if self.gap is None or not isinstance(self.program, MixedProgram):
             return bound
         return cautious.proven(self.program, bound, self.gap)
 
@@ -133,7 +140,7 @@ class Talk:
         objective = math.inf if found.values is None else self.program.value(found.values)
         proven = max(self._proven, found.bound) if math.isfinite(found.bound) else self._proven
         bound = min(self._cautious(min(proven, objective)), most) if math.isfinite(proven) else -math.inf
-        if found.multipliers is not None and isinstance(self.program, Model):
+        if found.multipliers is not None and isinstance(self.program, MixedProgram):
             bound = min(cautious.linear_bound(self.program, found.multipliers), most)
         if found.values is None:
             return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound)
@@ -141,10 +148,10 @@ class Talk:
         return ProgramResult(status, found.values, objective, bound)
 
 
-def run_backend(backend: Backend, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
+def run_backend(backend: Backend, program: Minimised, settings: BackendSettings, calls: Callbacks) -> ProgramResult:
     """Run a backend in this process."""
     module = importlib.import_module(backend.module)
-    if module.EXACT or not isinstance(program, Model):
+    if module.EXACT or not isinstance(program, MixedProgram):
         talk = Talk(program, calls, None)
     else:
         program = cautious.widened(program)

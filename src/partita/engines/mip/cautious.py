@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from partita.engines.mip.model import Floats, Model
+from partita.engines.mip.model import Floats, MixedProgram
 from partita.ground.rounding import allowance, rounded_down
 
 #: What backends are asked for, for rows, bounds, whole numbers and reduced costs: near the least that they take, and
@@ -36,7 +36,7 @@ SMALL = 1e-9
 Row = tuple[list[int], list[float], float, float]
 
 
-def widened(model: Model) -> Model:
+def widened(model: MixedProgram) -> MixedProgram:
     """The program with room for tolerances; every point of the program is one of it, and costs the same."""
     lower, upper = list(model.lower), list(model.upper)
     for v in range(model.size):
@@ -51,7 +51,7 @@ def _room(size: float, terms: int = 1) -> float:
     return WIDTH * FEASIBILITY * max(1.0, size) + allowance(size, terms)
 
 
-def _whole(model: Model, row: Row) -> bool:
+def _whole(model: MixedProgram, row: Row) -> bool:
     """Whether a row compares whole numbers: its variables are 0 or 1 at all points of interest."""
     variables, coefficients, lower, upper = row
     sides = all(math.isinf(side) or side == round(side) for side in (lower, upper))
@@ -62,7 +62,7 @@ def _whole(model: Model, row: Row) -> bool:
     )
 
 
-def _wider(model: Model, row: Row) -> Row:
+def _wider(model: MixedProgram, row: Row) -> Row:
     """A row with more room on both sides, without coefficients that are too small."""
     variables, coefficients, lower, upper = row
     below = above = dropped = 0.0
@@ -87,7 +87,7 @@ def _wider(model: Model, row: Row) -> Row:
     return [v for v, _ in kept], [c for _, c in kept], lower - room, upper + room
 
 
-def proven(model: Model, bound: float, gap: float) -> float:
+def proven(model: MixedProgram, bound: float, gap: float) -> float:
     """What a bound of a branching backend proves; minus infinity for nothing."""
     if not math.isfinite(bound):
         return bound if bound < 0 else -math.inf
@@ -97,7 +97,7 @@ def proven(model: Model, bound: float, gap: float) -> float:
     return bound - 2.0 * FEASIBILITY * (ranges + abs(bound)) - gap * abs(bound)
 
 
-def linear_bound(model: Model, multipliers: Floats) -> float:
+def linear_bound(model: MixedProgram, multipliers: Floats) -> float:
     """What multipliers of the rows prove of a linear program; minus infinity for nothing.
 
     Σ_i y_i·(row i) <= objective for all points, where the left side takes the side of each row that y_i's sign allows,

@@ -6,8 +6,8 @@ import math
 import time
 from functools import partial
 
-from partita.engines.mip.backend import BACKENDS, SCHEDULERS, Settings
-from partita.engines.mip.model import UNKNOWN, Callbacks, Program, ProgramResult, ProgramStatus
+from partita.engines.mip.backend import BACKENDS, SCHEDULERS, BackendSettings
+from partita.engines.mip.model import UNKNOWN, Callbacks, Minimised, ProgramResult, ProgramStatus
 from partita.engines.processes.child import Child
 from partita.engines.processes.kept import kept_child
 from partita.engines.processes.replies import Reply
@@ -18,13 +18,13 @@ POLL_S = 0.03
 GRACE_S = 0.7
 
 
-def run_in_child(backend: str, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
+def run_in_child(backend: str, program: Minimised, settings: BackendSettings, calls: Callbacks) -> ProgramResult:
     """``solve_program``, checked; see there."""
     with kept_child(backend, "partita.engines.mip.worker", partial(SolverCrashError, backend)) as child:
         return _run(child, backend, program, settings, calls)
 
 
-def _run(child: Child, backend: str, program: Program, settings: Settings, calls: Callbacks) -> ProgramResult:
+def _run(child: Child, backend: str, program: Minimised, settings: BackendSettings, calls: Callbacks) -> ProgramResult:
     best = UNKNOWN
     deadline = settings.ends + GRACE_S
     stopped = False

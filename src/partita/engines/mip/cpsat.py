@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.engines.mip.backend import BackendAnswer, Settings, Talk
+from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.cpsat_run import run_cpsat
-from partita.engines.mip.model import Floats, Model
+from partita.engines.mip.model import Floats, MixedProgram
 from partita.ground.rounding import rounded_down
 
 #: Rounding to integers is accounted for: what it proves holds as it is.
@@ -24,7 +24,7 @@ EXACT = True
 RESOLUTION = 2**27
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
+def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> BackendAnswer:
     """Variables have finite bounds; solutions may break rows by the rounding."""
     from ortools.sat.python import cp_model
 
@@ -34,7 +34,7 @@ def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
 class _Scaled:
     """The integer program of a program, and the way back."""
 
-    def __init__(self, cp_model: Any, model: Model) -> None:
+    def __init__(self, cp_model: Any, model: MixedProgram) -> None:
         self.model = model
         self.program = cp_model.CpModel()
         n = model.size

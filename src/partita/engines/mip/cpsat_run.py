@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Protocol
 
-from partita.engines.mip.backend import BackendAnswer, Settings, Talk
+from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.model import Floats
 
 #: Seconds between two looks at the stop button.
@@ -27,7 +27,7 @@ class Made(Protocol):
         """A bound of the model in those terms."""
 
 
-def parameters_of(settings: Settings, **more: Any) -> dict[str, Any]:
+def parameters_of(settings: BackendSettings, **more: Any) -> dict[str, Any]:
     """CP-SAT's parameters, by name: those of the settings, ``more``, and what keeps its answers right."""
     return {
         "num_workers": settings.threads,
@@ -39,7 +39,7 @@ def parameters_of(settings: Settings, **more: Any) -> dict[str, Any]:
     }
 
 
-def run_cpsat(made: Made, settings: Settings, talk: Talk, **parameters: Any) -> BackendAnswer:
+def run_cpsat(made: Made, settings: BackendSettings, talk: Talk, **parameters: Any) -> BackendAnswer:
     """Solve a model; ``parameters`` are CP-SAT's own, beside those of the settings.
 
     Raises
@@ -55,7 +55,7 @@ def run_cpsat(made: Made, settings: Settings, talk: Talk, **parameters: Any) -> 
     if settings.warm_start is not None:
         made.hint(settings.warm_start)
 
-    class Watch(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
+    class _Solutions(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]
         def on_solution_callback(self) -> None:
             talk.incumbent(made.values(self.value))
 
@@ -72,7 +72,7 @@ def run_cpsat(made: Made, settings: Settings, talk: Talk, **parameters: Any) -> 
     if (left_s := settings.left_s) is not None:
         solver.parameters.max_time_in_seconds = left_s
     try:
-        status = solver.solve(made.program, Watch())
+        status = solver.solve(made.program, _Solutions())
     finally:
         done.set()
         watcher.join()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.engines.mip.backend import BackendAnswer, Settings, Talk
+from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.cpsat_run import run_cpsat
 from partita.engines.mip.model import Floats
 from partita.engines.mip.schedule import ScheduleModel
@@ -19,7 +19,7 @@ from partita.engines.mip.schedule import ScheduleModel
 EXACT = True
 
 
-def solve(program: ScheduleModel, settings: Settings, talk: Talk) -> BackendAnswer:
+def solve(program: ScheduleModel, settings: BackendSettings, talk: Talk) -> BackendAnswer:
     """Run CP-SAT on the intervals of a model."""
     from ortools.sat.python import cp_model
 

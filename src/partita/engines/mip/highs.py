@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.engines.mip.backend import BackendAnswer, Settings, Talk
+from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.cautious import FEASIBILITY
-from partita.engines.mip.model import Model
+from partita.engines.mip.model import MixedProgram
 
 #: It computes with tolerances.
 EXACT = False
@@ -25,7 +25,7 @@ LARGE, MORE_RULES_OFF = 1e5, 1 << 17
 CENTRAL_GAP = 1e-3
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
+def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> BackendAnswer:
     """One thread, whatever was asked for."""
     import highspy
 
@@ -83,7 +83,7 @@ def _listen(highs: Any, talk: Talk) -> None:
         highs.cbMipUserSolution += offer
 
 
-def _matrix(highspy: Any, program: Model) -> Any:
+def _matrix(highspy: Any, program: MixedProgram) -> Any:
     lp = highspy.HighsLp()
     infinity = highspy.kHighsInf
     lp.num_col_, lp.num_row_ = program.size, len(program.rows)
@@ -103,7 +103,7 @@ def _matrix(highspy: Any, program: Model) -> Any:
     return lp
 
 
-def _found(highspy: Any, highs: Any, program: Model) -> BackendAnswer:
+def _found(highspy: Any, highs: Any, program: MixedProgram) -> BackendAnswer:
     status, info = highs.getModelStatus(), highs.getInfo()
     solved = status == highspy.HighsModelStatus.kOptimal
     values = None

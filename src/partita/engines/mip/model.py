@@ -14,7 +14,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-class Program(Protocol):
+class Minimised(Protocol):
     """What is minimised: a point has a value."""
 
     def value(self, values: Floats) -> float:
@@ -22,7 +22,7 @@ class Program(Protocol):
 
 
 @dataclass
-class Model:
+class MixedProgram:
     """Minimise a linear function of binary and continuous variables under linear rows.
 
     Variables are numbered from 0 in the order they are added. A row is ``lower <= Σ coefficient·variable <= upper``;
@@ -137,6 +137,10 @@ class Callbacks:
     """
 
     stop: Callable[[], bool] = _never
-    on_incumbent: Callable[[Floats, float], None] | None = None
-    on_bound: Callable[[float], None] | None = None
+    on_incumbent: Callable[[Floats, float], object] | None = None
+    on_bound: Callable[[float], object] | None = None
     better: Callable[[float], Floats | None] | None = None
+
+
+#: Nothing is said.
+QUIET = Callbacks()

@@ -6,7 +6,6 @@ makespan, one after the other.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import time
 from dataclasses import dataclass
@@ -14,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.mip.backend import SCHEDULERS, Settings
+from partita.engines.mip.backend import SCHEDULERS, BackendSettings
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import UNKNOWN, Callbacks, Floats, ProgramResult
+from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, ProgramResult
 from partita.ground.errors import MissingExtraError
 
 #: The only one there is.
@@ -67,10 +66,7 @@ class ScheduleModel:
 
 def schedule_refusal() -> str | None:
     """What a component that solves such models says where it cannot; None where it can."""
-    package = SCHEDULERS[NAME].package
-    if importlib.util.find_spec(package) is not None:
-        return None
-    return f"it needs {package}; install it with: pip install 'partita[solvers]'"
+    return SCHEDULERS[NAME].missing
 
 
 def solve_schedule(
@@ -80,44 +76,22 @@ def solve_schedule(
     threads: int = 1,
     seed: int = 0,
     warm_start: Floats | None = None,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks = QUIET,
 ) -> ProgramResult:
-    """Minimise the makespan with CP-SAT, in a child process.
+    """Minimise the makespan with CP-SAT, in a child process: as ``solve_program``, which see, but for what is asked.
 
-    Parameters
-    ----------
-    model
-        What is asked; times below 2^40, so that sums of them stay whole.
-    time_limit_s
-        Wall time, all included; None for no limit. Without any time left the answer is ``unknown``.
-    threads, seed
-        Of CP-SAT; with one thread the same run gives the same answer.
-    warm_start
-        A point to start from.
-    callbacks
-        How the run talks. What one of them raises ends the run and leaves here.
-
-    Returns
-    -------
-    ProgramResult
-        ``infeasible`` means that no schedule ends by the horizon.
-
-    Raises
-    ------
-    MissingExtraError
-        If ortools is not installed.
-    SolverCrashError
-        If CP-SAT fails, or its process ends before it has answered. What it reported until then stands.
+    Times of the model are below 2^40, so that sums of them stay whole; with one thread the same run gives the same
+    answer, and ``infeasible`` means that no schedule ends by the horizon.
     """
     if schedule_refusal() is not None:
         raise MissingExtraError(SCHEDULERS[NAME].package, "solvers")
     if time_limit_s is not None and time_limit_s <= 0:
         return UNKNOWN
-    settings = Settings(
+    settings = BackendSettings(
         ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
         threads=max(1, threads),
         seed=seed,
         gap=0.0,
         warm_start=warm_start,
     )
-    return run_in_child(NAME, model, settings, Callbacks() if callbacks is None else callbacks)
+    return run_in_child(NAME, model, settings, callbacks)

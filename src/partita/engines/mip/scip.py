@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from partita.engines.mip.backend import BackendAnswer, Settings, Talk
+from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.cautious import FEASIBILITY
-from partita.engines.mip.model import Floats, Model
+from partita.engines.mip.model import Floats, MixedProgram
 
 #: It computes with tolerances.
 EXACT = False
 
 
-def solve(program: Model, settings: Settings, talk: Talk) -> BackendAnswer:
+def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> BackendAnswer:
     """One thread, whatever was asked for."""
     import pyscipopt
 
@@ -81,7 +81,7 @@ def _watch(pyscipopt: Any, variables: list[Any], talk: Talk) -> Any:
     events = pyscipopt.SCIP_EVENTTYPE
     kinds = (events.NODESOLVED, events.BESTSOLFOUND, events.LPSOLVED, events.PRESOLVEROUND)
 
-    class Watch(pyscipopt.Eventhdlr):  # type: ignore[misc]
+    class _Events(pyscipopt.Eventhdlr):  # type: ignore[misc]
         def eventinit(self) -> None:
             for kind in kinds:
                 self.model.catchEvent(kind, self)
@@ -99,4 +99,4 @@ def _watch(pyscipopt: Any, variables: list[Any], talk: Talk) -> Any:
             if talk.stop():
                 self.model.interruptSolve()
 
-    return Watch()
+    return _Events()

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 import time
 
-from partita.engines.mip.backend import BACKENDS, Settings
+from partita.engines.mip.backend import BACKENDS, BackendSettings
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import UNKNOWN, Callbacks, Floats, Model, ProgramResult
+from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, MixedProgram, ProgramResult
 from partita.ground.errors import InputError, MissingExtraError
 from partita.ground.rounding import GAP
 
 
 def available(backend: str) -> bool:
     """Whether the backend's package is installed, without importing it."""
-    return importlib.util.find_spec(BACKENDS[backend].package) is not None
+    return BACKENDS[backend].missing is None
 
 
 def missing(backend: str) -> str | None:
     """What a component that needs the backend says where it is not installed; None where it is."""
-    if available(backend):
-        return None
-    return f"it needs {BACKENDS[backend].package}; install it with: pip install 'partita[solvers]'"
+    return BACKENDS[backend].missing
 
 
 def solve_program(
-    model: Model,
+    model: MixedProgram,
     backend: str,
     *,
     time_limit_s: float | None = None,
@@ -37,7 +34,7 @@ def solve_program(
     warm_start: Floats | None = None,
     cutoff: float | None = None,
     central: bool = False,
-    callbacks: Callbacks | None = None,
+    callbacks: Callbacks = QUIET,
 ) -> ProgramResult:
     """Minimise a program, in a child process.
 
@@ -48,7 +45,7 @@ def solve_program(
     backend
         One of ``BACKENDS``.
     time_limit_s
-        Wall time, all included; None for no limit. Without any time left the answer is ``unknown``.
+        Wall time, all included; None, or infinite, for no limit. Without any time left the answer is ``unknown``.
     threads
         Most threads of the backend. Only CP-SAT uses more than one.
     seed
@@ -86,7 +83,7 @@ def solve_program(
         # As a row, because every backend means something else by a cutoff.
         model = dataclasses.replace(model, rows=list(model.rows))
         model.add_row([(v, cost) for v, cost in enumerate(model.cost) if cost], upper=cutoff)
-    settings = Settings(
+    settings = BackendSettings(
         ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
         threads=max(1, threads),
         seed=seed,
@@ -95,4 +92,4 @@ def solve_program(
         cutoff=cutoff,
         central=central,
     )
-    return run_in_child(backend, model, settings, Callbacks() if callbacks is None else callbacks)
+    return run_in_child(backend, model, settings, callbacks)

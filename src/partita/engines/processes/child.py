@@ -9,20 +9,38 @@ import pickle
 import queue
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import IO, Any
 
 from partita.engines.processes.ending import Watched, how_ended
-from partita.engines.processes.environment import environment, main_of
-from partita.engines.processes.messages import packed, receive
-from partita.engines.processes.replies import Reply
+from partita.engines.processes.replies import Reply, packed, receive
 from partita.ground.errors import ProcessError
 
 #: Seconds for what a process has said to arrive after its end.
 GRACE_S = 0.7
+#: Libraries that start a thread per processor unless told otherwise.
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM", "NUMEXPR")
 #: Lines kept of what a child writes.
 MOST_LINES = 20
+
+
+def module_paths() -> str:
+    """Where this process finds modules, as ``PYTHONPATH`` has it."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
+
+
+def environment(threads: int = 1) -> dict[str, str]:
+    """Variables of this process, its paths, and how many threads numerical libraries may start."""
+    limits = {f"{library}_NUM_THREADS": str(threads) for library in _LIBRARIES}
+    return {**os.environ, **limits, "PYTHONPATH": module_paths()}
+
+
+def main_of(module: str) -> list[str]:
+    """The command that runs a module's ``main``; its classes keep their names, which ``-m`` would change."""
+    # Without -P a file of the current folder could stand in for a module.
+    return [sys.executable, "-P", "-c", f"from {module} import main; main()"]
 
 
 class Child:

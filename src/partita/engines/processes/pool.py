@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
-from partita.engines.processes.environment import module_paths
+from partita.engines.processes.child import module_paths
 from partita.engines.processes.replies import Reply, reply_of
 from partita.ground.errors import MissingExtraError
 

@@ -1,4 +1,7 @@
-"""What work in another process comes to: a value, or an error, which is raised here with the traceback from there."""
+"""What goes between processes: messages, and what work comes to, a value or an error with the traceback from there.
+
+A message on a stream is a tuple, pickled, after its length.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
 from partita.ground.errors import InputError
 
@@ -78,3 +81,22 @@ def _failed(error: BaseException) -> Reply[Any]:
         except Exception:  # an error's own code: what it said is sent in its place
             pass
     return Reply(error=sent, said=said, where=where, at=time.monotonic())
+
+
+def packed(*message: Any) -> bytes:
+    """One message as it is written."""
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(8, "little") + data
+
+
+def receive(stream: IO[bytes]) -> tuple[Any, ...] | None:
+    """Read one message; None at the end of the stream."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    size = int.from_bytes(head, "little")
+    data = stream.read(size)
+    if len(data) < size:
+        return None
+    message: tuple[Any, ...] = pickle.loads(data)
+    return message

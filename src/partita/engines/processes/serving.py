@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any, NoReturn
 
 from partita.engines.processes.ending import die_with_parent
-from partita.engines.processes.messages import packed, receive
-from partita.engines.processes.replies import pickled_reply
+from partita.engines.processes.replies import packed, pickled_reply, receive
 
 
 class Request:

@@ -12,24 +12,26 @@ from partita.problems.hybrid.step.descriptor import STEP
 from partita.problems.kind import lazy
 
 if TYPE_CHECKING:
-    from partita.problems.hybrid.evaluation import HybridEvaluation
+    from collections.abc import Sequence
+
+    from partita.nouns.pipeline import Plan
+    from partita.problems.hybrid.from_model import HybridFromModel
+    from partita.problems.hybrid.step.replicas import StepReplicas
+    from partita.problems.kind import Solvers
 
 
 class Hybrid(HybridKind):
     """The time per sample of an endless row of microbatches, or the time of one optimizer step."""
 
     parts = (STEADY, STEP)
-    model = lazy("partita.problems.hybrid.from_model:HybridFromModel")
-    solvers = lazy("partita.problems.hybrid.lists:SOLVERS")
-    baselines = lazy("partita.problems.hybrid.lists:BASELINES")
-    replicas = lazy("partita.problems.hybrid.step.replicas:StepReplicas")
-    samples = lazy("partita.problems.hybrid.samples:SAMPLES")
+    model: lazy[HybridFromModel] = lazy("partita.problems.hybrid.from_model:HybridFromModel")
+    solvers: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.lists:SOLVERS")
+    baselines: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.lists:BASELINES")
+    replicas: lazy[StepReplicas] = lazy("partita.problems.hybrid.step.replicas:StepReplicas")
+    samples: lazy[Sequence[Sequence[HybridProblem]]] = lazy("partita.problems.hybrid.samples:SAMPLES")
 
     def of(self, problem: HybridProblem) -> HybridKind:
         return STEADY if problem.training is None else STEP
-
-    def evaluate(self, problem: HybridProblem, plan: Plan) -> HybridEvaluation:
-        return self.of(problem).evaluate(problem, plan)
 
 
 HYBRID = Hybrid()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
@@ -109,7 +109,7 @@ class MachineGroupEvaluation:
         return self.transfer + self.weight_sync
 
 
-class HybridEvaluation(Worth, frozen=True, kw_only=True):
+class HybridEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a plan is worth: the time of a microbatch on the slowest stage or the busiest machine's link.
 
     Attributes

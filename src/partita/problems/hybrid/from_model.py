@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.costs.menus.machines import uneven
+from partita.costs.strategies.machines import uneven
 from partita.ground.errors import InputError
 from partita.problems.facets.model import PER_DEVICE, Priced
 from partita.problems.hybrid.options import HybridPricing
@@ -40,11 +40,6 @@ class HybridFromModel(TrainedModel):
             return None if wrong is None else f"{wrong}; hybrid plans need machines of one kind of devices each, alike"
         wrong = uneven(cluster)
         return None if wrong is None else f"{wrong}, and hybrid plans need machines that are alike"
-
-    def suits(self, training: bool) -> bool:
-        return training
-
-    preferred = suits
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         devices = sum(len(group.indices) for group in cluster.groups() if group.spec.accelerator)

@@ -29,6 +29,8 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
         What ``explain_infeasible`` says, given this descriptor.
     least_memory
         Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less.
+    smallest_devices
+        The fewest devices that fit, in words; None where only a search finds them.
     simulated_step
         The ``SimulatedStep`` of the same three; None if the plan cannot run at all.
     """
@@ -39,19 +41,16 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     options = Options
     changes = Changes
     baseline_time_s = 15.0
-    files = lazy("partita.problems.hybrid.files.plans:PlanFiles")
-    report = lazy("partita.problems.hybrid.report.report:HybridReport")
-    sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
-    stages = lazy("partita.problems.hybrid.staged:HybridStages")
+    files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:PlanFiles")
+    report: lazy[Any] = lazy("partita.problems.hybrid.report.report:HybridReport")
+    sweep: lazy[Any] = lazy("partita.problems.hybrid.sweep:HybridSweep")
+    stages: lazy[Any] = lazy("partita.problems.hybrid.staged:HybridStages")
     change = staticmethod(change)
-    explained: Callable[..., str] = lazy("partita.problems.hybrid.explain:explain_infeasible")
+    explained: lazy[Callable[..., str]] = lazy("partita.problems.hybrid.explain:explain_infeasible")
     least_memory: Callable[[HybridProblem, Layer], float]
+    smallest_devices: Callable[[HybridProblem], str | None] = staticmethod(lambda problem: None)
     lowered: Callable[..., Pipeline]
     simulated_step: Remembered[HybridProblem, Plan, Any]
-
-    def scope(self, options: Options) -> str:
-        """Stages are always in a row."""
-        return "acyclic"
 
     def unlimited(self, problem: HybridProblem, evaluation: HybridEvaluation) -> HybridProblem | None:
         """Without memory limit, if some device's memory is nearly full."""
@@ -63,10 +62,6 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
         ):
             return None
         return problem.replace(memory_bytes=math.inf)
-
-    def smallest_devices(self, problem: HybridProblem) -> str | None:
-        """The fewest devices that fit, in words; None where only a search finds them."""
-        return None
 
     def explain_infeasible(
         self, problem: HybridProblem, solver: object, options: Options, time_limit_s: float = math.inf

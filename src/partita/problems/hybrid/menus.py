@@ -9,18 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from partita.costs.fusion import fuse_pointwise
-from partita.costs.menus.alike import first_alike
-from partita.costs.menus.entries import LayerMenu, MenuEntry
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import find_splits
-from partita.costs.menus.machines import Machines, find_machines
-from partita.costs.menus.modes import Modes, Splits, assign_modes
-from partita.costs.menus.pricing import LayerPricer
-from partita.costs.menus.pricing import Training as TrainingCosts
+from partita.costs.elementwise_chains import fuse_pointwise
 from partita.costs.optimizer import check_optimizer
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
+from partita.costs.strategies.layers import find_splits
+from partita.costs.strategies.machines import EvenMachines, find_machines
+from partita.costs.strategies.modes import Modes, Splits, assign_modes
+from partita.costs.strategies.pricing import LayerPricer, OptimizerSettings, first_alike
+from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
+from partita.costs.strategies.view import GraphView
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.specs import DeviceSpec
@@ -34,7 +31,7 @@ MEMORY_OPTIONS = ("none", "selective", "full")
 
 #: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
 Offload = (
-    Callable[[MenuEntry], Configuration | Sequence[Configuration] | None]
+    Callable[[LayerStrategy], Configuration | Sequence[Configuration] | None]
     | Mapping[str, Mapping[int, Configuration | Sequence[Configuration]]]
 )
 
@@ -56,9 +53,9 @@ class LayerMenus:
     """
 
     problem: HybridProblem
-    layers: tuple[LayerMenu, ...]
+    layers: tuple[LayerStrategies, ...]
     reserve_bytes: float
-    spreads: dict[tuple[int, int], tuple[LayerMenu, ...]] = dataclasses.field(default_factory=dict)
+    spreads: dict[tuple[int, int], tuple[LayerStrategies, ...]] = dataclasses.field(default_factory=dict)
 
 
 def model_flops(graph: Graph) -> float:
@@ -105,7 +102,7 @@ class PricedModel:
 
     graph: Graph
     source: CostSource
-    machines: Machines
+    machines: EvenMachines
     microbatches: int
     name: str
     pricer: LayerPricer
@@ -113,7 +110,7 @@ class PricedModel:
     options: Sequence[str]
     sequence_parallel: bool
     offload: Offload | None
-    menus: tuple[LayerMenu, ...]
+    menus: tuple[LayerStrategies, ...]
     edges: tuple[Edge, ...]
 
     @property
@@ -184,13 +181,13 @@ def priced_model(
     memory_options
         Which of ``none``, ``selective`` and ``full`` recomputation to offer; ``none`` is always offered.
     offload
-        Further configurations: a function from a layer's ``MenuEntry`` without recomputation to a configuration, to
+        Further configurations: a function from a layer's ``LayerStrategy`` without recomputation to a configuration, to
         several or to None; or by layer name and degree, the configurations.
     costs
         Where operator times come from; the roofline unless stated.
     fused
-        Whether chains of elementwise operators run as one kernel (``partita.costs.fusion``); unless stated, where the
-        model is compiled.
+        Whether chains of elementwise operators run as one kernel (``partita.costs.elementwise_chains``); unless
+        stated, where the model is compiled.
     name
         The problem's name; the graph's and cluster's names unless stated.
 
@@ -215,7 +212,7 @@ def priced_model(
         _times(graph, source, machines.device),
         machines.device,
         {degree: machines.path(degree) for degree in chosen},
-        TrainingCosts(microbatches, optimizer, optimizer_dtype, master_weights),
+        OptimizerSettings(microbatches, optimizer, optimizer_dtype, master_weights),
         _scaling(source),
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel, again=gather_again) for degree in chosen}
@@ -317,9 +314,9 @@ def _scaling(source: CostSource) -> Roofline:
 # -- layers ---------------------------------------------------------------------------------------------------------
 
 
-def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[LayerMenu]:
+def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[LayerStrategies]:
     splits = pricer.splits
-    menus: list[LayerMenu] = []
+    menus: list[LayerStrategies] = []
     for number, like in enumerate(first_alike(pricer, modes)):
         name = splits.names[number]
         if like != number:
@@ -330,11 +327,11 @@ def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str])
         else:
             entries = {degree: pricer.entries(number, found, options) for degree, found in modes.items()}
         regions = tuple(r for r in splits.regions if splits.layer[r.columns[0]] == number)
-        menus.append(LayerMenu(number, name, like, regions, entries))
+        menus.append(LayerStrategies(number, name, like, regions, entries))
     return menus
 
 
-def reserve_of(menus: Sequence[LayerMenu], degree: int | None = None) -> float:
+def reserve_of(menus: Sequence[LayerStrategies], degree: int | None = None) -> float:
     """Working memory of the repeated layers, at one degree or any: a stage needs the most of its layers', once."""
     counts = Counter(menu.like for menu in menus)
     repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
@@ -362,7 +359,7 @@ def _edges(splits: Splits) -> tuple[Edge, ...]:
     return tuple(Edge(source=a, target=b, bytes=size) for (a, b), size in sorted(sizes.items()))
 
 
-def offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Configuration]:
+def offloaded(menu: LayerStrategies, degree: int, offload: Offload | None) -> list[Configuration]:
     """A user's own configurations of a layer at a degree."""
     if offload is None:
         return []

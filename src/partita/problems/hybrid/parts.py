@@ -7,7 +7,7 @@ from itertools import chain
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
-from partita.problems.facets.model import Parts, Priced
+from partita.problems.facets.model import ModelParts, Priced
 from partita.problems.hybrid.evaluation import replica_starts
 from partita.problems.hybrid.menus import layer_operators, selective_ways
 from partita.problems.hybrid.problem import HybridProblem
@@ -22,11 +22,11 @@ def plan_parts(
     sequence_parallel: bool,
     overlap: bool,
     gradient_dtype: str,
-) -> Parts:
+) -> ModelParts:
     """Of interleaved stages first all first parts, then all second ones.
 
     ``behind`` says how many devices of its kind are behind each stage, where these are laid out from the last one back;
-    the rest is as in ``Parts``.
+    the rest is as in ``ModelParts``.
     """
     members = layer_operators(priced.graph, priced.details)
     selective = selective_ways(priced.graph, priced.details)
@@ -53,7 +53,7 @@ def plan_parts(
             offload="activations" if any(stage.configurations[layer] == "offload" for layer in layers) else "",
         )
 
-    return Parts(
+    return ModelParts(
         tuple(
             part(rank, stage, stage.chunks[chunk] if stage.chunks else stage.operators)
             for chunk in range(plan.chunks)

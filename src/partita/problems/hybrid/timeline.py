@@ -10,7 +10,7 @@ from typing import Any
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepTime, configuration_of
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
@@ -100,7 +100,7 @@ class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
 
     kind: HybridKind
 
-    def program(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: Request) -> Program:
+    def program(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: RunRequest) -> Program:
         return hybrid_program(partial(self.kind.lowered, problem, plan, evaluation), problem, plan, request)
 
     def expected(
@@ -136,7 +136,9 @@ class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
         """The problem on a stage's devices, and what each of these holds of a layer, whatever is in flight."""
 
 
-def hybrid_program(lowered: Callable[..., Pipeline], problem: HybridProblem, plan: Plan, request: Request) -> Program:
+def hybrid_program(
+    lowered: Callable[..., Pipeline], problem: HybridProblem, plan: Plan, request: RunRequest
+) -> Program:
     """What happens when a plan runs, given what it is lowered by.
 
     Raises

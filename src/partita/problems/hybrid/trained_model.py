@@ -11,7 +11,7 @@ import msgspec
 from partita.costs.table import cost_source
 from partita.engines.search.result import Result
 from partita.nouns.cluster import Cluster
-from partita.nouns.graph import Graph
+from partita.nouns.graph import Graph, Workload
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import FromModel, Priced
 from partita.problems.hybrid.kind import HybridKind
@@ -27,8 +27,8 @@ class TrainedModel(FromModel[HybridProblem]):
     """Training on devices of few kinds; the layers are priced once for all numbers of microbatches."""
 
     kind: HybridKind
-    objective = "hybrid"
     pricing = HybridPricing
+    workloads = preferred = (Workload.TRAINING,)
 
     def choose(self, answers: Sequence[Answered]) -> int:
         """The shortest step per sample; without any plan the last candidate, which leaves most freedom."""

@@ -17,10 +17,11 @@ from partita.engines.kernels.latency.anneal import anneal
 from partita.engines.kernels.latency.arrays import empty_placement
 from partita.engines.kernels.latency.quotient import reset
 from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
-from partita.problems.latency.slicing import Slicer
+from partita.problems.latency.slicing import OrderSlicer
 from partita.problems.latency.view import View
 
 #: Orders that are cut at first, and the share of their best that are starts of rounds.
@@ -60,12 +61,16 @@ class PlacementSearch(AnnealingSearch):
         """Whether a few rounds are enough whatever time there is."""
         return self.view.count <= SMALL
 
+    def usual_rounds(self, monitor: Monitor) -> float:
+        """As many as there are where nobody says how many."""
+        return SMALL_ROUNDS if self.small else ROUNDS if monitor.time_limit_s is None else math.inf
+
     def begin(self) -> None:
         """The CPU alone, and the cuts of some orders."""
         self._offer(self.slot)
         if self.done:
             return
-        slicer = Slicer(self.view)
+        slicer = OrderSlicer(self.view)
         for _ in range(ORDERS if not self.small else ORDERS // 4):
             if self.best.stop[0]:
                 break

@@ -38,10 +38,7 @@ def few(view: View) -> bool:
 
 
 def best_placement(
-    view: View,
-    known: float,
-    offer: Callable[[float, LatencyPlan], object],
-    stopping: Callable[[], bool],
+    view: View, known: float, offer: Callable[[float, LatencyPlan], object], stopping: Callable[[], bool]
 ) -> float | None:
     """What no plan takes less than: the optimum, or what is ``known`` if nothing is better. None if it was stopped.
 

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.dags import topological_order
 from partita.ground.rounding import leq
 from partita.ground.units import format_bytes
@@ -59,7 +59,7 @@ class AcceleratorEvaluation:
 
 
 @dataclass(frozen=True)
-class Step:
+class CriticalStep:
     """One step of the critical path: a piece (``operator`` is None), or an operator on the CPU (``device`` is None)."""
 
     start: float
@@ -69,7 +69,7 @@ class Step:
     operator: int | None = None
 
 
-class LatencyEvaluation(Worth, frozen=True, kw_only=True):
+class LatencyEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a plan is worth: when the last operator is done; infinite if the pieces wait for each other in a circle.
 
     Attributes
@@ -81,7 +81,7 @@ class LatencyEvaluation(Worth, frozen=True, kw_only=True):
     """
 
     accelerators: tuple[AcceleratorEvaluation, ...]
-    critical_path: tuple[Step, ...] = ()
+    critical_path: tuple[CriticalStep, ...] = ()
 
 
 def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
@@ -159,13 +159,13 @@ def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
 
 def _critical(
     names: list[tuple[int | None, int]], start: list[float], durations: list[float], cause: list[int]
-) -> tuple[Step, ...]:
+) -> tuple[CriticalStep, ...]:
     """A longest path, back from the first node that ends last; by node, its accelerator and piece, or its operator."""
     at = max(range(len(durations)), key=lambda a: (start[a] + durations[a], -a))
     steps = []
     while at >= 0:
         device, number = names[at]
-        step = Step(start[at], start[at] + durations[at], device)
+        step = CriticalStep(start[at], start[at] + durations[at], device)
         place = {"operator": number} if device is None else {"piece": number}
         steps.append(dataclasses.replace(step, **place))
         at = cause[at]

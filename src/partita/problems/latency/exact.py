@@ -16,7 +16,7 @@ import math
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
-from partita.engines.mip.model import Callbacks, Floats, Model, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats, MixedProgram, ProgramStatus
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
@@ -40,7 +40,7 @@ def exact_refusal(problem: LatencyProblem) -> str | None:
     return missing(NAME)
 
 
-class Program:
+class PlacementProgram:
     """The program, with a way from placements to its variables and back.
 
     Attributes
@@ -50,7 +50,7 @@ class Program:
     """
 
     def __init__(self, view: View, horizon: float) -> None:
-        self.view, self.model = view, Model()
+        self.view, self.model = view, MixedProgram()
         a, m = view.arrays, self.model
         n, pieces = view.count, view.slots
         self.n, self.pieces, self.horizon = n, pieces, horizon
@@ -123,8 +123,7 @@ class Program:
         if p:
             # Pieces are filled from the first one on.
             m.add_row(
-                [(row[p], 1.0) for row in self.on] + [(row[p - 1], -float(len(self.on))) for row in self.on],
-                upper=0.0,
+                [(row[p], 1.0) for row in self.on] + [(row[p - 1], -float(len(self.on))) for row in self.on], upper=0.0
             )
         limit = float(a.limit[0])
         if math.isfinite(limit):
@@ -190,7 +189,7 @@ def prove_exactly(
     Small problems take one thread: which of several is first to find one of several best plans is not always the same.
     """
     horizon = incumbent.value
-    program = Program(view, horizon * (1 + 1e-6))
+    program = PlacementProgram(view, horizon * (1 + 1e-6))
 
     def found(values: Floats, objective: float) -> None:
         plan = program.plan(values)
@@ -198,18 +197,16 @@ def prove_exactly(
         if worth.feasible:
             incumbent.offer(worth.objective, plan, NAME)
 
-    def proven(bound: float) -> None:
-        incumbent.prove(bound, NAME)
-
-    limit = monitor.remaining_s
     result = solve_program(
         program.model,
         NAME,
-        time_limit_s=None if math.isinf(limit) else limit,
+        time_limit_s=monitor.remaining_s,
         threads=threads if len(view.problem.operators) > SMALL else 1,
         seed=seed,
         warm_start=program.values(slot) if math.isfinite(horizon) else None,
-        callbacks=Callbacks(stop=lambda: incumbent.done, on_incumbent=found, on_bound=proven),
+        callbacks=Callbacks(
+            stop=lambda: incumbent.done, on_incumbent=found, on_bound=lambda bound: incumbent.prove(bound, NAME)
+        ),
     )
     if result.status is ProgramStatus.INFEASIBLE:
         # The plan that is known is a solution: this raises.

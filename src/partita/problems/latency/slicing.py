@@ -11,7 +11,7 @@ from partita.ground.dags import directed_graph
 from partita.problems.latency.view import View
 
 
-class Slicer:
+class OrderSlicer:
     """Cuts orders of a problem's colocation classes; classes that depend on each other both ways stay together.
 
     For training, forward operators are cut, and backward ones follow their class; those without one go to the CPU.
@@ -100,11 +100,7 @@ class Slicer:
                 acc[first] = sum(a.acc[v] for v in group)
         pairs = [(int(keep[u]), int(keep[v])) for v in flat.tolist() for u in view.before[v] if keep[u] >= 0]
         smaller = a._replace(
-            graph=graph_of(pairs, len(flat)),
-            cpu=a.cpu[flat],
-            acc=acc[flat],
-            comm=a.comm[flat],
-            mem=mem[flat],
+            graph=graph_of(pairs, len(flat)), cpu=a.cpu[flat], acc=acc[flat], comm=a.comm[flat], mem=mem[flat]
         )
         order = np.arange(len(flat), dtype=np.int32)
         return [int(j) for j in slice_order(smaller, order, ptr, cpu, view.problem.accelerators, False)]

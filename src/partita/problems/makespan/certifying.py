@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving, stating
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, as_in_file, classes, first_proving, stating
 from partita.checker.makespan.ends import ends_through
 from partita.checker.makespan.places import allowed
-from partita.checker.makespan.separators import Chain, SeparatorPotentials
+from partita.checker.makespan.separators import SeparatedBlocks, SeparatorPotentials
 from partita.checker.makespan.work import WeightedWork
 from partita.checker.numbers import down
-from partita.engines.kernels.arrays import Floats
 from partita.engines.search.result import Bound
+from partita.problems.makespan.bounds.simple import weighted_work
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
 
-#: Edges times pairs of devices up to which earliest ends are listed, and steps of the ascent in the weights.
-_MOST, _STEPS = 20_000, 300
+#: Edges times pairs of devices up to which earliest ends are listed.
+_MOST = 20_000
 #: Share up to which a chain is less than what it has to show: labels are lowered by that much.
 _CLOSE = 1e-8
 
@@ -49,7 +47,7 @@ def _work(stated: Problem) -> Certificate | None:
 
 def _blocks(stated: Problem) -> Certificate | None:
     """Blocks between separators, with the best weights for each."""
-    chain = Chain(stated)
+    chain = SeparatedBlocks(stated)
     count = len(chain.separators)
     if count < 2:
         return None
@@ -67,31 +65,12 @@ def _blocks(stated: Problem) -> Certificate | None:
 
 
 def _weights(rows: Sequence[tuple[list[Any], list[int]]], devices: int) -> tuple[float, ...] | None:
-    """Of the devices, for operators that run together where they may be; None if some can be nowhere."""
-    best, value = None, -1.0
-    for weights, found in _ascent(rows, devices):
-        if found > value:
-            best, value = weights, found
-    return None if best is None else tuple(float(w) for w in best / best.max())
-
-
-def _ascent(rows: Sequence[tuple[list[Any], list[int]]], devices: int) -> Iterator[tuple[Floats, float]]:
-    """Weights with what they prove, by multiplicative steps towards the devices that get the most work."""
+    """The best of the devices, for operators that run together where they may be; None if some can be nowhere."""
     work = np.full((len(rows), devices), np.inf)
     for row, (members, places) in zip(work, rows, strict=True):
         for d in places:
             row[d] = sum(op["times"][d] for op in members)
     if not len(rows) or not np.isfinite(work.min(axis=1)).all():
-        return
-    weights: Floats = np.full(devices, 1.0 / devices)
-    every = np.arange(len(work))
-    for step in range(_STEPS):
-        priced = np.where(np.isfinite(work), weights * np.where(np.isfinite(work), work, 0.0), np.inf)
-        chosen = priced.argmin(axis=1)
-        value = float(priced[every, chosen].sum())
-        yield weights, value
-        if not value > 0:
-            return
-        loads = np.bincount(chosen, weights=work[every, chosen], minlength=devices)
-        weights = weights * np.exp(np.clip((loads / value - 1.0) / math.sqrt(step + 4.0), -4.0, 4.0))
-        weights = weights / weights.sum()
+        return None
+    best, _ = max(weighted_work(work), key=lambda entry: entry[1])
+    return tuple(float(w) for w in best / best.max())

@@ -1,4 +1,7 @@
-"""Groups of operators that go to one device, where there are many operators: few decisions, and quick ones."""
+"""Groups of operators that go to one device, where there are many operators: few decisions, and quick ones.
+
+The first schedules of large problems come from annealing on such groups, since moves of single operators are too many.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.graph_arrays import partition_of
+from partita.engines.kernels.makespan.anneal import anneal
+from partita.engines.kernels.makespan.arrays import MakespanArrays
+from partita.engines.kernels.random import generator
+from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.priorities import mean_times, mean_transfers
+from partita.problems.makespan.local_search import offer_state
+from partita.problems.makespan.plan import MakespanPlan
 
 #: Share of all work, or of all memory, that a group may have, in even shares; twice as much while there are too many.
 _SHARE = 2.0
+#: OperatorGroups, and moves for each of them: rounds from coarse to fine, as far as time allows.
+_ROUNDS = ((32, 60), (128, 30))
+#: Temperatures at the start and at the end, as shares of the makespan.
+_START, _END = 0.02, 0.0002
+#: What an overfull device makes a schedule longer by, relative to its excess.
+_PENALTY = 1.0
 
 
 @dataclass(frozen=True)
-class Groups:
+class OperatorGroups:
     """Groups 0, …, G − 1, in topological order of their first operators.
 
     Attributes
@@ -39,7 +55,7 @@ class Groups:
         return len(self.memory)
 
 
-def coarse(instance: MakespanInstance, most: int) -> Groups:
+def coarse(instance: MakespanInstance, most: int) -> OperatorGroups:
     """Merge classes until at most so many are left, or none that can run on the same devices.
 
     The ends of a flow are merged first, by falling mean transfer time, then neighbours in topological order. As long
@@ -49,9 +65,8 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
     """
     a = instance.arrays
     able = [frozenset(row) for row in instance.choices]
-    means, moved = mean_times(instance), mean_transfers(instance)
     count = len(able)
-    work, memory = np.bincount(a.group.of, means, count), np.bincount(a.group.of, a.memory, count)
+    work, memory = np.bincount(a.group.of, instance.mean_times, count), np.bincount(a.group.of, a.memory, count)
     even = float(work.sum()) / most, float(memory.sum()) / most
     home = list(range(count))
 
@@ -74,8 +89,7 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
                 memory[min(g, h)] += memory[max(g, h)]
                 count -= 1
 
-    flows = sorted((edge for edge in instance.edges if edge[2] >= 0), key=lambda edge: -moved[edge[2]])
-    along = [(int(a.group.of[u]), int(a.group.of[v])) for u, v, _ in flows]
+    along = [(int(a.group.of[u]), int(a.group.of[v])) for u, v in instance.costliest]
     first = list(dict.fromkeys(int(a.group.of[v]) for v in instance.order))
     share = _SHARE
     while count > most and share < 4 * most:
@@ -94,10 +108,10 @@ def coarse(instance: MakespanInstance, most: int) -> Groups:
     time, held = np.zeros((len(number), instance.devices)), np.zeros(len(number))
     np.add.at(time, group, a.time)
     np.add.at(held, group, a.memory)
-    return Groups(group, time, held)
+    return OperatorGroups(group, time, held)
 
 
-def packed(groups: Groups, limit: Floats) -> Ints | None:
+def packed(groups: OperatorGroups, limit: Floats) -> Ints | None:
     """(G,) A device with room for every group, the largest first.
 
     Each goes where it takes least, or if that leads nowhere, where least room is left; None if both lead nowhere.
@@ -114,3 +128,30 @@ def packed(groups: Groups, limit: Floats) -> Ints | None:
         else:
             return device
     return None
+
+
+def coarse_search(instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int) -> None:
+    """Anneal devices of groups, and the order within limits, and offer what is found; ends when told to stop.
+
+    Every round begins with the groups packed into memory, each where it takes least time.
+    """
+    room = instance.room()
+    for number, (most, each) in enumerate(_ROUNDS):
+        if best.done:
+            return
+        groups = coarse(instance, most)
+        first = packed(groups, instance.arrays.limit)
+        if first is None:
+            continue
+        device, mine = first[groups.group].astype(np.int32), instance.by_rank.copy()
+        offer_state(instance, best, (device, mine), insertion=True)
+        size = best.value if np.isfinite(best.value) else float(groups.time[np.isfinite(groups.time)].sum())
+        cooling, draws = Cooling(_START * size, _END * size, each * groups.count), generator(seed * 1_000_003 + number)
+        arrays = _grouped(instance.arrays, groups)
+        anneal(arrays, device, mine, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
+        offer_state(instance, best, (device, mine), insertion=True)
+
+
+def _grouped(arrays: MakespanArrays, groups: OperatorGroups) -> MakespanArrays:
+    """The problem with operators that go together by their groups."""
+    return arrays._replace(group=partition_of(groups.group, groups.count))

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,17 +16,8 @@ from partita.problems.makespan.instance import MakespanInstance
 _ALL_ORDERS = 5
 
 
-@dataclass(frozen=True)
-class Cut:
-    """Devices of all operators, as if pieces ran one after the other, and how long that takes."""
-
-    device: list[int]
-    order: list[int]
-    estimate: float
-
-
-def contiguous_split(instance: MakespanInstance) -> Cut | None:
-    """The best row of pieces of a topological order, over orders of the devices; None if none keeps the limits.
+def contiguous_split(instance: MakespanInstance) -> list[int] | None:
+    """The devices of the best row of pieces of a topological order, over orders of these; None if none keeps limits.
 
     A dynamic program over the places of cuts: a piece costs the times of its operators, a cut the transfer of all flows
     across it between the two devices beside it. That estimate ignores congestion and what could run at the same time.
@@ -64,7 +54,7 @@ def contiguous_split(instance: MakespanInstance) -> Cut | None:
         for v in order[start : cuts[end]]:
             device[v] = d
         start = int(cuts[end])
-    return Cut(device, list(order), best[0])
+    return device
 
 
 def _orders(instance: MakespanInstance) -> Iterator[tuple[int, ...]]:

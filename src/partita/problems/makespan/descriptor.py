@@ -7,34 +7,48 @@ from typing import TYPE_CHECKING, Any
 
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 from partita.problems.makespan.options import Changes, Options, change
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.makespan.evaluate import MakespanEvaluation
+    from partita.problems.makespan.files.plans import PlanFiles
+    from partita.problems.makespan.from_model import MakespanFromModel
+    from partita.problems.makespan.report.report import MakespanReport
+    from partita.problems.makespan.sweep import MakespanSweep
+    from partita.problems.makespan.timeline import MakespanTimeLine
 
 
-class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
+class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     """Operators on devices that differ, flows over links that differ: the last operator ends as early as possible."""
 
     summary = "latency of one sample over unequal devices and links: every operator and every transfer is scheduled"
     problem = MakespanProblem
-    plan = Schedule
+    plan = MakespanPlan
     options = Options
     changes = Changes
-    model = lazy("partita.problems.makespan.from_model:MakespanFromModel")
-    solvers = lazy("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
-    bounds = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
-    baselines = lazy("partita.problems.makespan.baselines:DEFAULT_BASELINES")
-    files = lazy("partita.problems.makespan.files.plans:PlanFiles")
-    report = lazy("partita.problems.makespan.report.report:MakespanReport")
-    sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
-    timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
-    generators = lazy("partita.problems.makespan.generators.settings:GENERATORS")
-    samples = lazy("partita.problems.makespan.samples:SAMPLES")
+    model: lazy[MakespanFromModel] = lazy("partita.problems.makespan.from_model:MakespanFromModel")
+    solvers: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
+        "partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS"
+    )
+    bounds: lazy[Bounds[MakespanProblem]] = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
+    baselines: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
+        "partita.problems.makespan.baselines:DEFAULT_BASELINES"
+    )
+    files: lazy[PlanFiles] = lazy("partita.problems.makespan.files.plans:PlanFiles")
+    report: lazy[MakespanReport] = lazy("partita.problems.makespan.report.report:MakespanReport")
+    sweep: lazy[MakespanSweep] = lazy("partita.problems.makespan.sweep:MakespanSweep")
+    timeline: lazy[MakespanTimeLine] = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
+    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.makespan.generators:GENERATORS")
+    samples: lazy[Sequence[Sequence[MakespanProblem]]] = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
-    certify = lazy("partita.problems.makespan.certifying:certify")
+    evaluate: lazy[Evaluate[MakespanProblem, MakespanPlan, MakespanEvaluation]] = lazy(
+        "partita.problems.makespan.evaluate:evaluate"
+    )
+    certify: lazy[Certify[MakespanProblem]] = lazy("partita.problems.makespan.certifying:certify")
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""
@@ -43,11 +57,11 @@ class Makespan(Kind[MakespanProblem, Schedule, "MakespanEvaluation"]):
     def explain_infeasible(
         self,
         problem: MakespanProblem,
-        solver: Solver[MakespanProblem, Schedule, Options],
+        solver: Solver[MakespanProblem, MakespanPlan, Options],
         options: Options,
         time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.makespan.explain import explain_infeasible
+        from partita.problems.makespan.bounds.simple import explain_infeasible
 
         return explain_infeasible(problem)
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.ground.rounding import TOLERANCE, leq
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Flow, MakespanProblem
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import MakespanFlow, MakespanProblem
 
 #: Name, start and end.
 Span = tuple[str, float, float]
 
 
-class MakespanEvaluation(Worth, frozen=True, kw_only=True):
+class MakespanEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a schedule is worth: the end of its last operator.
 
     Attributes
@@ -37,7 +37,7 @@ class MakespanEvaluation(Worth, frozen=True, kw_only=True):
     busy: tuple[float, ...]
 
 
-def evaluate(problem: MakespanProblem, plan: Schedule) -> MakespanEvaluation:
+def evaluate(problem: MakespanProblem, plan: MakespanPlan) -> MakespanEvaluation:
     """Objective and feasibility of a schedule, from the problem alone.
 
     Raises
@@ -82,7 +82,7 @@ def evaluate(problem: MakespanProblem, plan: Schedule) -> MakespanEvaluation:
     )
 
 
-def _check_names(problem: MakespanProblem, plan: Schedule) -> None:
+def _check_names(problem: MakespanProblem, plan: MakespanPlan) -> None:
     """Refuse what is no schedule of the problem."""
     known = {op.id for op in problem.operators}
     if missing := known - plan.operators.keys():
@@ -111,7 +111,7 @@ def _lasts(start: float, end: float, time: float) -> bool:
     return abs(end - start - time) <= TOLERANCE * max(abs(end), time)
 
 
-def _operators(problem: MakespanProblem, plan: Schedule) -> Iterable[str]:
+def _operators(problem: MakespanProblem, plan: MakespanPlan) -> Iterable[str]:
     """Devices that operators may have, their lengths and classes."""
     homes: dict[int, tuple[int, str]] = {}
     for op in problem.operators:
@@ -129,7 +129,7 @@ def _operators(problem: MakespanProblem, plan: Schedule) -> Iterable[str]:
                 yield f"{op.label} is not on the device of {first}, both are of colocation class {op.colocation}"
 
 
-def _precedence(problem: MakespanProblem, plan: Schedule) -> Iterable[str]:
+def _precedence(problem: MakespanProblem, plan: MakespanPlan) -> Iterable[str]:
     """What waits for what, whatever is moved."""
     for pair in [(flow.source, flow.target) for flow in problem.flows] + list(problem.precedence):
         before, after = (plan.operators[identity] for identity in pair)
@@ -139,7 +139,7 @@ def _precedence(problem: MakespanProblem, plan: Schedule) -> Iterable[str]:
             )
 
 
-def _flows(problem: MakespanProblem, plan: Schedule) -> Iterable[str]:
+def _flows(problem: MakespanProblem, plan: MakespanPlan) -> Iterable[str]:
     """Flows between devices: there, of the right length, after the producer and before the reader."""
     for flow in problem.flows:
         before, after, sent = plan.operators[flow.source], plan.operators[flow.target], plan.flows.get(flow.id)
@@ -153,7 +153,7 @@ def _flows(problem: MakespanProblem, plan: Schedule) -> Iterable[str]:
         yield from _flow(problem, flow, plan)
 
 
-def _flow(problem: MakespanProblem, flow: Flow, plan: Schedule) -> Iterable[str]:
+def _flow(problem: MakespanProblem, flow: MakespanFlow, plan: MakespanPlan) -> Iterable[str]:
     before, after, sent = plan.operators[flow.source], plan.operators[flow.target], plan.flows[flow.id]
     names = [device.name for device in problem.devices]
     if (sent.source, sent.target) != (before.device, after.device):

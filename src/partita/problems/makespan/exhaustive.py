@@ -10,7 +10,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import rounded_down
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted
 
 #: Placements and tasks of orders that are tried: about a second.
@@ -20,20 +20,12 @@ _OPERATORS, _TASKS = 14, 40
 
 
 def try_everything(
-    instance: MakespanInstance, best: Incumbent[Schedule], *, steps: int = STEPS, most: float = math.inf
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], *, steps: int = STEPS, most: float = math.inf
 ) -> bool:
     """Look at every placement and every order, as far as so many steps go; whether they were enough.
 
-    What is found goes to ``best``, and so does the proof, if it came to an end.
-
-    Parameters
-    ----------
-    instance, best
-        The problem, and what is known; only better schedules are looked for.
-    steps
-        Of the search; problems of many operators are not begun with.
-    most
-        Only schedules shorter than this are wanted.
+    Only schedules better than the best, and shorter than ``most``, are looked for. What is found goes to ``best``, and
+    so does the proof, if it came to an end. Problems of many operators are not begun with.
     """
     from partita.engines.kernels.makespan.exhaust import exhaust
 

@@ -22,8 +22,8 @@ from partita.fusion.coarsening import coarsen
 from partita.fusion.fuse import common_module
 from partita.fusion.rules import FusionRules, fusion_rules
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.problem import Flow, MakespanProblem, Operator
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.schedules import left_shifted
 
 
@@ -78,7 +78,7 @@ def fuse_problem(problem: MakespanProblem, rules: FusionRules | str | Path | Non
         if first.get(v, v) == v:
             made.append(msgspec.structs.replace(op, colocation=classes.get(op.id)))
     flows = tuple(
-        Flow(id=flow.id, source=home[flow.source], target=home[flow.target], times=flow.times)
+        MakespanFlow(id=flow.id, source=home[flow.source], target=home[flow.target], times=flow.times)
         for flow in problem.flows
         if home[flow.source] != home[flow.target]
     )
@@ -89,7 +89,7 @@ def fuse_problem(problem: MakespanProblem, rules: FusionRules | str | Path | Non
     return FusedProblem(changed, {op.id: groups.get(op.id, (op.id,)) for op in made})
 
 
-def lift(problem: MakespanProblem, groups: Mapping[int, Sequence[int]], plan: Schedule) -> Schedule:
+def lift(problem: MakespanProblem, groups: Mapping[int, Sequence[int]], plan: MakespanPlan) -> MakespanPlan:
     """A schedule of the original operators, with the devices and the order of a schedule of the fused ones.
 
     Members run one after the other in the time of their group, flows when the fused schedule moves them; then all is
@@ -144,9 +144,9 @@ def _time(problem: MakespanProblem, group: Sequence[int], device: int) -> float 
     return total
 
 
-def _fused(problem: MakespanProblem, group: Sequence[int]) -> Operator:
+def _fused(problem: MakespanProblem, group: Sequence[int]) -> MakespanOperator:
     members = [problem.operators[v] for v in group]
-    return Operator(
+    return MakespanOperator(
         id=members[0].id,
         times=tuple(_time(problem, group, d) for d in range(len(problem.devices))),
         name="+".join(op.name or str(op.id) for op in members),

@@ -12,20 +12,13 @@ from partita.engines.kernels.arrays import Bools, Floats
 from partita.problems.makespan.instance import MakespanInstance
 
 
-class Growing:
+class PartialSchedule:
     """What is placed so far.
 
     Classes that run together go where their first operator goes. Transfers take their time and nothing else, as in the
-    papers of the heuristics; the list scheduler makes an honest schedule of the devices and the order in the end.
-
-    Parameters
-    ----------
-    instance
-        The problem.
-    memory
-        Whether devices that are full are left out; the whole class counts when its first operator is placed.
-    insertion
-        Whether operators may start in gaps between others.
+    papers of the heuristics; the list scheduler makes an honest schedule of the devices and the order in the end. With
+    ``memory`` devices that are full are left out, and the whole class counts when its first operator is placed; with
+    ``insertion`` operators may start in gaps between others.
     """
 
     def __init__(self, instance: MakespanInstance, *, memory: bool = True, insertion: bool = True) -> None:
@@ -101,53 +94,54 @@ class Growing:
 
 
 def earliest_finish(
-    growing: Growing, priority: Sequence[float], narrowed: Callable[[int, list[int]], list[int]] | None = None
+    found: PartialSchedule,
+    priority: Sequence[float],
+    narrowed: Callable[[int, list[int]], list[int]] = lambda v, allowed: allowed,
 ) -> bool:
     """Place everything: of what is ready the largest priority first, where it ends first; false if it fits nowhere.
 
     ``narrowed`` may leave some of the allowed devices of an operator out.
     """
     ready: list[tuple[float, int]] = []
-    while not growing.done:
-        for v in growing.fresh:
+    while not found.done:
+        for v in found.fresh:
             heapq.heappush(ready, (-priority[v], v))
-        growing.fresh.clear()
+        found.fresh.clear()
         _, v = heapq.heappop(ready)
-        allowed = growing.allowed(v)
+        allowed = found.allowed(v)
         if not allowed:
             return False
-        growing.place(v, allowed if narrowed is None else narrowed(v, allowed))
+        found.place(v, narrowed(v, allowed))
     return True
 
 
-def earliest_start(
-    growing: Growing, ranks: Sequence[float], preferred: Callable[[int], Sequence[int]] | None = None
-) -> bool:
+def earliest_start(found: PartialSchedule, preferred: Callable[[int], Sequence[int]] = lambda v: ()) -> bool:
     """Place everything: of what is ready and has room the pair of operator and device that can start first.
 
-    Of pairs that start at the same time the operator with the largest rank goes first. Devices that are preferred for
-    an operator, asked when it is ready, are the only ones as long as they have room. False if something fits nowhere.
+    Of pairs that start at the same time the operator with the largest upward rank goes first. Devices that are
+    preferred for an operator, asked when it is ready, are the only ones as long as they have room. False if something
+    fits nowhere.
     """
-    a = growing.instance.arrays
-    devices, serial = growing.instance.devices, growing.instance.problem.serial_operators
-    rank = np.array(ranks)
+    a = found.instance.arrays
+    devices, serial = found.instance.devices, found.instance.problem.serial_operators
+    rank = np.array(found.instance.upward_ranks)
     ready = np.zeros(0, dtype=np.int64)
     arrivals = np.zeros((0, devices))
     wanted: Bools = np.zeros((0, devices), dtype=np.bool_)
     free = np.zeros(devices)
-    home = np.array(growing.home)
-    while not growing.done:
-        if growing.fresh:
-            new = np.array(growing.fresh, dtype=np.int64)
+    home = np.array(found.home)
+    while not found.done:
+        if found.fresh:
+            new = np.array(found.fresh, dtype=np.int64)
             likes = np.zeros((len(new), devices), dtype=np.bool_)
-            for k, v in enumerate(growing.fresh):
-                likes[k, list(preferred(v)) if preferred is not None else []] = True
+            for k, v in enumerate(found.fresh):
+                likes[k, list(preferred(v))] = True
             ready = np.concatenate([ready, new])
-            arrivals = np.concatenate([arrivals, [growing.arrivals(v) for v in growing.fresh]])
+            arrivals = np.concatenate([arrivals, [found.arrivals(v) for v in found.fresh]])
             wanted = np.concatenate([wanted, likes])
-            growing.fresh.clear()
+            found.fresh.clear()
         group = a.group.of[ready]
-        fits = growing.able[group] & (growing.held + growing.size[group][:, None] <= a.limit)
+        fits = found.able[group] & (found.held + found.size[group][:, None] <= a.limit)
         at_home = home[group][:, None]
         allowed: Bools = np.where(at_home >= 0, at_home == np.arange(devices), fits)
         inside = allowed & wanted
@@ -159,8 +153,8 @@ def earliest_start(
         tied = np.flatnonzero(first == first.min())
         at = int(tied[np.lexsort((ready[tied], -rank[ready[tied]]))[0]])
         v, d = int(ready[at]), int(starts[at].argmin())
-        growing.place(v, [d])
-        free[d] = growing.end[v]
+        found.place(v, [d])
+        free[d] = found.end[v]
         home[a.group.of[v]] = d
         ready, arrivals, wanted = np.delete(ready, at), np.delete(arrivals, at, axis=0), np.delete(wanted, at, axis=0)
     return True

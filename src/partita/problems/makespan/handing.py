@@ -37,14 +37,8 @@ class Handing:
 def hand_over(graph: Graph, homes: list[int], classes: list[int]) -> Handing:
     """The flows of a graph.
 
-    Parameters
-    ----------
-    graph
-        The model.
-    homes
-        For every operator the one that it is part of; −1 for what is part of the inputs.
-    classes
-        For every operator a number that it shares with those on the same device.
+    ``homes`` has for every operator the one that it is part of, −1 for what is part of the inputs; ``classes`` a number
+    that it shares with those on the same device.
     """
     flows: list[tuple[int, int, int]] = []
     precedence: set[tuple[int, int]] = set()

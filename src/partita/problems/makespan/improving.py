@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.makespan.coarse_search import coarse_search
+from partita.problems.makespan.bounds.simple import simple_bound
+from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.exhaustive import try_everything
-from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer_heuristics, search
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.windows import Windows
 
 #: Operators up to which everything is annealed at once, at first; more leave no time for it.
@@ -18,8 +21,19 @@ _FEW = 600
 _PATIENCE = 12
 
 
+def begin(problem: MakespanProblem, best: Incumbent[MakespanPlan]) -> MakespanInstance | None:
+    """The problem as arrays, its simple bounds proven; None if they leave no schedule."""
+    instance = build_instance(problem)
+    value = simple_bound(instance)
+    if math.isinf(value):
+        best.refute("devices of classes")
+        return None
+    best.prove(value, "simple bounds")
+    return instance
+
+
 def first_schedules(
-    instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int, exhaustive: bool = False
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int, rounds: int, exhaustive: bool = False
 ) -> None:
     """Every heuristic's schedule, then so many rounds of annealing everything.
 
@@ -38,7 +52,7 @@ def first_schedules(
 
 def improve(
     instance: MakespanInstance,
-    best: Incumbent[Schedule],
+    best: Incumbent[MakespanPlan],
     *,
     seed: int,
     threads: int,

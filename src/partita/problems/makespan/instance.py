@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bools, Floats, Longs
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.graph_arrays import graph_of, partition_of, rows_of
 from partita.engines.kernels.makespan.arrays import MakespanArrays, Room, new_room
 from partita.ground.rounding import clearly_below, rounded_up, up_to
@@ -110,6 +110,45 @@ class MakespanInstance:
         that must queue raise both (``partita.engines.kernels.makespan.labels``).
         """
         return critical_of(self.head, self.arrays.tail)
+
+    @cached_property
+    def mean_times(self) -> Floats:
+        """The mean time of every operator over the devices on which it can run."""
+        time = self.arrays.time
+        able = np.isfinite(time)
+        found: Floats = np.where(able, time, 0.0).sum(axis=1) / able.sum(axis=1)
+        return found
+
+    @cached_property
+    def mean_transfers(self) -> list[float]:
+        """The mean time of every flow over pairs of different devices."""
+        pairs, cost = self.devices * (self.devices - 1), self.arrays.cost
+        return (cost.sum(axis=(1, 2)) / pairs).tolist() if pairs else [0.0] * len(cost)
+
+    @cached_property
+    def costliest(self) -> list[tuple[int, int]]:
+        """The ends of all flows, by falling mean transfer time."""
+        moved = self.mean_transfers
+        return [(u, v) for u, v, _ in sorted((e for e in self.edges if e[2] >= 0), key=lambda e: -moved[e[2]])]
+
+    @cached_property
+    def upward_ranks(self) -> list[float]:
+        """HEFT's priority: mean time of an operator and the longest chain after it, transfers by their mean.
+
+        Source: Topcuoglu, Hariri and Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
+        computing" (2002), §4.1; the mean of a transfer is over pairs of different devices.
+        """
+        means, moved = self.mean_times.tolist(), self.mean_transfers
+        rank = [0.0] * self.count
+        for v in reversed(self.order):
+            after = (rank[w] + (moved[f] if f >= 0 else 0.0) for w, f in self.after[v])
+            rank[v] = means[v] + max(after, default=0.0)
+        return rank
+
+    @cached_property
+    def by_rank(self) -> Ints:
+        """(n,) Operators by falling upward rank, each after what it waits for."""
+        return np.array(sorted(self.order, key=lambda v: -self.upward_ranks[v]), dtype=np.int32)
 
     def room(self) -> Room:
         """Scratch for one thread."""

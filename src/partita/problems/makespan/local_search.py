@@ -13,12 +13,10 @@ from partita.engines.kernels.makespan.anneal import anneal
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.greedy import Growing, earliest_finish
-from partita.problems.makespan.heuristics import HEURISTICS
-from partita.problems.makespan.heuristics.contiguous import Contiguous
+from partita.problems.makespan.greedy import PartialSchedule, earliest_finish
+from partita.problems.makespan.heuristics import HEURISTICS, contiguous
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import Schedule
-from partita.problems.makespan.priorities import mean_times, upward_ranks
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, from_room, list_schedule, order_of
 
 #: Temperatures at the start of a round, as shares of the makespan, in turn; a round cools to this share of that.
@@ -36,13 +34,12 @@ def first_states(instance: MakespanInstance) -> list[State]:
 
     Those that can run.
     """
-    ranks = upward_ranks(instance)
     found: list[State] = []
     for memory in (True, False):
-        growing = Growing(instance, memory=memory)
-        if earliest_finish(growing, ranks):
-            found.append(_state(growing))
-    pieces = Contiguous().grow(instance)
+        placed = PartialSchedule(instance, memory=memory)
+        if earliest_finish(placed, instance.upward_ranks):
+            found.append(_state(placed))
+    pieces = contiguous(instance)
     if not isinstance(pieces, str):
         found.append(_state(pieces))
     order = found[0][1] if found else np.array(instance.order, dtype=np.int32)
@@ -52,11 +49,11 @@ def first_states(instance: MakespanInstance) -> list[State]:
     return found
 
 
-def _state(growing: Growing) -> State:
-    return np.array(growing.device, dtype=np.int32), np.array(growing.order, dtype=np.int32)
+def _state(placed: PartialSchedule) -> State:
+    return np.array(placed.device, dtype=np.int32), np.array(placed.order, dtype=np.int32)
 
 
-def offer_heuristics(instance: MakespanInstance, best: Incumbent[Schedule]) -> None:
+def offer_heuristics(instance: MakespanInstance, best: Incumbent[MakespanPlan]) -> None:
     """Offer the schedule of every heuristic: what is searched from there is never worse than any baseline of the list.
 
     Those of the literature come first, the last of them being the best ones: time may run out.
@@ -64,12 +61,12 @@ def offer_heuristics(instance: MakespanInstance, best: Incumbent[Schedule]) -> N
     for heuristic in reversed(HEURISTICS):
         if best.done:
             return
-        growing = heuristic.grow(instance)
-        if not isinstance(growing, str):
-            offer_state(instance, best, _state(growing), insertion=True)
+        placed = heuristic.place(instance)
+        if not isinstance(placed, str):
+            offer_state(instance, best, _state(placed), insertion=True)
 
 
-def offer_state(instance: MakespanInstance, best: Incumbent[Schedule], state: State, *, insertion: bool) -> None:
+def offer_state(instance: MakespanInstance, best: Incumbent[MakespanPlan], state: State, *, insertion: bool) -> None:
     """Offer the list schedule of a state, if it looks better."""
     from partita.engines.kernels.makespan.lists import schedule
 
@@ -79,7 +76,7 @@ def offer_state(instance: MakespanInstance, best: Incumbent[Schedule], state: St
         offer(instance, best, from_room(instance, state[0].tolist(), room), "list scheduling")
 
 
-def offer(instance: MakespanInstance, best: Incumbent[Schedule], plan: Schedule, by: str) -> bool:
+def offer(instance: MakespanInstance, best: Incumbent[MakespanPlan], plan: MakespanPlan, by: str) -> bool:
     """Offer a schedule if the evaluator has nothing against it; whether it was the best."""
     worth = evaluate(instance.problem, plan)
     return worth.feasible and best.offer(worth.objective, plan, by)
@@ -89,7 +86,7 @@ class ScheduleSearch(AnnealingSearch):
     """Improves the best schedule; places to start from are that one, ``states`` and ``first_states``."""
 
     def __init__(
-        self, instance: MakespanInstance, best: Incumbent[Schedule], seed: int, states: Sequence[State] = ()
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], seed: int, states: Sequence[State] = ()
     ) -> None:
         first = float(max(_FEWEST, _MOVES * instance.count))
         super().__init__(best, seed, Length(first, _GROWTH, _MOST * first, in_vain=True))
@@ -111,7 +108,7 @@ class ScheduleSearch(AnnealingSearch):
             device, order = (np.array(of(instance, plan), dtype=np.int32) for of in (devices_of, order_of))
         else:
             device, order = (part.copy() for part in starts[number % len(starts)])
-        size = value if math.isfinite(value) else float(mean_times(instance).sum())
+        size = value if math.isfinite(value) else float(instance.mean_times.sum())
         hot, penalty, insertion = _START[number % len(_START)], _PENALTIES[number % len(_PENALTIES)], number % 4 != 3
         cooling = Cooling(1.0, _COOLED, int(self.length)).times(hot * max(size, 1e-300))
         a, room, stop = instance.arrays, self.room, self.best.stop
@@ -124,7 +121,7 @@ class ScheduleSearch(AnnealingSearch):
 
 
 def search(
-    instance: MakespanInstance, best: Incumbent[Schedule], *, seed: int, rounds: int, states: Sequence[State] = ()
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int, rounds: int, states: Sequence[State] = ()
 ) -> None:
     """Improve the best schedule by so many rounds, unless the incumbent is done before; see ``ScheduleSearch``."""
     made = ScheduleSearch(instance, best, seed, states)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Placed(msgspec.Struct, frozen=True, kw_only=True):
+class PlacedOperator(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's device, as a place among the problem's, and its time."""
 
     device: int
@@ -22,7 +22,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", 
     end: float
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+class MakespanPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What runs when.
 
     Attributes
@@ -33,5 +33,5 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         By id, the flows between different devices, and only these.
     """
 
-    operators: dict[int, Placed]
+    operators: dict[int, PlacedOperator]
     flows: dict[int, Sent] = {}

@@ -8,23 +8,24 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 from partita.costs.live import live_bytes
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
 from partita.costs.units import called_together, cut_units, weights_alone
 from partita.fusion.types import operator_type
 from partita.ground.dags import joined
 from partita.ground.errors import InputError
-from partita.ground.units import format_bytes
+from partita.ground.units import format_bytes, format_time
 from partita.nouns.catalogue.runtimes import Cuts
-from partita.nouns.cluster import Cluster
+from partita.nouns.cluster import Cluster, LinkPath
 from partita.nouns.graph import Graph
 from partita.problems.makespan.handing import Handing, hand_over
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
-from partita.problems.makespan.transfers import Transfers
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem, device_labels
 
+#: Times from each device (row) to each (column).
+Table = tuple[tuple[float, ...], ...]
 #: Whether readers of one weight in different modules hold a copy each, or share a device.
 Tied = Literal["copy", "together"]
 
@@ -97,7 +98,7 @@ def price(
     handing = hand_over(graph, homes, classes)
     sizes = Counter(classes[v] for v in kept)
     operators = [
-        Operator(
+        MakespanOperator(
             id=v,
             times=times[v],
             name=graph.operators[v].name,
@@ -109,10 +110,10 @@ def price(
         for v in kept
     ]
     idle = tuple(0.0 if room >= 0 else None for room in rooms)
-    operators += [Operator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
-    transfers = Transfers(cluster)
+    operators += [MakespanOperator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
+    transfers = TransferTimes(cluster)
     flows = tuple(
-        Flow(id=number, source=u, target=v, times=transfers.times(size))
+        MakespanFlow(id=number, source=u, target=v, times=transfers.times(size))
         for number, (u, v, size) in enumerate(handing.flows)
     )
     notes = [
@@ -126,7 +127,7 @@ def price(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
         devices=tuple(
             Device(name=label, memory=float(max(room, 0)))
-            for label, room in zip(_device_labels(names), rooms, strict=True)
+            for label, room in zip(device_labels(names), rooms, strict=True)
         ),
         operators=tuple(operators),
         flows=flows,
@@ -136,9 +137,45 @@ def price(
     )
 
 
-def _device_labels(names: Sequence[str]) -> list[str]:
-    """The devices' names, with their number where there are several of a kind."""
-    return [name if names.count(name) == 1 else f"{name}:{number}" for number, name in enumerate(names)]
+class TransferTimes:
+    """Transfer times on a cluster: the latency of the way, and bytes over the bandwidth of its narrowest link."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        count = cluster.device_count
+        self._known: dict[int, Table] = {}
+        self.paths: list[list[LinkPath | None]] = [
+            [None if a == b else cluster.path(a, b) for b in range(count)] for a in range(count)
+        ]
+
+    def times(self, size: int) -> Table:
+        """Seconds that so many bytes take; equal sizes share one table."""
+        if size not in self._known:
+            self._known[size] = tuple(
+                tuple(0.0 if path is None else path.latency_s + size / path.bandwidth_bytes_per_s for path in row)
+                for row in self.paths
+            )
+        return self._known[size]
+
+    @cached_property
+    def kinds(self) -> dict[str, LinkPath]:
+        """A way over each narrowest link, by its name."""
+        return {path.link: path for row in self.paths for path in row if path is not None}
+
+    def notes(self) -> Sequence[str]:
+        """What a reader should know about these times."""
+        if not self.kinds:
+            return []
+        if "bandwidth matrix" in self.kinds:
+            ways = "the bandwidth matrix"
+        else:
+            ways = ", ".join(
+                f"{name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s after {format_time(path.latency_s)}"
+                for name, path in self.kinds.items()
+            )
+        return [
+            f"Transfers take the latency of their way and their bytes over its narrowest link: {ways}. A device sends "
+            "one tensor at a time and receives one at a time; links between different devices are not shared."
+        ]
 
 
 def _homes(graph: Graph) -> list[int]:

@@ -33,7 +33,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory: float | None = None
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MakespanOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One operator.
 
     Attributes
@@ -72,7 +72,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"operator {self.id}" + (f" ({names})" if names else "")
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MakespanFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one operator hands to another.
 
     Attributes
@@ -123,8 +123,8 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.makespan"
 
     devices: tuple[Device, ...]
-    operators: tuple[Operator, ...]
-    flows: tuple[Flow, ...] = ()
+    operators: tuple[MakespanOperator, ...]
+    flows: tuple[MakespanFlow, ...] = ()
     precedence: tuple[tuple[int, int], ...] = ()
     sender_congestion: bool = True
     receiver_congestion: bool = True
@@ -163,16 +163,6 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
         for pair in self.precedence:
             check_ends(f"{where}: precedence {pair[0]} → {pair[1]}", "operator", pair, known)
         check_acyclic(where, "operators", [op.id for op in self.operators], self.links())
-
-    def replace(self, **changes: Any) -> MakespanProblem:
-        """A copy with changes, validated again.
-
-        Raises
-        ------
-        InputError
-            If a changed value is invalid.
-        """
-        return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> MakespanProblem:
         """A copy in which every transfer takes ``factor`` times as long.
@@ -225,6 +215,11 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
             key = (False, place) if op.colocation is None else (True, op.colocation)
             found.setdefault(key, []).append(place)
         return list(found.values())
+
+
+def device_labels(names: Sequence[str]) -> list[str]:
+    """The names of devices, with their number where there are several of a name."""
+    return [name if names.count(name) == 1 else f"{name}:{number}" for number, name in enumerate(names)]
 
 
 def _check_length(what: str, values: Sequence[Any], devices: int) -> None:

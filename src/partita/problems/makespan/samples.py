@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 _LINK = ((0.0, 1.0), (1.5, 0.0))
 
@@ -15,8 +15,8 @@ def _diamonds(count: int) -> MakespanProblem:
     return MakespanProblem(
         name="warm-up",
         devices=(Device(name="a", memory=4.0 * count), Device(name="b", memory=4.0 * count)),
-        operators=tuple(Operator(id=v, times=(1.0 + v % 3, 2.0), memory=1.0) for v in range(6 * count)),
-        flows=tuple(Flow(id=f, source=u, target=v, times=_LINK) for f, (u, v) in enumerate(edges)),
+        operators=tuple(MakespanOperator(id=v, times=(1.0 + v % 3, 2.0), memory=1.0) for v in range(6 * count)),
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=_LINK) for f, (u, v) in enumerate(edges)),
         precedence=((0, 5),),
     )
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from partita.engines.kernels.makespan.arrays import Room
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import Placed, Schedule, Sent
+from partita.problems.makespan.plan import MakespanPlan, PlacedOperator, Sent
 
 
 def list_schedule(
     instance: MakespanInstance, device: Sequence[int], order: Sequence[int], *, insertion: bool = True
-) -> Schedule:
+) -> MakespanPlan:
     """The schedule of the list scheduler (``partita.engines.kernels.makespan.lists``)."""
     from partita.engines.kernels.makespan.lists import schedule
 
@@ -25,7 +25,7 @@ def list_schedule(
     return from_room(instance, devices.tolist(), room)
 
 
-def from_room(instance: MakespanInstance, device: Sequence[int], room: Room) -> Schedule:
+def from_room(instance: MakespanInstance, device: Sequence[int], room: Room) -> MakespanPlan:
     """The schedule that a kernel left behind."""
     starts, ends = room.start.tolist(), room.end.tolist()
     flow_times = list(zip(room.flow_start.tolist(), room.flow_end.tolist(), strict=True))
@@ -34,17 +34,10 @@ def from_room(instance: MakespanInstance, device: Sequence[int], room: Room) -> 
 
 def left_shifted(
     instance: MakespanInstance, device: Sequence[int], start: Sequence[float], flow_start: Sequence[float]
-) -> Schedule:
+) -> MakespanPlan:
     """A schedule in which everything starts as early as the order of the given starts allows: no later than there.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    device, start
-        Of every operator.
-    flow_start
-        Of every flow; not read where nothing is moved.
+    Starts of flows are not read where nothing is moved.
     """
     a, n = instance.arrays, instance.count
     waits = [len(row) for row in instance.before] + [1] * len(instance.problem.flows)
@@ -105,10 +98,10 @@ def _schedule(
     device: Sequence[int],
     times: Sequence[tuple[float, float]],
     flow_times: Sequence[tuple[float, float]],
-) -> Schedule:
+) -> MakespanPlan:
     problem = instance.problem
     operators = {
-        op.id: Placed(device=int(device[v]), start=times[v][0], end=times[v][1])
+        op.id: PlacedOperator(device=int(device[v]), start=times[v][0], end=times[v][1])
         for v, op in enumerate(problem.operators)
     }
     flows = {}
@@ -116,22 +109,22 @@ def _schedule(
         if f >= 0 and device[u] != device[v]:
             begun, ended = flow_times[f]
             flows[problem.flows[f].id] = Sent(source=int(device[u]), target=int(device[v]), start=begun, end=ended)
-    return Schedule(operators=operators, flows=flows)
+    return MakespanPlan(operators=operators, flows=flows)
 
 
-def devices_of(instance: MakespanInstance, plan: Schedule) -> list[int]:
+def devices_of(instance: MakespanInstance, plan: MakespanPlan) -> list[int]:
     """The device of every operator of a schedule."""
     return [plan.operators[op.id].device for op in instance.problem.operators]
 
 
-def starts_of(instance: MakespanInstance, plan: Schedule) -> tuple[list[float], list[float]]:
+def starts_of(instance: MakespanInstance, plan: MakespanPlan) -> tuple[list[float], list[float]]:
     """The start of every operator, and of every flow (0 where nothing is moved)."""
     problem = instance.problem
     flows = [plan.flows[flow.id].start if flow.id in plan.flows else 0.0 for flow in problem.flows]
     return [plan.operators[op.id].start for op in problem.operators], flows
 
 
-def order_of(instance: MakespanInstance, plan: Schedule) -> list[int]:
+def order_of(instance: MakespanInstance, plan: MakespanPlan) -> list[int]:
     """Operators by their start, each after what it waits for."""
     start, _ = starts_of(instance, plan)
     rank = {v: place for place, v in enumerate(instance.order)}

@@ -1,4 +1,4 @@
-"""A makespan problem as a chain of independent blocks between separators.
+"""A makespan problem as a chain of independent blocks between separators, and shortest paths over their devices.
 
 A *separator* is an operator that is comparable with every other one (each must end before it starts, or start after it
 ends) and that no flow bypasses. In any schedule all that comes before it, flows included, has ended when it starts, and
@@ -12,16 +12,17 @@ inside, so the sum stays a lower bound, and a joined schedule is one if the eval
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
 import numpy as np
 
-from partita.engines.kernels.arrays import Longs
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.ground.dags import ranks
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.problem import Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import MakespanProblem
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,10 @@ class Block:
             {v: tuple(0.0 if d == home else None for d in range(self.instance.devices)) for v, home in homes.items()}
         )
 
+    def at(self, source: int, target: int) -> MakespanInstance:
+        """The same as arrays."""
+        return build_instance(self.problem(source, target))
+
     def anywhere(self) -> MakespanInstance:
         """The block with its separators on any device; they take no time here.
 
@@ -95,21 +100,13 @@ class Block:
     def _problem(self, ends: dict[int, tuple[float | None, ...]]) -> MakespanProblem:
         """The block with other times of its ends."""
         whole = self.instance.problem
-
-        def times(v: int) -> tuple[float | None, ...]:
-            return ends[v] if v in ends else whole.operators[v].times
-
-        operators: list[Operator] = [
-            msgspec.structs.replace(whole.operators[v], times=times(v)) for v in self.operators
-        ]
-        flows: list[Flow] = [whole.flows[f] for _, _, f in self.edges if f >= 0]
-        ids = [op.id for op in whole.operators]
-        pairs = [(ids[u], ids[v]) for u, v, f in self.edges if f < 0]
-        return whole.replace(operators=tuple(operators), flows=tuple(flows), precedence=tuple(pairs), notes=())
-
-    def at(self, source: int, target: int) -> MakespanInstance:
-        """The same as arrays."""
-        return build_instance(self.problem(source, target))
+        ops = whole.operators
+        return whole.replace(
+            operators=tuple(msgspec.structs.replace(ops[v], times=ends.get(v, ops[v].times)) for v in self.operators),
+            flows=tuple(whole.flows[f] for _, _, f in self.edges if f >= 0),
+            precedence=tuple((ops[u].id, ops[v].id) for u, v, f in self.edges if f < 0),
+            notes=(),
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +132,70 @@ class Chain:
         """Whether it splits anything: at least two blocks that are not empty, those between separators counting."""
         outer = bool(self.blocks[0].members) + bool(self.blocks[-1].members)
         return len(self.separators) - 1 + outer >= 2
+
+    @cached_property
+    def alike(self) -> list[int]:
+        """The first block that is equal to each."""
+        first: dict[bytes, int] = {}
+        return [first.setdefault(block.key, number) for number, block in enumerate(self.blocks)]
+
+    @cached_property
+    def rows(self) -> list[list[int]]:
+        """Devices on which each separator can run; one place, −1, before the first and after the last block."""
+        time = self.instance.arrays.time
+        return [[-1], *(np.flatnonzero(np.isfinite(time[s])).tolist() for s in self.separators), [-1]]
+
+    def paths(self, length: Callable[[int, int, int], float]) -> ChainPaths:
+        """The shortest paths for the length of every block between two devices; −1 where it has no such end."""
+        time, rows = self.instance.arrays.time, self.rows
+        own = [np.zeros(1), *(time[s, row] for s, row in zip(self.separators, rows[1:-1], strict=True)), np.zeros(1)]
+        steps = [
+            np.array([[length(k, a, b) for b in rows[k + 1]] for a in rows[k]], dtype=np.float64)
+            for k in range(len(self.blocks))
+        ]
+        forward, backward = [own[0]], [own[-1]]
+        for k, step in enumerate(steps):
+            forward.append((forward[-1][:, None] + step).min(axis=0) + own[k + 1])
+        for k in range(len(steps) - 1, -1, -1):
+            backward.append((steps[k] + backward[-1][None, :]).min(axis=1) + own[k])
+        return ChainPaths(steps, forward, backward[::-1])
+
+
+@dataclass(frozen=True)
+class ChainPaths:
+    """How far every separator, on every device, is from both ends.
+
+    Attributes
+    ----------
+    steps
+        For every block the table of its lengths, by the places of its ends in their rows.
+    forward
+        For every node of a row the length of the shortest path to its end, its own time included.
+    backward
+        The same from its start to the end of the whole.
+    """
+
+    steps: list[Floats]
+    forward: list[Floats]
+    backward: list[Floats]
+
+    @property
+    def total(self) -> float:
+        """Of the shortest path; infinite if there is none."""
+        return float(self.forward[-1][0])
+
+    def besides(self, number: int, i: int, j: int) -> float:
+        """The shortest path through an arc, without the arc; ends by their place in their rows."""
+        return float(self.forward[number][i] + self.backward[number + 1][j])
+
+    def path(self) -> list[tuple[int, int, int]]:
+        """Block, and the places of its ends in their rows, of the arcs of a shortest path, the first of equal ones."""
+        found, j = [], 0
+        for k in range(len(self.steps) - 1, -1, -1):
+            i = int((self.forward[k] + self.steps[k][:, j]).argmin())
+            found.append((k, i, j))
+            j = i
+        return found[::-1]
 
 
 def chain_of(instance: MakespanInstance) -> Chain:

@@ -13,12 +13,12 @@ from partita.ground.errors import InputError
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.options import Changes, change
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
 
 
-class MakespanSweep(Sweep[MakespanProblem, Schedule]):
+class MakespanSweep(Sweep[MakespanProblem, MakespanPlan]):
     """Devices (of a model's cluster), their memory, and factors on every bandwidth."""
 
     axes: Sequence[Axis] = DEVICE_AXES
@@ -63,7 +63,7 @@ class MakespanSweep(Sweep[MakespanProblem, Schedule]):
             for mine, other in zip(a.flows, b.flows, strict=True)
         )
 
-    def transfer(self, plan: Schedule, problem: MakespanProblem) -> Schedule | None:
+    def transfer(self, plan: MakespanPlan, problem: MakespanProblem) -> MakespanPlan | None:
         """The same devices and orders, everything as early as it can be; None for other operators."""
         if {op.id for op in problem.operators} != plan.operators.keys():
             return None

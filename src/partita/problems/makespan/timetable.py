@@ -20,7 +20,7 @@ from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.mip.schedule import ScheduleModel
 from partita.ground.rounding import SUMMED, lowered, up_to
 from partita.problems.makespan.instance import MakespanInstance, labels
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
 
 #: The latest end that is looked at, in whole numbers, with decimals and with rounding; what memory sums to; the largest
@@ -49,13 +49,13 @@ class Timetable:
     scale: float
     exact: bool
 
-    def schedule(self, point: Floats) -> Schedule:
+    def schedule(self, point: Floats) -> MakespanPlan:
         """The schedule of a point, as early as its order allows."""
         n, flows = self.instance.count, len(self.instance.problem.flows)
         device = [int(d) for d in point[:n]]
         return left_shifted(self.instance, device, point[n : 2 * n].tolist(), point[2 * n : 2 * n + flows].tolist())
 
-    def point(self, plan: Schedule) -> Floats:
+    def point(self, plan: MakespanPlan) -> Floats:
         """A schedule as a point: its starts, rounded down."""
         device = devices_of(self.instance, plan)
         starts, flow_starts = (np.floor(np.array(row) * self.scale + 1e-6) for row in starts_of(self.instance, plan))

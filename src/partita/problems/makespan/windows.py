@@ -18,7 +18,7 @@ from partita.ground.rounding import raised
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, from_room, order_of
 
 #: Operators of a window, at least and at most.
@@ -34,27 +34,17 @@ _APART = 4 * _WIDE
 
 
 class Windows(AnnealingSearch):
-    """One search: the state, its schedule, and what follows every operator.
+    """One search from a schedule, of ``each`` windows in a round: the state, and what follows every operator.
 
-    Parameters
-    ----------
-    instance, plan
-        The problem, and a schedule to start from.
-    best
-        What the search works on.
-    seed
-        Same seed, threads and number of windows, same schedules, unless told to stop.
-    threads
-        Large problems have windows that can be annealed at the same time.
-    each
-        Windows of a round.
+    Same seed, threads and number of windows, same schedules, unless told to stop. Large problems have windows that can
+    be annealed at the same time.
     """
 
     def __init__(
         self,
         instance: MakespanInstance,
-        plan: Schedule,
-        best: Incumbent[Schedule],
+        plan: MakespanPlan,
+        best: Incumbent[MakespanPlan],
         *,
         seed: int,
         threads: int,

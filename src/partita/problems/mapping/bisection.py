@@ -17,7 +17,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import consecutive
 
 #: Devices tried for one target at most.
@@ -29,29 +29,17 @@ EasyForm = Literal["point-to-point", "all-reduce"]
 EASY_FORMS: tuple[EasyForm, ...] = ("point-to-point", "all-reduce")
 
 
-def heavier_form(instance: Instance) -> EasyForm:
+def heavier_form(instance: MappingInstance) -> EasyForm:
     """The form that the paper chooses: the one of the larger traffic."""
     a = instance.arrays
     return "all-reduce" if a.ring.sum() > a.weight.sum() / 2 else "point-to-point"
 
 
-def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) -> Ints:
-    """The mapping that the published search finds for one form of a problem.
-
-    Parameters
-    ----------
-    instance
-        The problem, in whatever form.
-    form
-        The form that is searched.
-    stop
-        (1,) Polled; the best mapping so far is returned.
-    seed
-        Of the random mapping.
-    """
+def bisection(instance: MappingInstance, form: EasyForm, stop: Longs, seed: int = 0) -> Ints:
+    """The mapping that the published search finds for one form of a problem, whatever its own; ``stop`` is polled."""
     from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
 
-    easy = Instance(instance.problem.replace(form=form))
+    easy = MappingInstance(instance.problem.replace(form=form))
     random = np.random.default_rng(seed).permutation(easy.devices)[: easy.count].astype(np.int32)
 
     def value(device: Ints) -> float:
@@ -67,16 +55,7 @@ def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) ->
     while high - low > _PRECISION * high and stop[0] == 0:
         target = (low + high) / 2
         answer = depth_first(
-            easy.arrays,
-            order,
-            nobody,
-            untwinned,
-            everywhere,
-            np.zeros(easy.devices),
-            target,
-            CHECKS,
-            stop,
-            device,
+            easy.arrays, order, nobody, untwinned, everywhere, np.zeros(easy.devices), target, CHECKS, stop, device
         )
         if answer == FOUND:
             best, high = device.copy(), min(target, value(device))
@@ -85,7 +64,7 @@ def bisection(instance: Instance, form: EasyForm, stop: Longs, seed: int = 0) ->
     return best
 
 
-def placing_order(instance: Instance, *, by_stage: bool) -> Ints:
+def placing_order(instance: MappingInstance, *, by_stage: bool) -> Ints:
     """Replicas in the order in which they are placed: stage after stage, or one replica of all stages after another."""
     numbers = np.arange(instance.count, dtype=np.int32).reshape(instance.stages, instance.replicas)
     return np.ascontiguousarray((numbers if by_stage else numbers.T).ravel())

@@ -8,7 +8,7 @@ from partita.checker.numbers import down, least
 from partita.engines.search.result import Bound
 from partita.ground.rounding import clearly_below
 from partita.problems.mapping.bounds.neighbours import best_loads
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
 #: Replicas times devices up to which one is made.
@@ -17,7 +17,7 @@ _MOST = 50_000
 
 def certify(problem: MappingProblem, bound: Bound) -> CrowdedDevices | None:
     """A certificate that shows a bound; None where the fastest links alone do not."""
-    instance = Instance(problem)
+    instance = MappingInstance(problem)
     if not instance.enough or instance.count * instance.devices > _MOST:
         return None
 
@@ -28,7 +28,7 @@ def certify(problem: MappingProblem, bound: Bound) -> CrowdedDevices | None:
     return found if isinstance(found, CrowdedDevices) else None
 
 
-def _crowded(instance: Instance, target: float, links: BestLoads) -> CrowdedDevices | None:
+def _crowded(instance: MappingInstance, target: float, links: BestLoads) -> CrowdedDevices | None:
     """Replicas that are more than the devices on which they may be below a target; None if all find theirs."""
     loads = best_loads(instance)
     fast = [[d for d in range(instance.devices) if loads[s, d] < clearly_below(target)] for s in range(instance.stages)]

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import msgspec
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What one replica takes, in seconds, by part."""
 
     compute: float
@@ -36,7 +36,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         return self.compute + self.point_to_point + self.all_reduce
 
 
-class MappingEvaluation(Worth, frozen=True, kw_only=True):
+class MappingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a mapping is worth: the time of its slowest replica.
 
     Attributes
@@ -47,7 +47,7 @@ class MappingEvaluation(Worth, frozen=True, kw_only=True):
         Stage and replica of the slowest one, the first of several.
     """
 
-    loads: tuple[tuple[Load, ...], ...]
+    loads: tuple[tuple[ReplicaLoad, ...], ...]
     critical: tuple[int, int]
 
 
@@ -74,12 +74,8 @@ def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
 
 
 def _load(
-    problem: MappingProblem,
-    placement: tuple[tuple[int, ...], ...],
-    ends: list[tuple[int, int, float]],
-    s: int,
-    r: int,
-) -> Load:
+    problem: MappingProblem, placement: tuple[tuple[int, ...], ...], ends: list[tuple[int, int, float]], s: int, r: int
+) -> ReplicaLoad:
     stage, device = problem.stages[s], placement[s][r]
     moved = sum(size / problem.link(device, placement[other][end]) for other, end, size in ends)
     reduced = 0.0
@@ -89,7 +85,7 @@ def _load(
         reduced = 2.0 * (count - 1) / count * stage.parameter_bytes / slower
     own = stage.time_s if stage.times_s is None else stage.times_s[device]
     assert own is not None
-    return Load(compute=own, point_to_point=moved, all_reduce=reduced)
+    return ReplicaLoad(compute=own, point_to_point=moved, all_reduce=reduced)
 
 
 def _check_shape(problem: MappingProblem, plan: Placement) -> None:

@@ -25,7 +25,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP
 from partita.problems.mapping.bisection import placing_order
 from partita.problems.mapping.bounds.neighbours import best_loads, lowered
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.plan import Placement
 
 #: Devices tried for one target at first, and how they grow.
@@ -35,7 +35,7 @@ _PRECISION = 1e-2
 NAME = "branch and bound"
 
 
-def settle(instance: Instance, best: Incumbent[Placement], most: float = math.inf) -> None:
+def settle(instance: MappingInstance, best: Incumbent[Placement], most: float = math.inf) -> None:
     """Search until the best mapping is proven to be that, or told to stop, or targets take more than ``most`` checks.
 
     There has to be a mapping in ``best``. What rounding takes off the bound no search gives back: then that ends, too.
@@ -72,7 +72,7 @@ def settle(instance: Instance, best: Incumbent[Placement], most: float = math.in
         checks = min(checks * _GROWTH, _MOST_CHECKS)
 
 
-def _above(instance: Instance) -> Ints:
+def _above(instance: MappingInstance) -> Ints:
     """For every replica one whose device has a smaller number in some best mapping; −1 for none."""
     replicas = instance.replicas
     found = np.full(instance.count, -1, dtype=np.int32)
@@ -85,7 +85,7 @@ def _above(instance: Instance) -> Ints:
     return found
 
 
-def _twins(instance: Instance) -> Ints:
+def _twins(instance: MappingInstance) -> Ints:
     """For every device the one before it that could change places with it; −1 for none."""
     inverse, time, count = instance.arrays.inverse, instance.arrays.time, instance.devices
     found = np.full(count, -1, dtype=np.int32)

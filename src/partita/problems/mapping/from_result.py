@@ -28,7 +28,7 @@ from partita.nouns.topology.topology import Topology
 from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, max_work, ring_bytes
 
@@ -42,11 +42,11 @@ class MappingFromResult(FromResult[MappingProblem]):
     quick = "swap-annealing"
     simple = ("consecutive", "point-to-point-first")
 
-    def placing(self, staged: Pipeline, topology: Topology) -> Placed:
-        return Placed(staged, topology)
+    def placing(self, staged: Pipeline, topology: Topology) -> PlacedStages:
+        return PlacedStages(staged, topology)
 
 
-class Placed:
+class PlacedStages:
     """A plan of stages on a topology as a mapping problem.
 
     Attributes
@@ -210,7 +210,7 @@ class Placed:
         )
         return own + (moved / slowest if moved else 0.0)
 
-    def _transfers(self) -> list[Transfer]:
+    def _transfers(self) -> list[MappingTransfer]:
         staged = self.staged
         found: dict[tuple[int, int], float] = {}
 
@@ -231,7 +231,7 @@ class Placed:
             if stage.data_parallel > 1:
                 for r in range(stage.data_parallel):
                     add((s, r), (s, (r + 1) % stage.data_parallel), ring_bytes(stage) / 2)
-        return [Transfer(source=a, target=b, bytes=size) for (a, b), size in sorted(found.items())]
+        return [MappingTransfer(source=a, target=b, bytes=size) for (a, b), size in sorted(found.items())]
 
 
 def _kinds(staged: Pipeline, topology: Topology) -> tuple[str, ...]:

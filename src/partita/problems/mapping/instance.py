@@ -17,7 +17,7 @@ from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 
 
-class Instance:
+class MappingInstance:
     """What searches and bounds work on.
 
     Where stages have different numbers of replicas, each replica is a stage of its own here, with one replica; rings

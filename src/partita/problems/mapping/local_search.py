@@ -18,7 +18,7 @@ from partita.engines.kernels.mapping.anneal import anneal
 from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch
-from partita.problems.mapping.instance import Instance, device_array
+from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.plan import Placement
 
@@ -42,7 +42,7 @@ PATIENCE, SHORT = 40, 3
 class MappingSearch(AnnealingSearch):
     """A search on one problem, with so many rounds at once; fewer ``workers`` get the same answer."""
 
-    def __init__(self, instance: Instance, best: Incumbent[Placement], seed: int, threads: int) -> None:
+    def __init__(self, instance: MappingInstance, best: Incumbent[Placement], seed: int, threads: int) -> None:
         super().__init__(best, seed, abreast=threads)
         self.instance, self.workers = instance, threads
         self.starts: list[Ints] = []

@@ -11,32 +11,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 
 #: Swaps that improve the halves of a split, at most, as a share of its devices.
 _SWAPS = 0.5
 
 
-def consecutive(instance: Instance) -> Ints:
+def consecutive(instance: MappingInstance) -> Ints:
     """All replicas of the first stage on the first devices, then those of the second: all-reduce first."""
     return np.arange(instance.count, dtype=np.int32)
 
 
-def chains(instance: Instance) -> Ints:
+def chains(instance: MappingInstance) -> Ints:
     """All stages of the first replica on the first devices, then those of the second: point-to-point first."""
     found = np.empty(instance.count, dtype=np.int32)
     found[in_turn(instance)] = np.arange(instance.count, dtype=np.int32)
     return found
 
 
-def in_turn(instance: Instance) -> Ints:
+def in_turn(instance: MappingInstance) -> Ints:
     """Numbers of all replicas, one replica of all stages after another; of many replicas as many as their share."""
     counts = instance.problem.counts
     turns = [(r / counts[s], s) for s, r in instance.turns]
     return np.array(sorted(range(instance.count), key=turns.__getitem__), dtype=np.int32)
 
 
-def constructions(instance: Instance) -> Iterator[Ints]:
+def constructions(instance: MappingInstance) -> Iterator[Ints]:
     """Mappings from traffic and bandwidth."""
     devices = device_order(instance)
     for policy in ("traffic", "stages", "replicas", "alternate"):
@@ -46,16 +46,11 @@ def constructions(instance: Instance) -> Iterator[Ints]:
         yield found
 
 
-def replica_order(instance: Instance, policy: str) -> Ints:
+def replica_order(instance: MappingInstance, policy: str) -> Ints:
     """Numbers of all replicas, halves of halves one after the other.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    policy
-        What a split parts: ``stages`` first, ``replicas`` first, in turn, or what costs less ``traffic``. Where stages
-        have different numbers of replicas, only the first two differ.
+    A split parts ``stages`` first, ``replicas`` first, in turn (``alternate``), or what costs less ``traffic``. Where
+    stages have different numbers of replicas, only the first two differ.
     """
     if not instance.even:
         return in_turn(instance) if policy == "replicas" else np.arange(instance.count, dtype=np.int32)
@@ -71,12 +66,9 @@ def replica_order(instance: Instance, policy: str) -> Ints:
             moved for s in stages[:middle] for t, moved in instance.exchanges(s) if t in stages[middle:]
         ) * len(replicas)
         reduced = sum(float(a.ring[s]) for s in stages) * (2.0 if len(replicas) == instance.replicas else 1.0)
-        by_stages = {
-            "traffic": crossing <= reduced,
-            "stages": True,
-            "replicas": False,
-            "alternate": depth % 2 == 0,
-        }[policy]
+        by_stages = {"traffic": crossing <= reduced, "stages": True, "replicas": False, "alternate": depth % 2 == 0}[
+            policy
+        ]
         if len(replicas) == 1 or (by_stages and len(stages) > 1):
             split(stages[:middle], replicas, depth + 1)
             split(stages[middle:], replicas, depth + 1)
@@ -89,7 +81,7 @@ def replica_order(instance: Instance, policy: str) -> Ints:
     return np.array(found, dtype=np.int32)
 
 
-def device_order(instance: Instance) -> Ints:
+def device_order(instance: MappingInstance) -> Ints:
     """As many devices as there are replicas, halves of halves one after the other, near halves side by side."""
     apart = instance.arrays.inverse + instance.arrays.inverse.T
     found: list[int] = []

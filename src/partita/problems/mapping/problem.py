@@ -7,7 +7,7 @@ Device Topology", §V. The paper searches with one of two easy forms of the obje
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -43,7 +43,7 @@ class MappingStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     replicas: int | None = None
 
 
-class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MappingTransfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one stage sends to another, replica r to replica r; stages by their place, counted from 0.
 
     Where stages have different numbers of replicas, microbatches take turns: microbatch m is that of replica m modulo
@@ -87,7 +87,7 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     name: str = "mapping"
     replicas: int
     stages: tuple[MappingStage, ...]
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[MappingTransfer, ...] = ()
     bandwidth_bytes_per_s: tuple[tuple[float | None, ...], ...] = ()
     devices: tuple[str, ...] = ()
     form: Form = "both"
@@ -171,16 +171,6 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     def device_name(self, device: int) -> str:
         """A device for people."""
         return self.devices[device] if self.devices else f"device {device}"
-
-    def replace(self, **changes: Any) -> MappingProblem:
-        """A copy with changes, validated again.
-
-        Raises
-        ------
-        InputError
-            If a changed value is invalid.
-        """
-        return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> MappingProblem:
         """A copy in which transfers and parameters have ``factor`` times as many bytes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.mapping.problem import MappingProblem, MappingStage, Transfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 
 
 def _links(devices: int, machine: int) -> tuple[tuple[float, ...], ...]:
@@ -22,9 +22,9 @@ UNEQUAL = MappingProblem(
         for s in range(3)
     ),
     transfers=(
-        Transfer(source=0, target=1, bytes=3e7),
-        Transfer(source=1, target=2, bytes=2e7),
-        Transfer(source=0, target=2, bytes=1e7),
+        MappingTransfer(source=0, target=1, bytes=3e7),
+        MappingTransfer(source=1, target=2, bytes=2e7),
+        MappingTransfer(source=0, target=2, bytes=1e7),
     ),
     bandwidth_bytes_per_s=_links(7, 2),
 )
@@ -34,7 +34,7 @@ MACHINES = MappingProblem(
     name="warm-up machines",
     replicas=4,
     stages=tuple(MappingStage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6 * (s + 1)) for s in range(4)),
-    transfers=tuple(Transfer(source=s, target=s + 1, bytes=2e7 / (s + 1)) for s in range(3)),
+    transfers=tuple(MappingTransfer(source=s, target=s + 1, bytes=2e7 / (s + 1)) for s in range(3)),
     bandwidth_bytes_per_s=_links(16, 4),
 )
 
@@ -46,7 +46,7 @@ UNEVEN = MappingProblem(
         MappingStage(name=f"s{s}", time_s=0.01, parameter_bytes=4e6, replicas=count)
         for s, count in enumerate((2, 3, 1))
     ),
-    transfers=tuple(Transfer(source=s, target=s + 1, bytes=2e7) for s in range(2)),
+    transfers=tuple(MappingTransfer(source=s, target=s + 1, bytes=2e7) for s in range(2)),
     bandwidth_bytes_per_s=_links(7, 2),
 )
 

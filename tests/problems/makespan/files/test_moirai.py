@@ -12,7 +12,7 @@ import partita as pt
 from partita.engines.mip.schedule import schedule_refusal
 from partita.ground.errors import FormatError, InputError
 from partita.problems import kind_of
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 
@@ -46,11 +46,11 @@ def test_every_field(tmp_path: Path) -> None:
         notes=("times are in milliseconds, memory is in bits, as in the file",),
         devices=(Device(name="device 0", memory=8.0), Device(name="big")),
         operators=(
-            Operator(id=0, times=(1.0, 2.0), memory=3.0, name="conv"),
-            Operator(id=1, times=(4.0, None)),
-            Operator(id=3, times=(1.0, 1.0)),
+            MakespanOperator(id=0, times=(1.0, 2.0), memory=3.0, name="conv"),
+            MakespanOperator(id=1, times=(4.0, None)),
+            MakespanOperator(id=3, times=(1.0, 1.0)),
         ),
-        flows=(Flow(id=2, source=0, target=1, times=((0.0, 0.5), (0.25, 0.0))),),
+        flows=(MakespanFlow(id=2, source=0, target=1, times=((0.0, 0.5), (0.25, 0.0))),),
         precedence=((0, 3),),
     )
 

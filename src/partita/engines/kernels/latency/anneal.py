@@ -13,7 +13,7 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling, Steps, anneal_by, copy_into
 from partita.engines.kernels.arrays import Ints, Longs, Words
 from partita.engines.kernels.compiled import allocating_nothing, inlined
-from partita.engines.kernels.latency.arrays import LatencyArrays, Placement
+from partita.engines.kernels.latency.arrays import LatencyArrays, PlacementState
 from partita.engines.kernels.latency.quotient import longest, relocate
 from partita.engines.kernels.random import below
 
@@ -25,12 +25,12 @@ class _Trials(NamedTuple):
     """A placement, the weight of the time of all pieces, and a number above those of all trials before."""
 
     a: LatencyArrays
-    s: Placement
+    s: PlacementState
     side: float
     stamp: int
 
 
-class _Move(NamedTuple):
+class _GroupMove(NamedTuple):
     """So many operators have gone where ``goal`` said, which is then the way back; the latency then."""
 
     rise: float
@@ -103,7 +103,7 @@ def _group(c: _Trials, random: Words, v: int, mark: int, stays: bool) -> int:
 
 
 @inlined
-def _propose(c: _Trials, random: Words, trial: int, temperature: float) -> _Move:
+def _propose(c: _Trials, random: Words, trial: int, temperature: float) -> _GroupMove:
     a, s = c.a, c.s
     slots, pieces, each = s.into.shape[0], a.shape[2], a.shape[1] * a.shape[2]
     v = below(random, s.slot.shape[0])
@@ -113,7 +113,7 @@ def _propose(c: _Trials, random: Words, trial: int, temperature: float) -> _Move
         device, piece = to // each, to % pieces
         to = device * each + a.part[v] * pieces + piece
     if to == at:
-        return _Move(np.inf, 0, 0.0)
+        return _GroupMove(np.inf, 0, 0.0)
     stays = at < slots and device == at // each
     count = _group(c, random, v, c.stamp + trial, stays)
     fits, bytes_ = True, 0.0
@@ -123,15 +123,15 @@ def _propose(c: _Trials, random: Words, trial: int, temperature: float) -> _Move
         bytes_ += a.mem[w]
         fits = fits and (device < 0 or a.acc[w] != np.inf)
     if not fits or (device >= 0 and not stays and s.held[device] + bytes_ > a.limit[0]):
-        return _Move(np.inf, 0, 0.0)
+        return _GroupMove(np.inf, 0, 0.0)
     for i in range(count):
         s.goal[i] = relocate(a, s, s.moved[i], s.goal[i])
     latency = longest(a, s)
-    return _Move(_energy(c, latency) - s.value[2], count, latency)
+    return _GroupMove(_energy(c, latency) - s.value[2], count, latency)
 
 
 @inlined
-def _keep(c: _Trials, move: _Move) -> None:
+def _keep(c: _Trials, move: _GroupMove) -> None:
     s = c.s
     s.value[1] = move.latency
     s.value[2] += move.rise
@@ -141,7 +141,7 @@ def _keep(c: _Trials, move: _Move) -> None:
 
 
 @inlined
-def _undo(c: _Trials, move: _Move) -> None:
+def _undo(c: _Trials, move: _GroupMove) -> None:
     for i in range(move.many - 1, -1, -1):
         relocate(c.a, c.s, c.s.moved[i], c.s.goal[i])
 
@@ -151,7 +151,7 @@ _STEPS = Steps(_propose, _keep, _undo)
 
 @allocating_nothing
 def anneal(
-    a: LatencyArrays, s: Placement, stamp: int, side: float, cooling: Cooling, random: Words, stop: Longs
+    a: LatencyArrays, s: PlacementState, stamp: int, side: float, cooling: Cooling, random: Words, stop: Longs
 ) -> int:
     """Anneal from ``s.slot``; temperatures are times.
 

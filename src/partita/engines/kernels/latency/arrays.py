@@ -33,7 +33,7 @@ class LatencyArrays(NamedTuple):
     limit: Floats
 
 
-class Placement(NamedTuple):
+class PlacementState(NamedTuple):
     """The slot of every operator, and what follows from it; scratch space for trials behind.
 
     ``slot`` (n,); ``readers`` (n, slots + 1) readers of an operator in a slot; ``into``, ``out``, ``work`` (slots,)
@@ -67,11 +67,11 @@ class Placement(NamedTuple):
     stack: Ints
 
 
-def empty_placement(a: LatencyArrays) -> Placement:
+def empty_placement(a: LatencyArrays) -> PlacementState:
     """A placement with room for the arrays and everything on the CPU; ``reset`` is to be called."""
     n, edges = a.cpu.shape[0], a.graph.pred.shape[0]
     devices, slots = int(a.shape[0]), int(a.shape.prod())
-    return Placement(
+    return PlacementState(
         slot=np.full(n, slots, np.int32),
         readers=np.zeros((n, slots + 1), np.int32),
         into=np.zeros(slots),

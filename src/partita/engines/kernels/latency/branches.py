@@ -53,21 +53,10 @@ def branch(
 ) -> int:
     """Go on to the next placement that takes less than ``least``, over at most so many steps; see ``OVER``.
 
-    Parameters
-    ----------
-    a
-        The problem; at most 62 slots.
-    barred, rest
-        See ``rests``.
-    chained
-        Whether pieces of an accelerator wait for each other in the order of the slots. Otherwise they wait for no other
-        and are alike, and what is found is a bound for all of their orders.
-    slot
-        (n,) The placement found.
-    choice
-        (n,) The choice that each operator is at; zeros at first.
-    at
-        (1,) How many operators are placed; 0 at first.
+    There are at most 62 slots; ``barred`` and ``rest`` are those of ``rests``. Pieces of an accelerator wait for each
+    other in the order of the slots if they are ``chained``. Otherwise they wait for no other and are alike, and what is
+    found is a bound for all of their orders. ``slot`` (n,) is the placement found, ``choice`` (n,) the one that each
+    operator is at, ``at`` (1,) how many operators are placed: zeros at first.
     """
     n = a.cpu.shape[0]
     slots = a.shape[0] * a.shape[1] * a.shape[2]

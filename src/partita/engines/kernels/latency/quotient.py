@@ -10,11 +10,11 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.compiled import compiled, inlined
-from partita.engines.kernels.latency.arrays import LatencyArrays, Placement
+from partita.engines.kernels.latency.arrays import LatencyArrays, PlacementState
 
 
 @inlined
-def relocate(a: LatencyArrays, s: Placement, v: int, to: int) -> int:
+def relocate(a: LatencyArrays, s: PlacementState, v: int, to: int) -> int:
     """Move an operator to a slot; where it was."""
     slot, readers, into, out, links, degree = s.slot, s.readers, s.into, s.out, s.links, s.degree
     slots = s.into.shape[0]
@@ -86,7 +86,7 @@ def relocate(a: LatencyArrays, s: Placement, v: int, to: int) -> int:
 
 
 @inlined
-def longest(a: LatencyArrays, s: Placement) -> float:
+def longest(a: LatencyArrays, s: PlacementState) -> float:
     """When the last operator is done; infinite if pieces wait for each other in a circle."""
     slots = s.into.shape[0]
     slot, start, open_, first = s.slot, s.start, s.open, s.first
@@ -163,7 +163,7 @@ def longest(a: LatencyArrays, s: Placement) -> float:
 
 
 @compiled
-def reset(a: LatencyArrays, s: Placement, slot: Ints) -> float:
+def reset(a: LatencyArrays, s: PlacementState, slot: Ints) -> float:
     """Recompute everything from the slots, and so drop what rounding has gathered; the latency."""
     slots = s.into.shape[0]
     n = slot.shape[0]

@@ -20,7 +20,7 @@ from partita.engines.kernels.makespan.lists import schedule_part
 from partita.engines.kernels.random import below, share
 
 
-class _State(NamedTuple):
+class _ScheduleState(NamedTuple):
     """Devices and order under moves.
 
     ``device``, ``order``, ``first``, ``last``, ``room``, ``insertion`` and ``penalty`` as in ``anneal``; ``place`` (n,)
@@ -46,7 +46,7 @@ class _State(NamedTuple):
     way: Ints
 
 
-class _Move(NamedTuple):
+class _ScheduleMove(NamedTuple):
     """So many groups have moved, and an operator from one place of the order to another; makespan and excess then.
 
     The rise is nothing where it is accepted.
@@ -117,7 +117,7 @@ def _can_run(a: MakespanArrays, group: int, d: int) -> bool:
 
 
 @inlined
-def _gather(c: _State, random: Words, v: int) -> int:
+def _gather(c: _ScheduleState, random: Words, v: int) -> int:
     """List the group of an operator and connected ones of its device, most often none; how many."""
     a, way, marked = c.a, c.way, c.marked
     groups, old = way.shape[1], c.device[v]
@@ -143,7 +143,7 @@ def _gather(c: _State, random: Words, v: int) -> int:
 
 
 @inlined
-def _reorder(c: _State, random: Words, v: int) -> int:
+def _reorder(c: _ScheduleState, random: Words, v: int) -> int:
     """Take an operator anywhere between what it waits for and what waits for it; where it is then."""
     a, place = c.a, c.place
     low, high, target = c.first, c.last - 1, int(np.int64(place[v]))
@@ -159,7 +159,7 @@ def _reorder(c: _State, random: Words, v: int) -> int:
 
 
 @inlined
-def _propose(c: _State, random: Words, trial: int, temperature: float) -> _Move:
+def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -> _ScheduleMove:
     a, device, devices, width = c.a, c.device, c.held.shape[0], c.last - c.first
     v = c.order[c.first + below(random, width)]
     kind = share(random)
@@ -175,19 +175,19 @@ def _propose(c: _State, random: Words, trial: int, temperature: float) -> _Move:
             w = _neighbour(a, random, v)
             new = new if w < 0 else device[w]
         if new == old:
-            return _Move(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
         count = _gather(c, random, v)
     elif kind < 0.75:
         # Two groups change places.
         w = c.order[c.first + below(random, width)]
         new = device[w]
         if new == old or c.marked[a.group.of[w]] or not _can_run(a, a.group.of[w], old):
-            return _Move(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
         c.way[0, 0], c.way[0, 1] = a.group.of[v], a.group.of[w]
         count, swapped = 1, True
     for k in range(count):
         if not _can_run(a, c.way[0, k], new):
-            return _Move(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
     for k in range(count):
         c.way[1, k] = old
         _carry(a, device, c.held, c.way[0, k], new)
@@ -198,17 +198,17 @@ def _propose(c: _State, random: Words, trial: int, temperature: float) -> _Move:
     if count == 0 or kind > 0.6:
         target = _reorder(c, random, v)
         if count == 0 and target == source:
-            return _Move(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
     excess = _excess(a, c.held) if count > 0 else c.value[1]
     most = c.value[0] * (1.0 + c.penalty * c.value[1]) + accepted_rise(random, temperature)
     # A little above, so that equal ones are taken; the schedule ends early where it would not be.
     most = most / (1.0 + c.penalty * excess) * (1.0 + 1e-12)
     found = schedule_part(a, device, c.order, c.first, c.last, c.insertion, most, c.room)
-    return _Move(0.0 if found < math.inf else math.inf, count, source, target, found, excess)
+    return _ScheduleMove(0.0 if found < math.inf else math.inf, count, source, target, found, excess)
 
 
 @inlined
-def _keep(c: _State, move: _Move) -> None:
+def _keep(c: _ScheduleState, move: _ScheduleMove) -> None:
     c.value[0], c.value[1] = move.makespan, move.excess
     if move.excess == 0.0 and move.makespan < c.value[2]:
         c.value[2] = move.makespan
@@ -217,7 +217,7 @@ def _keep(c: _State, move: _Move) -> None:
 
 
 @inlined
-def _undo(c: _State, move: _Move) -> None:
+def _undo(c: _ScheduleState, move: _ScheduleMove) -> None:
     if move.target != move.source:
         _shift(c.order, c.place, move.target, move.source)
     for k in range(move.many):
@@ -264,7 +264,7 @@ def anneal(
         value[2] = value[0]
     best_device, best_order = device.copy(), order.copy()
     way = np.empty((2, groups), dtype=np.int32)
-    c = _State(
+    c = _ScheduleState(
         a,
         device,
         order,

@@ -11,7 +11,7 @@ from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.makespan.arrays import MakespanArrays
 from partita.ground.rounding import TOLERANCE
 
-#: Steps in the weights of the devices; windows whose first value is below this share are left; what rounding may do.
+#: Steps in the weights of the devices; windows whose first value is below this share are left.
 _STEPS, _FAR = 24, 0.7
 
 
@@ -33,18 +33,8 @@ def overfull(
     device works longer than t₂ − t₁ within it, so that the sum over operators (those that run together as one) of the
     least over devices of w · energy must not exceed t₂ − t₁.
 
-    Parameters
-    ----------
-    a
-        The problem.
-    time, head, tail
-        (n, D) Of every operator on every device, times infinite where it is not to be; see ``find_labels``.
-    horizon
-        The end.
-    opens, closes
-        Starts and ends of windows to look at.
-    stop
-        (1,) Any value but 0 ends the search.
+    ``time``, ``head`` and ``tail`` (n, D) are as in ``find_labels``; ``opens`` and ``closes`` are starts and ends of
+    windows to look at, and any value but 0 of ``stop`` (1,) ends the search.
     """
     n, devices = time.shape
     groups = a.group.ptr.shape[0] - 1

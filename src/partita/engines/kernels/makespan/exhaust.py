@@ -38,20 +38,10 @@ def exhaust(
 ) -> tuple[float, bool]:
     """The least makespan below ``most``, ``most`` if there is none, and whether that is certain.
 
-    Parameters
-    ----------
-    a, able, head, order
-        The problem, (n, D) where operators may be, their heads there, and their topological order.
-    fits
-        (D,) What a device holds at most, rounded up; sums made as the evaluator makes them may be up to its limit.
-    most
-        Only what is shorter is wanted; infinite for all.
-    steps
-        Placements and tasks put in before it gives up.
-    stop
-        (1,) Any value but 0 ends it.
-    device, start, flow_start
-        (n,), (n,), (F,) The best schedule, if there is one.
+    ``able`` (n, D) says where operators may be, ``head`` what they end after there, ``order`` is topological. ``fits``
+    (D,) is what a device holds at most, rounded up: sums made as the evaluator makes them may be up to its limit. So
+    many ``steps``, placements and tasks put in, are made before it gives up, and any value but 0 of ``stop`` (1,) ends
+    it. ``device`` (n,), ``start`` (n,) and ``flow_start`` (F,) get the best schedule, if there is one.
     """
     n, devices = a.time.shape
     groups = a.group.ptr.shape[0] - 1

@@ -27,19 +27,11 @@ def cheapest_placement(
 ) -> float:
     """The least over the devices of all operators of the weighted sum, and what the placement found takes.
 
-    Parameters
-    ----------
-    a, able, order
-        The problem, (n, D) where operators may be, and their topological order.
-    parent, flow
-        (n,) Of every operator one that it waits for, −1 for none, and the flow between them, −1 for none.
-    on_path
-        (n,) Whether an operator is on the chain that has a weight; its parent is then the one before it there.
-    chain, weights, price
-        Weight of the length of the chain; (3, D) of the work of devices, of what leaves them and of what enters them;
-        (D,) price of memory.
-    used, held
-        (3·D + 1,) Work, traffic and last the length of the chain, (D,) memory, in the placement: the answer.
+    ``able`` (n, D) says where operators may be, ``order`` is topological; ``parent`` and ``flow`` (n,) are of every
+    operator one that it waits for and the flow between them, −1 for none. ``on_path`` (n,) is whether it is on the
+    chain that has a weight, ``chain``; its parent is then the one before it there. ``weights`` (3, D) are of the work
+    of devices, of what leaves them and of what enters them, ``price`` (D,) of memory. ``used`` (3·D + 1,), work,
+    traffic and last the length of the chain, and ``held`` (D,) get what the placement takes.
     """
     n, devices = able.shape
     cost = np.empty((n, devices))

@@ -26,14 +26,8 @@ def find_labels(a: MakespanArrays, order: Longs, time: Floats, head: Floats, tai
     d, (1 − w) · its least transfer to d), wherever the producers are. The same holds backwards for readers of v, which
     run where v did or whose flows leave there one by one.
 
-    Parameters
-    ----------
-    a, order
-        The problem, and its operators in topological order.
-    time
-        (n, D) Instead of the problem's: infinite where an operator is not to be.
-    head, tail
-        The answer; a head is infinite where the operator is not to be.
+    ``time`` (n, D) stands for the problem's: it and the head are infinite where an operator is not to be. ``order`` is
+    topological.
     """
     n, devices = time.shape
     most = 1

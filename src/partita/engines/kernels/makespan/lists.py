@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.makespan.arrays import MakespanArrays, Room
 
@@ -39,16 +39,16 @@ def _free_from(room: Room, row: int, ready: float, length: float, insertion: boo
 
 
 @inlined
-def _take(room: Room, row: int, start: float, end: float) -> None:
-    """Add a span to a row, in order."""
-    k = room.busy[row]
-    while k > 0 and (room.busy_start[row, k - 1] > start or room.busy_end[row, k - 1] > end):
-        room.busy_start[row, k] = room.busy_start[row, k - 1]
-        room.busy_end[row, k] = room.busy_end[row, k - 1]
+def add_span(starts: Floats, ends: Floats, counts: Ints, row: int, start: float, end: float) -> None:
+    """Add a span to a row of (rows, k) starts and ends, in order."""
+    k = counts[row]
+    while k > 0 and (starts[row, k - 1] > start or ends[row, k - 1] > end):
+        starts[row, k] = starts[row, k - 1]
+        ends[row, k] = ends[row, k - 1]
         k -= 1
-    room.busy_start[row, k] = start
-    room.busy_end[row, k] = end
-    room.busy[row] += 1
+    starts[row, k] = start
+    ends[row, k] = end
+    counts[row] += 1
 
 
 @allocating_nothing
@@ -58,21 +58,9 @@ def schedule_part(
     """Make the schedule of a part of the order; its times are in ``room``. Infinite if it cannot end before ``most``.
 
     The end of the whole is that of the part, or of what is to follow it by ``room.lag`` and ``room.row_lag``.
-
-    Parameters
-    ----------
-    a
-        The problem.
-    device, order
-        (n,) The device of every operator, on which it can run, and the operators in topological order.
-    first, last
-        The part of the order; times of what comes before are in ``room``, and spans they leave in ``room.base_…``.
-    insertion
-        Whether gaps are filled.
-    most
-        The makespan of interest; infinite for any.
-    room
-        Scratch; ``start``, ``end``, ``flow_start`` and ``flow_end`` are the answer.
+    ``device`` (n,) is where every operator is to run, and can; ``order`` (n,) is topological. Times of what comes
+    before the part are in ``room``, and the spans they leave in ``room.base_…``; ``start``, ``end``, ``flow_start`` and
+    ``flow_end`` there are the answer. ``insertion`` says whether gaps are filled.
     """
     devices = a.time.shape[1]
     for row in range(3 * devices):
@@ -116,16 +104,16 @@ def schedule_part(
                         begun = at
                     arrived = begun + length
                     if a.serial[1]:
-                        _take(room, devices + c, begun, arrived)
+                        add_span(room.busy_start, room.busy_end, room.busy, devices + c, begun, arrived)
                     if a.serial[2]:
-                        _take(room, 2 * devices + d, begun, arrived)
+                        add_span(room.busy_start, room.busy_end, room.busy, 2 * devices + d, begun, arrived)
                 room.flow_start[f] = begun
                 room.flow_end[f] = arrived
             ready = max(ready, arrived)
         length = a.time[v, d]
         if a.serial[0]:
             ready = _free_from(room, d, ready, length, insertion)
-            _take(room, d, ready, ready + length)
+            add_span(room.busy_start, room.busy_end, room.busy, d, ready, ready + length)
         room.start[v] = ready
         room.end[v] = ready + length
         finish = max(finish, ready + length + room.lag[v, d])

@@ -15,24 +15,16 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import allocating_nothing, compiled, inlined
 from partita.engines.kernels.makespan.arrays import MakespanArrays, Room
+from partita.engines.kernels.makespan.lists import add_span
 
 
 @allocating_nothing
 def find_lags(a: MakespanArrays, device: Ints, tasks: Longs, ends: Ints, room: Room, rest: Floats) -> None:
     """The longest chain from the start of every operator and moved flow to the end of the schedule in ``room``.
 
-    Parameters
-    ----------
-    a, device
-        The problem, and the device of every operator.
-    tasks
-        (n + F,) Operators v and flows n + f, later starts first.
-    ends
-        (F, 2) Source and target of every flow.
-    room
-        ``row_lag`` is used as scratch, and 0 again in the end.
-    rest
-        (n + F,) The answer; 0 for flows that are not moved.
+    It goes to ``rest`` (n + F,): 0 for flows that are not moved. ``tasks`` (n + F,) are operators v and flows n + f,
+    later starts first, ``ends`` (F, 2) the source and target of every flow; ``room.row_lag`` is used as scratch, and 0
+    again in the end.
     """
     n, devices = a.time.shape
     room.row_lag[:] = 0.0
@@ -67,25 +59,12 @@ def find_lags(a: MakespanArrays, device: Ints, tasks: Longs, ends: Ints, room: R
 
 
 @inlined
-def _add(room: Room, row: int, start: float, end: float) -> None:
-    """Add a span to those before, in order."""
-    k = room.base[row]
-    while k > 0 and (room.base_start[row, k - 1] > start or room.base_end[row, k - 1] > end):
-        room.base_start[row, k] = room.base_start[row, k - 1]
-        room.base_end[row, k] = room.base_end[row, k - 1]
-        k -= 1
-    room.base_start[row, k] = start
-    room.base_end[row, k] = end
-    room.base[row] += 1
-
-
-@inlined
 def _outside(room: Room, row: int, start: float, end: float, rest: float, opens: float, last: float) -> None:
     """What is not in the window: over before, there beside it, or to follow."""
     if start >= last:
         room.row_lag[row] = max(room.row_lag[row], rest)
     elif end > opens:
-        _add(room, row, start, end)
+        add_span(room.base_start, room.base_end, room.base, row, start, end)
 
 
 @compiled
@@ -95,20 +74,8 @@ def open_window(
     """Fill ``room.base_…``, ``lag`` and ``row_lag`` for a part of the order of the schedule that is in ``room``.
 
     Tasks outside the window that start after all that the window has on their row are to follow it; others stay where
-    they are, and nothing starts before the window did.
-
-    Parameters
-    ----------
-    a, device, order
-        The problem and the state.
-    place
-        (n,) The place of every operator in the order.
-    first, last
-        The window.
-    rest
-        Of ``find_lags``.
-    room
-        Has the times of the schedule.
+    they are, and nothing starts before the window did. ``place`` (n,) is that of every operator in the order, ``rest``
+    that of ``find_lags``.
     """
     n, devices = a.time.shape
     opens, closes = math.inf, 0.0
@@ -130,7 +97,7 @@ def open_window(
             ends[row] = closes
         room.base[row] = 0
         room.row_lag[row] = 0.0
-        _add(room, row, 0.0, opens)
+        add_span(room.base_start, room.base_end, room.base, row, 0.0, opens)
     for k in range(n):
         if first <= k < last:
             continue

@@ -49,7 +49,7 @@ class _Mapping(NamedTuple):
     exponent: int
 
 
-class _Move(NamedTuple):
+class _Swap(NamedTuple):
     """Replica x has gone from one device to another, but for ``resident``; y, unless it is −1, the other way.
 
     The energy rises by ``rise`` in means of a replica, and ``above`` replicas more are not below the best.
@@ -111,7 +111,7 @@ def _partner(a: MappingArrays, random: Words, x: int) -> int:
 
 
 @inlined
-def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Move:
+def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Swap:
     """Any replica, or one of the slower ones, to any device, or one near what it exchanges bytes with."""
     n, devices = c.device.shape[0], c.resident.shape[0]
     if trial % SUMMED == SUMMED - 1:
@@ -133,7 +133,7 @@ def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Mov
     if new == old:
         new = below(random, devices)
         if new == old:
-            return _Move(np.inf, x, -1, old, old, 0, 0.0, 0)
+            return _Swap(np.inf, x, -1, old, old, 0, 0.0, 0)
     y = int(np.int64(c.resident[new]))
     c.device[x] = new
     count = _add(c.a, x, c.mark, trial, c.touched, 0)
@@ -150,11 +150,11 @@ def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Mov
     rise = change
     if change > 0.0:
         rise = change * n / c.total[0] if c.total[0] > 0.0 else np.inf
-    return _Move(rise, x, y, old, new, count, change, above)
+    return _Swap(rise, x, y, old, new, count, change, above)
 
 
 @inlined
-def _keep(c: _Mapping, move: _Move) -> None:
+def _keep(c: _Mapping, move: _Swap) -> None:
     c.resident[move.new], c.resident[move.old] = move.x, move.y
     c.total[0] += move.energy
     c.above[0] += move.above
@@ -166,7 +166,7 @@ def _keep(c: _Mapping, move: _Move) -> None:
 
 
 @inlined
-def _undo(c: _Mapping, move: _Move) -> None:
+def _undo(c: _Mapping, move: _Swap) -> None:
     c.device[move.x] = move.old
     if move.y >= 0:
         c.device[move.y] = move.new

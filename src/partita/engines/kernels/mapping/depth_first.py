@@ -63,35 +63,22 @@ def depth_first(
     stop: Longs,
     device: Ints,
 ) -> int:
-    """Place replicas one after the other, devices by number; take back what is beyond the target.
+    """Place replicas one after the other, devices by number; take back what is beyond the target: ``FOUND``, …
 
     Parameters
     ----------
-    a
-        The problem.
-    order
-        (n,) Replicas in the order in which they are placed.
-    above
-        (n,) For every replica one whose device must have a smaller number, −1 for none; symmetry.
-    twin
-        (D,) For every device one that is to be taken before it, −1 for none; symmetry.
-    allowed
-        (S, D) 1 where a replica of the stage may be.
-    floor
-        (D,) Seconds per byte to partners that are not yet placed, at least; 0 to leave them out.
-    target
-        Most that any replica may take.
-    checks
-        Devices that are tried at most.
-    stop
-        (1,) Polled.
-    device
-        (n,) Gets the mapping.
-
-    Returns
-    -------
-    int
-        ``FOUND``, ``NONE`` or ``GAVE_UP``.
+    a, order
+        The problem, and (n,) its replicas in the order in which they are placed.
+    above, twin
+        For symmetry, −1 for none: (n,) for every replica one whose device must have a smaller number, and (D,) for
+        every device one that is to be taken before it.
+    allowed, floor
+        (S, D) 1 where a replica of the stage may be, and (D,) seconds per byte to partners that are not yet placed, at
+        least; 0 to leave them out.
+    target, checks
+        Most that any replica may take, and devices that are tried at most.
+    stop, device
+        (1,) Polled, and (n,) the mapping found.
     """
     n, devices = order.shape[0], a.inverse.shape[0]
     device[:] = -1

@@ -10,21 +10,10 @@ from partita.engines.kernels.compiled import compiled
 
 @compiled
 def covers(allowed: Ints, capacity: Ints, every_device: bool) -> bool:
-    """Whether each stage gets as many devices of its own as ``capacity`` says.
+    """Whether each stage gets as many devices of its own as ``capacity`` (S,) says: an augmenting path for each.
 
-    Parameters
-    ----------
-    allowed
-        (S, D) 1 where a replica of the stage may be.
-    capacity
-        (S,) Replicas of each stage.
-    every_device
-        Whether there are exactly as many devices as replicas.
-
-    Returns
-    -------
-    bool
-        True if there is such an assignment; augmenting paths, one for each replica.
+    ``allowed`` (S, D) is 1 where a replica of the stage may be; with ``every_device`` there are exactly as many devices
+    as replicas.
     """
     stages, devices = allowed.shape
     holder = np.full(devices, -1, dtype=np.int32)

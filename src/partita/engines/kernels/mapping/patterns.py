@@ -91,23 +91,12 @@ def place_pattern(
     order, beside, moved
         (n,) Replicas in the order in which they are placed; an earlier one, as a place in the order, that each
         exchanges bytes with; and how many bytes that is.
-    allowed
-        (S, D) 1 where a replica of the stage may be.
     root
         The device of the first one.
-    target
-        Most that any of them may take, as far as it is known.
-    checks
-        Devices that are tried at most.
-    stop
-        (1,) Polled.
+    allowed, target, checks, stop
+        As in ``depth_first``, and so is the answer.
     device, taken
-        (S·R,) all −1, and (D,) all 0; ``device`` gets the places found, and both are as before otherwise.
-
-    Returns
-    -------
-    int
-        ``FOUND``, ``NONE`` or ``GAVE_UP``; ``device`` holds the places only if found.
+        (S·R,) all −1, and (D,) all 0; ``device`` gets the places if found, and both are as before otherwise.
     """
     n = order.shape[0]
     most = near.shape[1]

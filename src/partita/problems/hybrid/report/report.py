@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.text import paragraphs
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.report import Report, model_sentence, network_sentences
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.menus import layer_modules, utilisation
@@ -27,12 +27,12 @@ from partita.problems.hybrid.timeline import SimulatedStep
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 HybridResult = Result[HybridProblem, Plan, HybridEvaluation]
 
 
-def _spends_more_on(result: HybridResult, row: Row) -> str:
+def _spends_more_on(result: HybridResult, row: Rival) -> str:
     """What a row spends more time on than the result's plan; empty for nothing, or where one of them has no plan."""
     if result.plan is None or result.evaluation is None or row.plan is None:
         return ""
@@ -40,7 +40,7 @@ def _spends_more_on(result: HybridResult, row: Row) -> str:
     return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine)
 
 
-class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
+class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
     kind: HybridKind
@@ -52,15 +52,15 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
         """Whether all stages have the same degrees, or each its own."""
         return "free"
 
-    def further_document(self, answer: Answer[HybridProblem], evaluation: HybridEvaluation) -> dict[str, Any]:
+    def further_document(self, answer: ModelPlan[HybridProblem], evaluation: HybridEvaluation) -> dict[str, Any]:
         """What an answer with a plan says of its objective alone."""
         return {}
 
-    def step_sentences(self, answer: Answer[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
+    def step_sentences(self, answer: ModelPlan[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
         """How long the step of an answer's plan takes, what of, and whether a shorter one is known."""
         return []
 
-    def used(self, answer: Answer[HybridProblem], step: SimulatedStep) -> str:
+    def used(self, answer: ModelPlan[HybridProblem], step: SimulatedStep) -> str:
         """How much of the devices' peak a step uses, in words."""
         steady, whole = (f"{value:.1%}" for value in _utilisation(answer, step).values())
         return f"model FLOPs utilisation: {whole} with the whole step, {steady} in the steady state"
@@ -85,10 +85,10 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
         step = self.kind.simulated_step(problem, plan, evaluation)
         return None if step is None else float(step.step)
 
-    def why(self, result: HybridResult, row: Row) -> str:
+    def why(self, result: HybridResult, row: Rival) -> str:
         return _spends_more_on(result, row) or row.summary
 
-    def row_document(self, result: HybridResult, row: Row) -> dict[str, Any]:
+    def row_document(self, result: HybridResult, row: Rival) -> dict[str, Any]:
         spent = None if row.plan is None else device_time(result.problem, row.plan, row.evaluation)
         return {
             "stages": None if row.plan is None else stage_degrees(row.plan),
@@ -101,7 +101,7 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
     def result_document(self, result: HybridResult) -> dict[str, Any]:
         return {"step": self.step_document(result.problem, result.plan, result.evaluation)}
 
-    def answer_document(self, answer: Answer[HybridProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[HybridProblem], document: dict[str, Any]) -> None:
         problem, result = answer.problem, answer.result
         document["model"]["layers"] = len(problem.layers)
         document |= {
@@ -143,7 +143,7 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
                 {"layers": layers, "configuration": choice} for layers, choice in configuration_ranges(problem, stage)
             ]
 
-    def answer_tables(self, answer: Answer[HybridProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[HybridProblem]) -> Sequence[RenderableType]:
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [
             model_sentence(answer.graph, f" in {len(problem.layers)} layers"),
@@ -160,7 +160,7 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
         return shown
 
 
-def _utilisation(answer: Answer[HybridProblem], step: SimulatedStep) -> dict[str, float]:
+def _utilisation(answer: ModelPlan[HybridProblem], step: SimulatedStep) -> dict[str, float]:
     """Of the devices' peak in the steady state, and with the whole step."""
     times = {"steady": step.formula.steady / step.microbatches, "step": step.per_microbatch}
     return {name: utilisation(answer.graph, answer.cluster, time) for name, time in times.items()}

@@ -15,7 +15,7 @@ from partita.problems.hybrid.problem import HybridProblem
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
     from partita.problems.hybrid.kind import HybridKind
 
 
@@ -142,7 +142,7 @@ def _each(problem: HybridProblem) -> str:
     return "per sample" if problem.microbatch_samples == 1 else "per microbatch"
 
 
-def batch_table(answer: Answer[HybridProblem], kind: HybridKind, *, per_sample: bool) -> Table:
+def batch_table(answer: ModelPlan[HybridProblem], kind: HybridKind, *, per_sample: bool) -> Table:
     """Every number of microbatches that was tried, with the objective as it is or by sample of a microbatch."""
     title = "per sample" if per_sample else "step"
     columns = ("microbatches", "samples each", title, "step per sample", "bubble")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.limits import runtime_of
-from partita.problems.facets.model import Parts, Priced, Refinement
+from partita.problems.facets.limits import runtime_for
+from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.parts import plan_parts
 from partita.problems.hybrid.problem import HybridProblem
@@ -28,7 +28,7 @@ class SteadyFromModel(TrainedModel):
     def price(
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         if runtime is not None:
             raise InputError(
                 f"{runtime.name} has one mesh for all stages, which is planned for a step; leave --minimise steady out"
@@ -41,7 +41,7 @@ class SteadyFromModel(TrainedModel):
         menus = steady_menus(graph, cluster, **menu_settings(settings))
         return by_microbatches(menus.problem, graph, cluster, settings, menus, change)
 
-    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         settings = priced.settings
         return plan_parts(
             priced,
@@ -53,8 +53,8 @@ class SteadyFromModel(TrainedModel):
         )
 
     def refine(
-        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
+        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Rival], options: Any, monitor: Monitor
+    ) -> RefinedPlan:
         from partita.problems.hybrid.steady.shorter_step import shorter_steps
 
         return shorter_steps(result, rows, options, monitor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from partita.costs.menus.entries import LayerMenu, MenuEntry
+from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
 from partita.ground.units import format_bytes
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
@@ -26,7 +26,7 @@ def steady_menus(graph: Graph, cluster: Cluster | str | Path, *, zero1: bool = F
     return LayerMenus(problem, model.menus, reserve)
 
 
-def _layer(model: PricedModel, menu: LayerMenu, reserve: float, zero1: bool) -> Layer:
+def _layer(model: PricedModel, menu: LayerStrategies, reserve: float, zero1: bool) -> Layer:
     configurations: dict[int, tuple[Configuration, ...]] = {}
     for degree, entries in menu.entries.items():
         found = [_configuration(entry, reserve, zero1) for entry in entries]
@@ -42,7 +42,7 @@ def _layer(model: PricedModel, menu: LayerMenu, reserve: float, zero1: bool) -> 
     )
 
 
-def _update(entry: MenuEntry, bandwidth: float) -> float:
+def _update(entry: LayerStrategy, bandwidth: float) -> float:
     """Least time of the optimizer's step: its memory traffic at the device's achievable bandwidth.
 
     Gradients are read, weights and the optimizer's states are read and written. Weights that are trained have gradients
@@ -51,7 +51,7 @@ def _update(entry: MenuEntry, bandwidth: float) -> float:
     return (3.0 * entry.gradient_bytes + 2.0 * entry.optimizer_bytes) / bandwidth
 
 
-def _configuration(entry: MenuEntry, reserve: float, zero1: bool) -> Configuration:
+def _configuration(entry: LayerStrategy, reserve: float, zero1: bool) -> Configuration:
     constant = entry.weight_bytes + entry.gradient_bytes + (0.0 if zero1 else entry.optimizer_bytes)
     return Configuration(
         id=entry.option,

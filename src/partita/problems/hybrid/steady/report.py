@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 from partita.problems.facets.report import per_microbatch
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.report import HybridReport
@@ -20,7 +20,7 @@ class SteadyReport(HybridReport):
     def per(self, problem: HybridProblem) -> str:
         return per_microbatch(problem.microbatch_samples)
 
-    def step_sentences(self, answer: Answer[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
+    def step_sentences(self, answer: ModelPlan[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
         problem, parts, formula = answer.problem, step.summary, step.formula
         unit = problem.unit
         found = [

@@ -7,7 +7,7 @@ from functools import partial
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Remembered, Request
+from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.steady.lowered import lowered
@@ -19,7 +19,7 @@ from partita.simulator.steps import step_summary
 
 def _simulated(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> SimulatedStep | None:
     def make(microbatches: int) -> Program:
-        request = Request(microbatches=microbatches)
+        request = RunRequest(microbatches=microbatches)
         return hybrid_program(partial(lowered, problem, plan, evaluation), problem, plan, request)
 
     try:

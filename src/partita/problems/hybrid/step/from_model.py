@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.costs.menus.entries import LayerMenu
+from partita.costs.strategies.strategy import LayerStrategies
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.limits import check_training, runtime_of
-from partita.problems.facets.model import Parts, Priced, Refinement
+from partita.problems.facets.limits import check_training, runtime_for
+from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.parts import plan_parts
@@ -52,7 +52,7 @@ class StepFromModel(TrainedModel):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
         """If a runtime is named what that runs, beside what it leaves out."""
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         if runtime is None:
             return self._price_each(graph, cluster, settings, change)
         if len(cluster.workers()) > 1:
@@ -128,7 +128,7 @@ class StepFromModel(TrainedModel):
         check_layout(priced.problem, layout)
         return layout_plan(priced.problem, layout)
 
-    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         settings, problem = priced.settings, priced.problem
         return plan_parts(
             priced,
@@ -141,14 +141,14 @@ class StepFromModel(TrainedModel):
         )
 
     def refine(
-        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
+        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Rival], options: Any, monitor: Monitor
+    ) -> RefinedPlan:
         from partita.problems.hybrid.step.solvers.free import bound_of_free
 
         searched = priced.settings.layout is None
         if not searched or result.problem.step.mesh == "free" or result.problem.others:
-            return Refinement(by_objective=searched)
-        return Refinement(wider_bound=bound_of_free(result, options, monitor))
+            return RefinedPlan(by_objective=searched)
+        return RefinedPlan(wider_bound=bound_of_free(result, options, monitor))
 
 
 def training_of(settings: HybridPricing, layout: MeshLayout | None) -> Training:
@@ -173,7 +173,7 @@ def sharing_of(settings: HybridPricing, layout: MeshLayout | None) -> DegreeChoi
     return DegreeChoices(*asked, settings.expert_capacity)
 
 
-def even_degrees(problem: HybridProblem, menus: Sequence[LayerMenu], *, stated: bool) -> HybridProblem:
+def even_degrees(problem: HybridProblem, menus: Sequence[LayerStrategies], *, stated: bool) -> HybridProblem:
     """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
 
     Runtimes do not run these. Words of a vocabulary are padded, so that any degree divides them.

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from partita.costs.exposure import OCCUPIED
-from partita.costs.menus.entries import LayerMenu, MenuEntry
-from partita.costs.menus.machines import Machines
-from partita.costs.menus.spread import Spreader
+from partita.costs.collectives import OCCUPIED
 from partita.costs.optimizer import dtype_bytes
+from partita.costs.strategies.context_expert import ContextExpertPricer
+from partita.costs.strategies.machines import EvenMachines
+from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
 from partita.ground.units import format_bytes
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
@@ -42,7 +42,7 @@ def step_menus(
     if host_activations:
         host = cluster.links[device.to_host].achievable_bytes_per_s
 
-    def spread(menus: Sequence[LayerMenu], context: int, expert: int) -> Spread:
+    def spread(menus: Sequence[LayerStrategies], context: int, expert: int) -> Spread:
         reserves = {degree: reserve_of(menus, degree) for degree in model.modes}
         offload = model.offload if (context, expert) == (1, 1) or callable(model.offload) else None
         handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in model.edges]
@@ -51,7 +51,7 @@ def step_menus(
         )
         return Spread(context=context, expert=expert, layers=found, reserves=reserves)
 
-    spreader = Spreader(model.pricer, model.machines.levels, sharing.capacity)
+    spreader = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity)
     context, expert = choose_degrees(spreader, sharing, model.machines.count)
     training = msgspec.structs.replace(training, context=context, expert=expert)
     further = spread_menus(spreader, model.menus, model.modes, model.options, training)
@@ -69,7 +69,7 @@ def step_menus(
     return LayerMenus(problem, model.menus, 0.0, further)
 
 
-def step_training(training: Training, machines: Machines, reserves: dict[int, float]) -> Training:
+def step_training(training: Training, machines: EvenMachines, reserves: dict[int, float]) -> Training:
     """What plans may choose, with the latencies of the links and the working memory at every degree."""
     paths = [path or machines.inside or machines.outside for path in (machines.inside, machines.outside)]
     calls, hops, switched = (
@@ -87,7 +87,7 @@ def step_training(training: Training, machines: Machines, reserves: dict[int, fl
 
 
 def step_layers(
-    menus: Sequence[LayerMenu],
+    menus: Sequence[LayerStrategies],
     edges: Sequence[Edge],
     reserves: Mapping[int, float],
     bandwidth: float,
@@ -140,7 +140,7 @@ def step_layers(
     return tuple(found)
 
 
-def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) -> Configuration:
+def _configuration(entry: LayerStrategy, reserve: float, tables: Mapping[str, Any]) -> Configuration:
     return Configuration(
         id=entry.option,
         time=entry.time_s,
@@ -152,7 +152,7 @@ def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) 
     )
 
 
-def kept_on_host(entry: MenuEntry, plain: Configuration, host_bytes_per_s: float) -> Configuration:
+def kept_on_host(entry: LayerStrategy, plain: Configuration, host_bytes_per_s: float) -> Configuration:
     """The layer with its activations sent to the host during the forward part, and brought back for the backward part.
 
     Each part takes as long as the transfer beside it, at least. The device holds one microbatch's activations, whatever
@@ -178,7 +178,7 @@ def kept_on_host(entry: MenuEntry, plain: Configuration, host_bytes_per_s: float
     )
 
 
-def _state(entry: MenuEntry, bandwidth: float, gradient_dtype: str) -> LayerState:
+def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str) -> LayerState:
     """Weights with their gradients and states; those of experts that a group shares out apart.
 
     The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written.

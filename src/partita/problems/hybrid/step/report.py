@@ -6,7 +6,7 @@ from typing import Any
 
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepEvaluation
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import least_device_times
@@ -30,13 +30,13 @@ class StepReport(HybridReport):
     def mesh_of(self, problem: HybridProblem) -> str:
         return problem.step.mesh
 
-    def further_document(self, answer: Answer[HybridProblem], evaluation: HybridEvaluation) -> dict[str, Any]:
+    def further_document(self, answer: ModelPlan[HybridProblem], evaluation: HybridEvaluation) -> dict[str, Any]:
         found: dict[str, Any] = {}
         if _uniformity_known(answer.problem):
             found["uniformity_loss_at_most"] = uniformity_loss(answer, evaluation.objective)
         return found | {"runtimes": list(runtimes_of(answer))}
 
-    def step_sentences(self, answer: Answer[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
+    def step_sentences(self, answer: ModelPlan[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
         problem, unit = answer.problem, answer.problem.unit
         each, formula = plan.stages[0], step.formula
         ends = formula.pipeline - (formula.steady - formula.weight_sync)
@@ -67,7 +67,7 @@ def _uniformity_known(problem: HybridProblem) -> bool:
     return problem.step.mesh == "uniform" and not problem.others
 
 
-def uniformity_loss(answer: Answer[HybridProblem], step: float) -> float:
+def uniformity_loss(answer: ModelPlan[HybridProblem], step: float) -> float:
     """The largest share of a step that stages with degrees of their own could spare, by the bound on these.
 
     Where it is not known: whatever the degrees, all devices together work on every layer for as long as the degree

@@ -26,9 +26,9 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
-from partita.problems.latency.bounds.relaxation import Chain, chain_of, spine_of
+from partita.problems.latency.bounds.relaxation import RelaxedChain, chain_of, spine_of
 from partita.problems.latency.bounds.side_tensors import side_times
-from partita.problems.latency.bounds.ways import Block, Ways, block_ways
+from partita.problems.latency.bounds.ways import BlockWays, Ways, block_ways
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
 
@@ -70,10 +70,12 @@ def lowered(view: View, value: float) -> float:
     return rounded_down(value, value, 4 * view.count)
 
 
-def _through(view: View, chain: Chain, most_ideals: int, stopping: Callable[[], bool]) -> tuple[float, bool] | None:
+def _through(
+    view: View, chain: RelaxedChain, most_ideals: int, stopping: Callable[[], bool]
+) -> tuple[float, bool] | None:
     """The least time through a chain, and whether no block was too large; None if it was stopped."""
     acc = view.arrays.acc + side_times(view, chain)
-    state = _State(view, acc, chain.separators[0])
+    state = _Reached(view, acc, chain.separators[0])
     whole = True
     for number, inside in enumerate(chain.blocks):
         if stopping():
@@ -93,7 +95,7 @@ def _through(view: View, chain: Chain, most_ideals: int, stopping: Callable[[], 
     return state.least, whole
 
 
-class _State:
+class _Reached:
     """Least times when a separator's work is done, by pieces used.
 
     Attributes
@@ -120,10 +122,10 @@ class _State:
         """The least time of all."""
         return float(min(self.on_cpu.min(), *(times.min() for times, _ in self.open if len(times)), np.inf))
 
-    def next(self, block: Block, target: int) -> _State:
+    def next(self, block: BlockWays, target: int) -> _Reached:
         """The state at the next separator."""
         cpu, acc, mem = (float(x[target]) for x in (self.view.arrays.cpu, self.acc, self.view.arrays.mem))
-        following = _State(self.view, self.acc, None)
+        following = _Reached(self.view, self.acc, None)
         found: list[list[tuple[Floats, Floats]]] = [[] for _ in range(self.most + 1)]
         for used in range(self.most + 1):
             times, held = self.open[used]

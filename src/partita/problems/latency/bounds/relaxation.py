@@ -20,7 +20,7 @@ from partita.problems.latency.view import View
 
 
 @dataclass(frozen=True)
-class Chain:
+class RelaxedChain:
     """What is left: separators in order, and the operators between each and the next.
 
     Attributes
@@ -57,7 +57,7 @@ def spine_of(view: View, weight: Floats) -> list[int]:
     return spine
 
 
-def chain_of(view: View, spine: list[int], span: float) -> Chain:
+def chain_of(view: View, spine: list[int], span: float) -> RelaxedChain:
     """What is left of a problem along a spine."""
     n, last = view.count, len(spine) - 1
     place = {v: i for i, v in enumerate(spine)}
@@ -89,4 +89,6 @@ def chain_of(view: View, spine: list[int], span: float) -> Chain:
     after: list[list[int]] = [[] for _ in range(n)]
     for u, v in edges:
         after[u].append(v)
-    return Chain(tuple(separators), tuple(tuple(row) for row in blocks[:-1]), after, frozenset(kept), frozenset(spine))
+    return RelaxedChain(
+        tuple(separators), tuple(tuple(row) for row in blocks[:-1]), after, frozenset(kept), frozenset(spine)
+    )

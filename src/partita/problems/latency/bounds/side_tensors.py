@@ -20,14 +20,17 @@ replace them there; or all are of the second kind, with one tensor for readers t
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
-from partita.problems.latency.bounds.relaxation import Chain
+from partita.ground.dags import joined
+from partita.problems.latency.bounds.relaxation import RelaxedChain
 from partita.problems.latency.view import View
 
 
-def side_times(view: View, chain: Chain) -> Floats:
+def side_times(view: View, chain: RelaxedChain) -> Floats:
     """By operator, how much longer its piece takes at least because it is there."""
     extra = np.zeros(view.count)
     limit = float(view.arrays.limit[0])
@@ -52,7 +55,7 @@ def side_times(view: View, chain: Chain) -> Floats:
     return extra
 
 
-def _first_kept(view: View, chain: Chain) -> list[set[int]]:
+def _first_kept(view: View, chain: RelaxedChain) -> list[set[int]]:
     """By operator left out, the kept ones that come after it through others left out alone."""
     first: list[set[int]] = [set() for _ in range(view.count)]
     for v in range(view.count - 1, -1, -1):
@@ -63,7 +66,7 @@ def _first_kept(view: View, chain: Chain) -> list[set[int]]:
 
 
 def _kept_out(
-    view: View, chain: Chain, apart: _Apart, first: list[set[int]], group: list[int]
+    view: View, chain: RelaxedChain, apart: _Apart, first: list[set[int]], group: list[int]
 ) -> dict[int, dict[int, float]]:
     """By operator u of a group, the kept readers whose pieces cannot hold it, with the time of its tensor."""
     single = view.passes == 1 and view.problem.pieces == 1
@@ -81,55 +84,34 @@ def _kept_out(
     return found
 
 
-def _groups(view: View, chain: Chain) -> list[list[int]]:
+def _groups(view: View, chain: RelaxedChain) -> list[list[int]]:
     """Operators left out that come after nothing kept, those that hang together in one group."""
-    home: dict[int, int] = {}
+    aside: dict[int, None] = {}
     for v in range(view.count):
-        if v not in chain.kept and all(u in home for u in view.before[v]):
-            home[v] = v
+        if v not in chain.kept and all(u in aside for u in view.before[v]):
+            aside[v] = None
+    return _together(view, aside, [(u, v) for u in aside for v in view.after[u] if v in aside])
 
-    def root(v: int) -> int:
-        while home[v] != v:
-            home[v] = home[home[v]]
-            v = home[v]
-        return v
 
-    for u in home:
-        for v in view.after[u]:
-            if v in home:
-                home[root(u)] = root(v)
-    found: dict[int, list[int]] = {}
-    for v in home:
-        found.setdefault(root(v), []).append(v)
+def _together(view: View, some: Iterable[int], pairs: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Some operators by what pairs join them, in their order."""
+    first, found = joined(view.count, pairs), dict[int, list[int]]()
+    for v in some:
+        found.setdefault(first[v], []).append(v)
     return list(found.values())
 
 
-def _connected(view: View, chain: Chain, group: list[int], least: float) -> list[list[int]]:
+def _connected(view: View, chain: RelaxedChain, group: list[int], least: float) -> list[list[int]]:
     """Kept readers by what connects them through tensors of the group that take at least so long."""
-    home: dict[int, int] = {}
-
-    def root(v: int) -> int:
-        home.setdefault(v, v)
-        while home[v] != v:
-            v = home[v]
-        return v
-
-    for u in group:
-        if view.arrays.comm[u] >= least:
-            for v in view.after[u]:
-                a, b = root(u), root(v)
-                home[a] = b
-    found: dict[int, list[int]] = {}
-    for v in list(home):
-        if v in chain.kept:
-            found.setdefault(root(v), []).append(v)
-    return [sorted(row) for row in found.values() if len(row) > 1]
+    pairs = [(u, v) for u in group if view.arrays.comm[u] >= least for v in view.after[u]]
+    readers = dict.fromkeys(v for _, v in pairs if v in chain.kept)
+    return [sorted(row) for row in _together(view, readers, pairs) if len(row) > 1]
 
 
 class _Apart:
     """Which kept operators cannot share a piece."""
 
-    def __init__(self, view: View, chain: Chain) -> None:
+    def __init__(self, view: View, chain: RelaxedChain) -> None:
         self.mem, self.limit = view.arrays.mem, float(view.arrays.limit[0])
         self.known: dict[tuple[int, int], bool] = {}
         self.below = [0] * view.count

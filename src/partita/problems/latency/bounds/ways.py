@@ -36,7 +36,7 @@ class Ways:
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockWays:
     """All ways through a block, by where the separators before and after it are.
 
     Attributes
@@ -62,7 +62,7 @@ def block_ways(
     inside: Sequence[int],
     after: Sequence[Sequence[int]],
     most_ideals: int,
-) -> Block | None:
+) -> BlockWays | None:
     """The ways through the operators between two separators; None if it has too many predecessor-closed sets.
 
     ``acc`` are the times on an accelerator.
@@ -104,21 +104,11 @@ def block_ways(
 
     def ways(out: Floats, into: Floats) -> Ways:
         cost, pieces, joins, begins = block_options(
-            ideals,
-            order,
-            out,
-            into,
-            work,
-            rest,
-            a.cpu[numbers],
-            acc[numbers],
-            comm,
-            before,
-            readers,
+            ideals, order, out, into, work, rest, a.cpu[numbers], acc[numbers], comm, before, readers
         )
         return Ways(cost, pieces, memory[joins], others[begins])
 
-    return Block(
+    return BlockWays(
         ways(cut + joins, cut + begins),
         ways(never, cut + begins),
         ways(cut + joins, always),

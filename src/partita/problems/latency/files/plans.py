@@ -17,15 +17,15 @@ from partita.problems.latency.plan import LatencyPlan, homes
 from partita.problems.latency.problem import LatencyProblem
 
 
-class _PlanDevice(msgspec.Struct):
+class _PiecedDevice(msgspec.Struct):
     name: str
     kind: str
     operators: list[int]
     pieces: list[list[int]] = []
 
 
-class _PlanDocument(msgspec.Struct):
-    devices: list[_PlanDevice]
+class _PiecedPlan(msgspec.Struct):
+    devices: list[_PiecedDevice]
 
 
 def _write_split(path: str, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation) -> None:
@@ -63,7 +63,7 @@ class PlanFiles(Files[LatencyProblem, LatencyPlan, LatencyEvaluation]):
         data = read_bytes(path)
         if "fpgas" in document_keys(data, path):
             return read_split(data, path, problem)
-        document = decode(read_plan_bytes(path), _PlanDocument, f"{path}: plan")
+        document = decode(read_plan_bytes(path), _PiecedPlan, f"{path}: plan")
         accelerators: list[tuple[tuple[int, ...], ...]] = []
         listed: set[int] = set()
         for device in document.devices:

@@ -6,12 +6,12 @@ from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.energetic import Energetic
 from partita.problems.makespan.bounds.multipliers import Multipliers
-from partita.problems.makespan.bounds.simple import CriticalPath, Work
+from partita.problems.makespan.bounds.simple import DividedWork, LongestChain
 from partita.problems.makespan.problem import MakespanProblem
 
 DEFAULT_BOUNDS: tuple[BoundMethod[MakespanProblem], ...] = (
-    CriticalPath(),
-    Work(),
+    LongestChain(),
+    DividedWork(),
     Multipliers(),
     Energetic(),
     Separators(),

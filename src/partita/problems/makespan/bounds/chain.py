@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+
+import numpy as np
 
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import lowered
 from partita.problems.kind import BoundMethod
-from partita.problems.makespan.bounds.blocks import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
-from partita.problems.makespan.bounds.simple import impossible
-from partita.problems.makespan.chain_path import lengths, rows_of
-from partita.problems.makespan.instance import build_instance
+from partita.problems.makespan.bounds.simple import impossible, simple_bound, work_bound
+from partita.problems.makespan.instance import build_instance, critical_of, labels
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.separators import chain_of
+from partita.problems.makespan.separators import Block, chain_of
+
+
+class BlockBounds:
+    """Of a block, for every pair of devices of its ends: chains, and work, which they do not change."""
+
+    def __init__(self, block: Block) -> None:
+        self.block, self.instance = block, block.anywhere()
+        self.ends = [place for place, v in enumerate(block.operators) if v in (block.entry, block.exit)]
+        self.nowhere = impossible(self.instance) is not None
+        self.work = 0.0 if self.nowhere else work_bound(self.instance)
+        group = self.instance.arrays.group.of
+        #: Where the device of an end is that of members, their work depends on it.
+        self.tied = any(int((group == group[v]).sum()) > 1 for v in self.ends)
+
+    def bound(self, source: int, target: int) -> float:
+        """What the block takes at least between two devices; infinite if that cannot be."""
+        homes = [d for d in (source, target) if d >= 0]
+        able = self.instance.able
+        if self.nowhere or not all(able[v, d] for v, d in zip(self.ends, homes, strict=True)):
+            return math.inf
+        able = able.copy()
+        group = self.instance.arrays.group.of
+        for v, d in zip(self.ends, homes, strict=True):
+            able[group == group[v], :d] = False
+            able[group == group[v], d + 1 :] = False
+        if not able.any(axis=1).all():
+            return math.inf
+        time = np.where(able, self.instance.arrays.time, math.inf)
+        chain = critical_of(*labels(self.instance.arrays, self.instance.ordered, time))
+        return max(chain, simple_bound(self.block.at(source, target)) if self.tied else self.work)
 
 
 class Separators(BoundMethod[MakespanProblem]):
@@ -43,38 +74,33 @@ class Separators(BoundMethod[MakespanProblem]):
         if impossible(instance) is not None:
             return Bound(math.inf, self.name, self.scope, monitor.elapsed_s)
         chain = chain_of(instance)
-        known: dict[tuple[bytes, int, int], float] = {}
-        blocks: dict[bytes, BlockBounds] = {}
+        known: dict[tuple[int, int, int], float] = {}
+        simple = cache(lambda number: BlockBounds(chain.blocks[number]))
 
         def length(number: int, source: int, target: int) -> float:
-            block = chain.blocks[number]
-            key = block.key, source, target
+            arc = chain.alike[number], source, target
             # Without time the rest counts nothing.
-            if key not in known and monitor.stopping:
+            if arc not in known and monitor.stopping:
                 return 0.0
-            if block.key not in blocks:
-                blocks[block.key] = BlockBounds(block)
-            if key not in known:
-                known[key] = blocks[block.key].bound(source, target)
-            return known[key]
+            if arc not in known:
+                known[arc] = simple(arc[0]).bound(source, target)
+            return known[arc]
 
-        rows = rows_of(chain)
-        found = lengths(chain, rows, length)
-        better: set[tuple[bytes, int, int]] = set()
+        found = chain.paths(length)
+        better: set[tuple[int, int, int]] = set()
         while math.isfinite(found.total):
             # What the shortest path is made of is bounded by all means, until it is by all means the shortest.
-            open_arcs = [(chain.blocks[k], rows[k][i], rows[k + 1][j]) for k, i, j in found.path()]
-            open_arcs = [arc for arc in open_arcs if arc[0].members and (arc[0].key, *arc[1:]) not in better]
-            for block, source, target in open_arcs:
+            arcs = [(chain.alike[k], chain.rows[k][i], chain.rows[k + 1][j]) for k, i, j in found.path()]
+            arcs = [arc for arc in arcs if chain.blocks[arc[0]].members and arc not in better]
+            for arc in arcs:
                 if monitor.stopping:
                     break
-                key = block.key, source, target
-                better.add(key)
-                inner = block.at(source, target)
-                value = destructive_bound(inner, known[key], monitor) if known[key] > 0 else 0.0
-                known[key] = max(known[key], value, multiplier_bound(inner, monitor))
-            found = lengths(chain, rows, length)
-            if monitor.stopping or not open_arcs:
+                better.add(arc)
+                inner = chain.blocks[arc[0]].at(*arc[1:])
+                value = destructive_bound(inner, known[arc], monitor) if known[arc] > 0 else 0.0
+                known[arc] = max(known[arc], value, multiplier_bound(inner, monitor))
+            found = chain.paths(length)
+            if monitor.stopping or not arcs:
                 break
         total = lowered(found.total)
         return Bound(max(total, instance.critical), self.name, self.scope, monitor.elapsed_s)

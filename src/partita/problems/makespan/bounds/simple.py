@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import lowered, rounded_up
@@ -13,7 +15,7 @@ from partita.problems.kind import BoundMethod
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.problem import MakespanProblem
 
-#: Steps of the ascent in the weights of the devices; sums may round up by less than the other.
+#: Steps of the ascent in the weights of the devices.
 _STEPS = 300
 
 
@@ -27,23 +29,26 @@ def work_bound(instance: MakespanInstance) -> float:
     """
     if not instance.problem.serial_operators:
         return 0.0
-    a = instance.arrays
     work = np.zeros((len(instance.choices), instance.devices))
-    np.add.at(work, a.group.of, np.where(instance.able, a.time, math.inf))
-    weights = np.full(instance.devices, 1.0 / instance.devices)
-    best = 0.0
+    np.add.at(work, instance.arrays.group.of, np.where(instance.able, instance.arrays.time, math.inf))
+    # A class that runs nowhere makes this infinite, rightly: nothing ends.
+    return lowered(max(0.0, *(value for _, value in weighted_work(work))))
+
+
+def weighted_work(work: Floats) -> Iterator[tuple[Floats, float]]:
+    """Weights of the devices with what they prove of (k, D) work, by steps towards those that get the most of it."""
+    weights: Floats = np.full(work.shape[1], 1.0 / work.shape[1])
+    able, every = np.isfinite(work), np.arange(len(work))
     for step in range(_STEPS):
-        # A class that runs nowhere makes this infinite, rightly: nothing ends.
-        priced = np.where(np.isfinite(work), weights[None, :] * work, math.inf)
+        priced = np.where(able, weights * np.where(able, work, 0.0), math.inf)
         chosen = priced.argmin(axis=1)
-        value = float(priced[np.arange(len(work)), chosen].sum())
-        best = max(best, value)
+        value = float(priced[every, chosen].sum())
+        yield weights, value
         if not 0 < value < math.inf:
-            break
-        loads = np.bincount(chosen, weights=work[np.arange(len(work)), chosen], minlength=instance.devices)
-        weights *= np.exp(np.clip((loads / value - 1.0) / math.sqrt(step + 4.0), -4.0, 4.0))
-        weights /= weights.sum()
-    return lowered(best)
+            return
+        loads = np.bincount(chosen, weights=work[every, chosen], minlength=work.shape[1])
+        weights = weights * np.exp(np.clip((loads / value - 1.0) / math.sqrt(step + 4.0), -4.0, 4.0))
+        weights = weights / weights.sum()
 
 
 def impossible(instance: MakespanInstance) -> str | None:
@@ -61,6 +66,18 @@ def impossible(instance: MakespanInstance) -> str | None:
     return None
 
 
+def explain_infeasible(problem: MakespanProblem) -> str:
+    """Say what a problem without a schedule lacks, and what would be enough."""
+    said = impossible(build_instance(problem))
+    if said is not None:
+        return said
+    sizes = [sum(problem.operators[v].memory for v in members) for members in problem.classes()]
+    return (
+        f"no way to divide the operators keeps the memory limits: they hold {sum(sizes):g} {problem.memory_unit}, the "
+        f"largest that stay together {max(sizes):g}; more memory, or smaller colocation classes, would be needed"
+    )
+
+
 def simple_bound(instance: MakespanInstance) -> float:
     """The better of both bounds; infinite if it is plain that there is no schedule."""
     if impossible(instance) is not None:
@@ -68,7 +85,7 @@ def simple_bound(instance: MakespanInstance) -> float:
     return max(instance.critical, work_bound(instance))
 
 
-class CriticalPath(BoundMethod[MakespanProblem]):
+class LongestChain(BoundMethod[MakespanProblem]):
     """See ``MakespanInstance.critical`` for why it holds."""
 
     name = "critical path"
@@ -83,7 +100,7 @@ class CriticalPath(BoundMethod[MakespanProblem]):
         return Bound(value, self.name, self.scope, monitor.elapsed_s)
 
 
-class Work(BoundMethod[MakespanProblem]):
+class DividedWork(BoundMethod[MakespanProblem]):
     """See ``work_bound`` for why it holds."""
 
     name = "work"

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from partita.documents.document import decode
-from partita.problems.makespan.problem import Device, Flow, MakespanProblem, Operator
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 
 class _Device(msgspec.Struct):
@@ -33,7 +33,7 @@ class _Flow(msgspec.Struct):
     time_ms: tuple[tuple[float, ...], ...]
 
 
-class _Document(msgspec.Struct):
+class _Workload(msgspec.Struct):
     devices: list[_Device]
     operators: list[_Operator]
     flows: list[_Flow]
@@ -53,7 +53,7 @@ def read_moirai(data: bytes, path: str | Path, *, scale_communication: float = 1
     InputError
         If the problem is invalid.
     """
-    document = decode(data, _Document, path)
+    document = decode(data, _Workload, path)
     problem = MakespanProblem(
         name=Path(path).stem,
         unit="ms",
@@ -62,11 +62,12 @@ def read_moirai(data: bytes, path: str | Path, *, scale_communication: float = 1
             for number, device in enumerate(document.devices)
         ),
         operators=tuple(
-            Operator(id=op.id, name=op.name, times=op.time_ms, memory=op.memory_bits, type=op.type)
+            MakespanOperator(id=op.id, name=op.name, times=op.time_ms, memory=op.memory_bits, type=op.type)
             for op in document.operators
         ),
         flows=tuple(
-            Flow(id=flow.id, source=flow.source, target=flow.target, times=flow.time_ms) for flow in document.flows
+            MakespanFlow(id=flow.id, source=flow.source, target=flow.target, times=flow.time_ms)
+            for flow in document.flows
         ),
         precedence=tuple(document.precedence),
         memory_unit="bits",

@@ -10,11 +10,11 @@ from partita.documents.document import decode
 from partita.nouns.split import Split
 from partita.problems.facets.files import Files
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
 
-class PlanFiles(Files[MakespanProblem, Schedule, MakespanEvaluation]):
+class PlanFiles(Files[MakespanProblem, MakespanPlan, MakespanEvaluation]):
     """Every operator with its device and time, field by field."""
 
     def wrote(self, plan: dict[str, Any]) -> bool:
@@ -24,7 +24,7 @@ class PlanFiles(Files[MakespanProblem, Schedule, MakespanEvaluation]):
         """The device of every operator that both have; the pricing adds operators, the split those that are free."""
         if split is None:
             return
-        plan = decode(data, Schedule, f"{path}: plan")
+        plan = decode(data, MakespanPlan, f"{path}: plan")
         known = max((v for stage in split.stages for v in stage.operators), default=-1)
         used = {placed.device for v, placed in plan.operators.items() if v <= known}
         if len(used) != len(split.stages):

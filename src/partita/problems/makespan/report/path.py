@@ -10,7 +10,7 @@ from partita.documents.tables.modules import part_modules, shortened
 from partita.documents.tables.text import new_table
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_time
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.simulator.critical import critical_path
 from partita.simulator.timeline import Timeline
@@ -59,7 +59,9 @@ class PathPart:
         return found
 
 
-def path_parts(problem: MakespanProblem, plan: Schedule, timeline: Timeline, modules: dict[int, str]) -> list[PathPart]:
+def path_parts(
+    problem: MakespanProblem, plan: MakespanPlan, timeline: Timeline, modules: dict[int, str]
+) -> list[PathPart]:
     """The parts of the critical path of a schedule's time line, in order; what takes no time is left out.
 
     ``modules`` has the module of every operator of the model, by id.

@@ -9,12 +9,12 @@ from partita.documents.tables.modules import PartModules, part_modules, shortene
 from partita.documents.tables.text import new_table
 from partita.engines.search.result import Result
 from partita.ground.units import format_bytes, format_time
-from partita.problems.facets.report import Report, model_sentence, network_sentences
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.report.path import path_parts, path_table
-from partita.problems.makespan.report.timeline import schedule_timeline
+from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
 from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER, Timeline
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 #: How much longer a simpler plan may take to be worth a word.
 _NEARLY = 0.05
@@ -36,12 +36,12 @@ def memory_text(value: float, unit: str) -> str:
     return format_bytes(value) if unit == "bytes" else f"{value:.4g} {unit}"
 
 
-class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
+class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation]):
     """Devices with what they run and move, a Gantt chart in text, and the critical path."""
 
     doing = "scheduling"
 
-    def sentences(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> Sequence[str]:
+    def sentences(self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation) -> Sequence[str]:
         timeline = schedule_timeline(problem, plan)
         path = critical_path(timeline)
         spent = critical_summary(timeline, path)
@@ -60,22 +60,24 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
         ]
 
     def tables(
-        self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
     ) -> Sequence[RenderableType]:
         return [_devices(problem, plan, evaluation), _gantt(schedule_timeline(problem, plan))]
 
-    def figures(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> Mapping[str, str]:
+    def figures(
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
+    ) -> Mapping[str, str]:
         used = len({placed.device for placed in plan.operators.values()})
         return {"devices": str(used), "flows moved": str(len(plan.flows))}
 
-    def step(self, problem: MakespanProblem, plan: Schedule, evaluation: MakespanEvaluation) -> float | None:
+    def step(self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation) -> float | None:
         """One sample is the batch."""
         return float(evaluation.objective)
 
     def verdict(self, problem: MakespanProblem, evaluation: MakespanEvaluation) -> dict[str, Any]:
         return {"memory": list(evaluation.memory), "busy": list(evaluation.busy)}
 
-    def result_document(self, result: Result[MakespanProblem, Schedule, MakespanEvaluation]) -> dict[str, Any]:
+    def result_document(self, result: Result[MakespanProblem, MakespanPlan, MakespanEvaluation]) -> dict[str, Any]:
         if result.plan is None:
             return {"critical_path": None}
         timeline = schedule_timeline(result.problem, result.plan)
@@ -92,7 +94,7 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
             **({"fused": fused} if fused else {}),
         }
 
-    def answer_document(self, answer: Answer[MakespanProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[MakespanProblem], document: dict[str, Any]) -> None:
         """What each device runs, and the critical path in parts."""
         problem, result = answer.problem, answer.result
         if result.plan is None or result.evaluation is None:
@@ -118,7 +120,7 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
             part.document() for part in path_parts(problem, result.plan, timeline, modules)
         ]
 
-    def answer_tables(self, answer: Answer[MakespanProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[MakespanProblem]) -> Sequence[RenderableType]:
         """The model, what each device runs, the Gantt chart, and the critical path."""
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
@@ -136,7 +138,7 @@ class MakespanReport(Report[MakespanProblem, Schedule, MakespanEvaluation]):
         return shown
 
 
-def _simpler(answer: Answer[MakespanProblem]) -> str | None:
+def _simpler(answer: ModelPlan[MakespanProblem]) -> str | None:
     """A baseline that takes little longer and moves far less, in words: times are estimates."""
     result = answer.result
     if result.plan is None or result.objective is None or not result.plan.flows:
@@ -157,13 +159,13 @@ def _simpler(answer: Answer[MakespanProblem]) -> str | None:
     return f"Simpler: {name} takes {more:.1%} longer and moves {flows} tensors instead of {moved}."
 
 
-def _modules(answer: Answer[MakespanProblem]) -> dict[int, str]:
+def _modules(answer: ModelPlan[MakespanProblem]) -> dict[int, str]:
     """The module of every operator of the model that is scheduled, by id."""
     operators = answer.graph.operators
     return {op.id: operators[op.id].module for op in answer.problem.operators if op.id < len(operators)}
 
 
-def _part_modules(problem: MakespanProblem, plan: Schedule, modules: Mapping[int, str]) -> list[PartModules]:
+def _part_modules(problem: MakespanProblem, plan: MakespanPlan, modules: Mapping[int, str]) -> list[PartModules]:
     """What every device runs, in modules."""
     return part_modules(((plan.operators[v].device, module) for v, module in modules.items()), len(problem.devices))
 
@@ -176,7 +178,7 @@ def _gantt(timeline: Timeline) -> RenderableType:
 
 def _devices(
     problem: MakespanProblem,
-    plan: Schedule,
+    plan: MakespanPlan,
     evaluation: MakespanEvaluation,
     counted: Collection[int] | None = None,
     modules: Sequence[PartModules] = (),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from partita.problems.makespan.solvers.annealing import Annealing
+from partita.problems.makespan.protocol import Solver
+from partita.problems.makespan.solvers.annealing import FusedFirst, MakespanAnnealing
 from partita.problems.makespan.solvers.exact import MakespanExact
-from partita.problems.makespan.solvers.fusion import FusedFirst
 from partita.problems.makespan.solvers.program import MakespanProgram
-from partita.problems.makespan.solvers.protocol import Solver
 
-DEFAULT_MAKESPAN_SOLVERS: tuple[Solver, ...] = (MakespanExact(), MakespanProgram(), Annealing(), FusedFirst())
+DEFAULT_MAKESPAN_SOLVERS: tuple[Solver, ...] = (MakespanExact(), MakespanProgram(), MakespanAnnealing(), FusedFirst())

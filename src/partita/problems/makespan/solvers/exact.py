@@ -14,25 +14,21 @@ of the whole problem is left to find and prove the rest. Without separators that
 
 from __future__ import annotations
 
-import math
-
 from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
-from partita.problems.makespan.bounds.simple import simple_bound
-from partita.problems.makespan.improving import first_schedules, improve
-from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.improving import begin, first_schedules, improve
+from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
-from partita.problems.makespan.solvers.outcome import outcome_of
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import prove_by_program
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16
@@ -72,16 +68,13 @@ class _Exact:
 
     def __init__(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> None:
         self.problem, self.options, self.monitor = problem, options, monitor
-        self.best: Incumbent[Schedule] = Incumbent()
+        self.best: Incumbent[MakespanPlan] = Incumbent()
 
     def work(self) -> None:
         best, options = self.best, self.options
-        instance = build_instance(self.problem)
-        value = simple_bound(instance)
-        if math.isinf(value):
-            best.refute("devices of classes")
+        instance = begin(self.problem, best)
+        if instance is None:
             return
-        best.prove(value, "simple bounds")
         rounds = min(_MOST, max(_FEWEST, _OPERATORS // instance.count))
         first_schedules(instance, best, seed=options.seed, rounds=rounds, exhaustive=True)
         if best.done:
@@ -93,7 +86,7 @@ class _Exact:
         for method in DEFAULT_BOUNDS:
             # The path bounds blocks itself.
             if not best.done and not (by_path and method.name == Separators.name) and not method.supports(self.problem):
-                best.prove(method.bound(self.problem, self._part(_BOUNDS)).value, method.name)
+                best.prove(method.bound(self.problem, self.monitor.share(_BOUNDS)).value, method.name)
         if by_path and not best.done:
             ShortestPath(chain, best, options, self.monitor).close()
         self._rest(instance)
@@ -104,7 +97,7 @@ class _Exact:
         intervals = instance.count * devices + len(instance.problem.flows) * devices**2
         if intervals > _TINY and not best.done:
             modest = intervals <= _LARGE
-            part = self._part(_SOON if intervals <= _SMALL else _LATER if modest else 1.0)
+            part = self.monitor.share(_SOON if intervals <= _SMALL else _LATER if modest else 1.0)
 
             def over() -> bool:
                 return best.done or part.stopping
@@ -122,11 +115,4 @@ class _Exact:
             if not modest and best.answer is not None:
                 return
         if not best.done and intervals <= _LARGE:
-            left = self.monitor.remaining_s
-            time_s = None if math.isinf(left) else left
-            prove_by_program(instance, best, lambda: best.done, time_s=time_s, options=options)
-
-    def _part(self, share: float) -> Monitor:
-        """A clock for a share of the time that is left."""
-        left = self.monitor.remaining_s
-        return Monitor(None if math.isinf(left) else max(share * left, 1e-9))
+            prove_by_program(instance, best, lambda: best.done, time_s=self.monitor.remaining_s, options=options)

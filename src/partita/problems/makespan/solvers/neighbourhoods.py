@@ -20,9 +20,9 @@ from partita.engines.mip.schedule import ScheduleModel, solve_schedule
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import devices_of, order_of
-from partita.problems.makespan.solvers.protocol import Options
 from partita.problems.makespan.timetable import Timetable, timetable
 
 #: Operators of a neighbourhood at first, and at least; seconds for one.
@@ -32,17 +32,9 @@ _GROWTH, _SHRINK = 1.15, 0.8
 
 
 class Neighbourhoods:
-    """One search; the incumbent must have a schedule.
+    """One search; the incumbent must have a schedule."""
 
-    Parameters
-    ----------
-    instance, best
-        The problem and what is known.
-    options
-        Seed and threads.
-    """
-
-    def __init__(self, instance: MakespanInstance, best: Incumbent[Schedule], options: Options) -> None:
+    def __init__(self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options) -> None:
         self.instance, self.best, self.options = instance, best, options
         self.random = random.Random(options.seed)
         self.size = float(_SIZE)

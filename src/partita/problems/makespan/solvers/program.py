@@ -12,14 +12,12 @@ from partita.engines.mip.schedule import schedule_refusal, solve_schedule
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.improving import first_schedules
-from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.plan import Schedule
+from partita.problems.makespan.improving import begin, first_schedules
+from partita.problems.makespan.instance import MakespanInstance
+from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.solvers.outcome import outcome_of
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
 from partita.problems.makespan.timetable import timetable
 
 #: Up to this many operators one thread is enough, and the same run gives the same answer.
@@ -30,43 +28,30 @@ _ROUNDS = 12
 
 def prove_by_program(
     instance: MakespanInstance,
-    best: Incumbent[Schedule],
+    best: Incumbent[MakespanPlan],
     stop: Callable[[], bool],
     *,
-    time_s: float | None,
+    time_s: float,
     options: Options,
     horizon: float | None = None,
 ) -> bool:
-    """Run CP-SAT until done: better schedules and bounds go to ``best``; whether it has come to an end.
+    """Run CP-SAT until done, or for ``time_s``: better schedules and bounds go to ``best``; whether it came to an end.
 
-    Parameters
-    ----------
-    instance, best
-        The problem and what is known; its schedule is where CP-SAT starts.
-    stop
-        Polled often; true ends the run.
-    time_s
-        Wall time; None for no limit.
-    options
-        Seed and threads.
-    horizon
-        Only schedules that end by then are wanted, None for those no worse than the best; the bound is then proven up
-        to it.
+    It starts from the best schedule; ``stop`` is polled often. Only schedules that end by the horizon are wanted, those
+    no worse than the best where that is None; the bound is then proven up to it.
     """
-    ends = math.inf if time_s is None else time.monotonic() + time_s
+    ends = time.monotonic() + time_s
     while True:
-        left_s = None if time_s is None else ends - time.monotonic()
-        done, coarse = _prove(instance, best, stop, time_s=left_s, options=options, horizon=horizon)
+        done, coarse = _prove(instance, best, stop, ends - time.monotonic(), options, horizon)
         if not (done and coarse) or stop() or best.closed:
             return done
 
 
 def _prove(
     instance: MakespanInstance,
-    best: Incumbent[Schedule],
+    best: Incumbent[MakespanPlan],
     stop: Callable[[], bool],
-    *,
-    time_s: float | None,
+    time_s: float,
     options: Options,
     horizon: float | None,
 ) -> tuple[bool, bool]:
@@ -126,20 +111,15 @@ class MakespanProgram(Solver):
         return schedule_refusal()
 
     def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Schedule] = Incumbent()
+        best: Incumbent[MakespanPlan] = Incumbent()
 
         def work() -> None:
-            instance = build_instance(problem)
-            value = simple_bound(instance)
-            if math.isinf(value):
-                best.refute("devices of classes")
+            instance = begin(problem, best)
+            if instance is None:
                 return
-            best.prove(value, "simple bounds")
             first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS)
             if not best.done:
-                left = monitor.remaining_s
-                time_s = None if math.isinf(left) else left
-                prove_by_program(instance, best, lambda: best.done, time_s=time_s, options=options)
+                prove_by_program(instance, best, lambda: best.done, time_s=monitor.remaining_s, options=options)
 
         run_in_background(best, monitor, work)
         return outcome_of(best)

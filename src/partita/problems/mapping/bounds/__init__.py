@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from partita.problems.kind import BoundMethod
+from partita.problems.mapping.bounds.domains import Thresholds
 from partita.problems.mapping.bounds.neighbours import Neighbours
-from partita.problems.mapping.bounds.thresholds import Thresholds
 from partita.problems.mapping.problem import MappingProblem
 
 #: The visible list, cheapest first.

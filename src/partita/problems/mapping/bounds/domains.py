@@ -17,32 +17,81 @@ if what it costs either end, with the fastest links for the other partners of th
 * what ``partita.problems.mapping.bounds.patterns`` says of a replica with others around it.
 
 By symmetry all replicas of a stage have the same domain. The domains shrink until nothing changes, and then a flow asks
-whether the stages can share the devices.
+whether the stages can share the devices. Bisection finds the largest target that is refuted.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to
-from partita.problems.mapping.bounds.components import components
-from partita.problems.mapping.bounds.islands import Islands, groups_fit
-from partita.problems.mapping.bounds.neighbours import best_loads
-from partita.problems.mapping.bounds.patterns import Patterns
-from partita.problems.mapping.instance import Instance
+from partita.problems.kind import BoundMethod
+from partita.problems.mapping.bounds.islands import Islands, components, groups_fit
+from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads, lowered
+from partita.problems.mapping.bounds.patterns import ReplicaPatterns
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.problem import MappingProblem
 
 #: Sweeps over all roles for one target at most.
 _SWEEPS = 12
+#: Width of the interval at which bisection ends, as a share of its upper end.
+_PRECISION = 1e-3
+
+
+class Thresholds(BoundMethod[MappingProblem]):
+    """See the module."""
+
+    name = "thresholds"
+    summary = "targets refuted by what links can carry: domains, growth of balls, whole groups in islands"
+    argument = "the target leaves some stage without devices, by links, growth of balls, patterns or islands"
+
+    def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
+        instance = MappingInstance(problem)
+        value = assignment_bound(instance)
+        if math.isfinite(value):
+            # Any mapping will do.
+            first = instance.plan(np.arange(instance.count, dtype=np.int32))
+            high = evaluate(problem, first).objective
+            value = thresholds_bound(instance, value, high, lambda: monitor.stopping)
+        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+
+
+def thresholds_bound(
+    instance: MappingInstance,
+    low: float,
+    high: float,
+    stopping: Callable[[], bool],
+    report: Callable[[float], object] = lambda value: None,
+) -> float:
+    """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
+
+    The problem has devices enough; ``stopping`` is polled, and true ends it with what is known.
+    """
+    if stopping() or low >= high:
+        return low
+    domains = Domains(instance)
+    while high - low > _PRECISION * high and not stopping():
+        target = (low + high) / 2
+        if domains.refuted(target, stopping):
+            low = target
+            report(lowered(instance, low))
+        else:
+            high = target
+    return low
 
 
 class Domains:
     """A problem with devices enough, and what does not depend on the target."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
         a = instance.arrays
         self.least = best_loads(instance)
@@ -61,7 +110,7 @@ class Domains:
         self.turns = {} if instance.even else {tuple(sorted((s, int(a.after[s])))): float(a.ring[s]) for s in rings}
         self.balls = _balls(instance)
         self.islands = Islands(instance)
-        self.patterns = Patterns(instance)
+        self.patterns = ReplicaPatterns(instance)
         self.same = np.eye(instance.devices, dtype=bool)
 
     def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
@@ -164,7 +213,7 @@ class Domains:
             reach = reach.astype(np.float32) @ (step + self.same) > 0
 
 
-def _without(instance: Instance, s: int, moved: float | None) -> Floats:
+def _without(instance: MappingInstance, s: int, moved: float | None) -> Floats:
     """(D,) What a replica of a stage takes at least without one of its transfers; None is without its ring."""
     a = instance.arrays
     sizes = np.sort(a.weight[a.ptr[s] : a.ptr[s + 1]])[::-1].tolist()
@@ -184,7 +233,7 @@ def _without(instance: Instance, s: int, moved: float | None) -> Floats:
     return least
 
 
-def _balls(instance: Instance) -> npt.NDArray[np.int64]:
+def _balls(instance: MappingInstance) -> npt.NDArray[np.int64]:
     """(S, k) Replicas within so many exchanges of a replica of each stage, itself among them."""
     rows = []
     for s in range(instance.stages):

@@ -29,14 +29,14 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from partita.problems.mapping.bounds.components import components
-from partita.problems.mapping.instance import Instance
+from partita.engines.kernels.arrays import Bools
+from partita.problems.mapping.instance import MappingInstance
 
 #: Largest islands whose sets are looked at, partitions into islands, and sets tried for one stage in one island.
 _LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
 
 
-class Partition:
+class DeviceIslands:
     """A partition of the devices into islands.
 
     Attributes
@@ -49,7 +49,7 @@ class Partition:
         For every island, seconds per byte of the fastest links inside, one device's each, ascending.
     """
 
-    def __init__(self, instance: Instance, label: npt.NDArray[np.int64]) -> None:
+    def __init__(self, instance: MappingInstance, label: npt.NDArray[np.int64]) -> None:
         inverse = instance.arrays.inverse
         self.members = [np.flatnonzero(label == name) for name in np.unique(label)]
         other = label[:, None] != label[None, :]
@@ -64,12 +64,12 @@ class Partition:
 class Islands:
     """The partitions of a problem's devices that are looked at."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
-        self.partitions = [Partition(instance, label) for label in _partitions(instance)]
+        self.partitions = [DeviceIslands(instance, label) for label in _partitions(instance)]
         self.exchanges = [instance.exchanges(s) for s in range(instance.stages)]
 
-    def filter(self, domain: npt.NDArray[np.bool_], limit: float, stopping: Callable[[], bool]) -> bool:
+    def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take islands out of the domains of stages that cannot be there; whether every stage still has devices."""
         for partition in self.partitions:
             known: dict[tuple[object, ...], bool] = {}
@@ -146,7 +146,7 @@ class Islands:
         return False
 
 
-def _partitions(instance: Instance) -> list[npt.NDArray[np.int64]]:
+def _partitions(instance: MappingInstance) -> list[npt.NDArray[np.int64]]:
     """Components of ever slower links, as labels of devices: those with more than one part that are not too large.
 
     A maximum spanning tree (Prim) knows all of them: its links, the fastest first, join components.
@@ -174,16 +174,24 @@ def _partitions(instance: Instance) -> list[npt.NDArray[np.int64]]:
     return found[-_PARTITIONS:]
 
 
-def groups_fit(instance: Instance, slowest: Mapping[tuple[int, int], float]) -> bool:
+def components(linked: Bools) -> list[npt.NDArray[np.int64]]:
+    """The connected components of a symmetric relation; members of each, ascending."""
+    label = np.arange(len(linked))
+    while True:
+        lowest = np.where(linked, label[None, :], len(linked)).min(axis=1, initial=len(linked))
+        fresh = np.minimum(label, lowest)
+        fresh = np.minimum(fresh, fresh[fresh])
+        if np.array_equal(fresh, label):
+            break
+        label = fresh
+    return [np.flatnonzero(label == name) for name in np.unique(label)]
+
+
+def groups_fit(instance: MappingInstance, slowest: Mapping[tuple[int, int], float]) -> bool:
     """Whether whole groups can be packed.
 
-    Parameters
-    ----------
-    instance
-        The problem.
-    slowest
-        By pair of stages (of one stage with itself: its ring), seconds per byte of the slowest link that its exchanges
-        can use, in the faster direction.
+    ``slowest`` is, by pair of stages (of one stage with itself: its ring), seconds per byte of the slowest link that
+    its exchanges can use, in the faster direction.
     """
     apart = np.minimum(instance.arrays.inverse, instance.arrays.inverse.T)
     for value in sorted(set(slowest.values())):
@@ -209,7 +217,7 @@ def _filled(groups: tuple[int, ...], most: int) -> list[int]:
     return found
 
 
-def _groups(instance: Instance, tied: list[tuple[int, int]]) -> Counter[int]:
+def _groups(instance: MappingInstance, tied: list[tuple[int, int]]) -> Counter[int]:
     """How many groups of each size the replicas form that are tied together by some exchanges."""
     home = list(range(instance.stages))
     for s, t in tied:

@@ -25,7 +25,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
 
@@ -40,12 +40,12 @@ class Neighbours(BoundMethod[MappingProblem]):
     )
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
-        instance = Instance(problem)
+        instance = MappingInstance(problem)
         value = lowered(instance, assignment_bound(instance))
         return Bound(value, self.name, self.scope, monitor.elapsed_s)
 
 
-def lowered(instance: Instance, value: float) -> float:
+def lowered(instance: MappingInstance, value: float) -> float:
     """What a replica takes at least: its own time, and a product of three numbers for every partner and its ring."""
     if math.isinf(value):
         return value
@@ -53,7 +53,7 @@ def lowered(instance: Instance, value: float) -> float:
     return rounded_down(value, value, 3 * most)
 
 
-def assignment_bound(instance: Instance) -> float:
+def assignment_bound(instance: MappingInstance) -> float:
     """The bound; infinite if there are not enough devices."""
     from partita.engines.kernels.mapping.matching import covers
 
@@ -73,15 +73,11 @@ def assignment_bound(instance: Instance) -> float:
     return float(values[low])
 
 
-def best_loads(instance: Instance, fastest: Floats | None = None) -> Floats:
-    """(S, D) What a replica of every stage takes at least on every device.
+def best_loads(instance: MappingInstance, fastest: Floats | None = None) -> Floats:
+    """(S, D) What a replica of every stage takes at least on every device, where there are devices enough.
 
-    Parameters
-    ----------
-    instance
-        A problem with devices enough.
-    fastest
-        (D, k) Seconds per byte of the links that may be used out of every device, ascending; all if not given.
+    ``fastest`` (D, k) is seconds per byte of the links that may be used out of every device, ascending; all if not
+    given.
     """
     a = instance.arrays
     links = instance.fastest if fastest is None else fastest

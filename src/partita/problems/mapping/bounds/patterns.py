@@ -6,7 +6,7 @@ outside are given the fastest links to devices that the pattern leaves free. So 
 place for the pattern is found: cycles of exchanges that links do not have (a grid has no triangles of fast links), and
 fast links that two replicas want at once.
 
-Patterns are placed by ``kernels.mapping.patterns``; where too many devices would have to be tried, the device
+ReplicaPatterns are placed by ``kernels.mapping.patterns``; where too many devices would have to be tried, the device
 stays. By symmetry of the rings the same is true of every replica.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.problems.mapping.instance import Instance
+from partita.problems.mapping.instance import MappingInstance
 
 #: Replicas of every stage in a pattern, in turn, as places in the ring; the first one is at the device in question.
 _PATTERNS = ((0,), (0, 1), (0, 1, -1))
@@ -26,10 +26,10 @@ _PATTERNS = ((0,), (0, 1), (0, 1, -1))
 _LARGEST, _CHECKS, _ALL = 24, 3_000, 400_000
 
 
-class Patterns:
+class ReplicaPatterns:
     """The patterns of a problem with devices enough."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
         a = instance.arrays
         order = np.concatenate(

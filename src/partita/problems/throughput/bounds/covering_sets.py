@@ -10,7 +10,7 @@ from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs, bit_rows,
 from partita.engines.kernels.closures import closure_bits
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import Exclusions, longest_segments
-from partita.engines.mip.model import Callbacks, Model
+from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import solve_program
 
 #: Times that conflicts are derived from charges and charges from conflicts.
@@ -164,7 +164,7 @@ class BlockPool:
         fits = self.loads[: self.count] <= target
         masks, active = self.masks[: self.count], self.active[: self.count]
         while not stop():
-            model = Model()
+            model = MixedProgram()
             for _ in range(n):
                 model.add_continuous(0.0, 1.0, -1.0 if least is None else 0.0)
             if least is not None:

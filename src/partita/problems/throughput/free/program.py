@@ -10,8 +10,8 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.graph_arrays import sets_of
 from partita.engines.kernels.throughput.free_splits import FreeArrays
-from partita.engines.mip.model import Model
-from partita.ground.rounding import raised, rounded_up, up_to
+from partita.engines.mip.model import MixedProgram
+from partita.ground.rounding import TOLERANCE, raised, rounded_up, up_to
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
 LARGEST_LOAD = 1000.0
@@ -26,7 +26,7 @@ class LoadProgram:
     """
 
     def __init__(self, arrays: FreeArrays, lower: float, upper: float, *, whole_cuts: bool = False) -> None:
-        self.model, self.arrays, self.upper, self.whole_cuts = Model(), arrays, upper, whole_cuts
+        self.model, self.arrays, self.upper, self.whole_cuts = MixedProgram(), arrays, upper, whole_cuts
         self.scale = LARGEST_LOAD / upper if upper > 0 else 1.0
         self.load = self.model.add_continuous(lower * self.scale, upper * self.scale, 1.0)
 
@@ -135,7 +135,7 @@ class Assignment(LoadProgram):
         return values
 
 
-def _complete(model: Model, values: Floats, known: set[int]) -> None:
+def _complete(model: MixedProgram, values: Floats, known: set[int]) -> None:
     """Give the dependent variables their smallest value, from rows ``variable - (terms) >= 0`` and ``<= 0``."""
     raised: set[int] = set()
     for variables, coefficients, lower, upper in model.rows:
@@ -220,7 +220,7 @@ class Representatives(LoadProgram):
             items = self.add_device(kind, float(arrays.limit[devices[0]]))
             self.items.append(items)
             carried += [(item, len(devices) * float(y)) for item, y in zip(items, charge, strict=True) if y > 0]
-        self.model.add_row(carried, lower=max(0.0, needed - 1e-9 * float(charge.sum())))
+        self.model.add_row(carried, lower=max(0.0, needed - TOLERANCE * float(charge.sum())))
 
 
 def knapsack(charge: Floats, work: Floats, capacity: float) -> float:

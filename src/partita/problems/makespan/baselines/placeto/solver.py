@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 
-import numpy as np
-
-from partita.engines.kernels.arrays import Ints
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import MissingExtraError
 from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
-from partita.problems.makespan.heuristics.base import NO_ROOM
-from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.priorities import upward_ranks
+from partita.problems.makespan.heuristics import NO_ROOM
+from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options, Outcome, Solver
 from partita.problems.makespan.schedules import list_schedule
-from partita.problems.makespan.solvers.protocol import Options, Outcome, Solver
 
 #: Most groups to decide about; the later numbers only where groups that coarse do not fit into memory.
 _GROUPS = (32, 128, 512)
@@ -47,18 +43,11 @@ class Placeto(Solver):
                 break
         else:
             return Outcome(None, reason=NO_ROOM)
-        order = schedule_order(instance)
-        world = World(instance, groups, order)
+        world = World(instance, groups)
         world.meet(first, monitor)
         if not monitor.stopping and int(world.able.sum(axis=1).max()) > 1:
             from partita.problems.makespan.baselines.placeto.training import train
 
             means = train(world, first, episodes=options.episodes, seed=options.seed, monitor=monitor)
             monitor.statistics.counters |= {"groups": groups.count, "updates": len(means)}
-        return Outcome(list_schedule(instance, world.best.tolist(), order.tolist()))
-
-
-def schedule_order(instance: MakespanInstance) -> Ints:
-    """Operators by falling upward rank, each after what it waits for."""
-    ranks = upward_ranks(instance)
-    return np.array(sorted(instance.order, key=lambda v: -ranks[v]), dtype=np.int32)
+        return Outcome(list_schedule(instance, world.best.tolist(), instance.by_rank.tolist()))

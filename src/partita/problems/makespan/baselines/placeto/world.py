@@ -9,20 +9,17 @@ import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.coarse import Groups
+from partita.problems.makespan.coarse import OperatorGroups
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.priorities import mean_transfers
 
 
 class World:
-    """Placements of groups, judged by the list scheduler.
+    """Placements of groups, judged by the list scheduler with operators by their upward ranks.
 
     Parameters
     ----------
     instance, groups
         The problem, and what goes to one device.
-    order
-        (n,) The order of the list scheduler.
 
     Attributes
     ----------
@@ -32,8 +29,8 @@ class World:
         The smallest makespan that was met, and the device of every operator there.
     """
 
-    def __init__(self, instance: MakespanInstance, groups: Groups, order: Ints) -> None:
-        self.instance, self.groups, self.order = instance, groups, order
+    def __init__(self, instance: MakespanInstance, groups: OperatorGroups) -> None:
+        self.instance, self.groups = instance, groups
         self.able = np.isfinite(groups.time)
         self.value, self.best = math.inf, np.full(instance.count, -1, dtype=np.int32)
         self._room = instance.room()
@@ -47,7 +44,7 @@ class World:
 
         limit = self.instance.arrays.limit
         placed = device[self.groups.group]
-        value = float(schedule(self.instance.arrays, placed, self.order, True, math.inf, self._room))
+        value = float(schedule(self.instance.arrays, placed, self.instance.by_rank, True, math.inf, self._room))
         over = np.maximum(np.bincount(device, self.groups.memory, len(limit)) - limit, 0.0)
         if over.any():
             return value * (1.0 + float((over / np.maximum(limit, 1e-300))[over > 0].sum()))
@@ -68,7 +65,7 @@ class World:
 
     def features(self) -> Floats:
         """(G, D + 2) Times on the devices, mean time to hand results to other groups, memory; all about 1."""
-        moved, groups = mean_transfers(self.instance), self.groups
+        moved, groups = self.instance.mean_transfers, self.groups
         leaves = np.zeros(groups.count)
         for u, v, f in self.instance.edges:
             if f >= 0 and groups.group[u] != groups.group[v]:

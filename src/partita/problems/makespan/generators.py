@@ -1,0 +1,137 @@
+"""Makespan problems of random graphs: devices of unlike speeds, links of unlike bandwidths.
+
+What they are like follows the published workloads: an operator takes its work divided by the device's speed, and some
+devices suit it better than others; a flow takes its bytes divided by the bandwidth between two devices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from partita.ground.checks import check_at_least
+from partita.ground.errors import InputError
+from partita.ground.random_dags import FAMILIES, random_dag
+from partita.problems.kind import ProblemFamily
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.settings import setting
+
+#: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
+SPEEDS, BANDWIDTHS = 4.0, 4.0
+#: Deviations of the logarithms of work, bytes and memory of operators, and of how well a device suits one.
+SPREAD, SUITS = 0.8, 0.25
+#: Times are whole numbers of this many decimals, and the mean time of an operator on the fastest device.
+DECIMALS, MEAN_TIME = 3, 1.0
+
+
+def random_makespan_problem(
+    seed: int,
+    *,
+    family: str = "layered",
+    nodes: int = 100,
+    devices: int = 4,
+    communication: float = 1.0,
+    room: float | None = None,
+    skips: float = 0.0,
+) -> MakespanProblem:
+    """A random makespan problem.
+
+    Parameters
+    ----------
+    seed
+        The same seed and options give the same problem.
+    family
+        One of ``random_dags.FAMILIES``. ``branches`` has separators, ``layered`` and ``wide`` hardly any.
+    nodes, devices
+        How many operators and devices.
+    communication
+        Mean time of a flow as a multiple of the mean time of an operator on the fastest device.
+    room
+        What all devices hold together, as a multiple of what the operators need; None for no limits. Faster devices
+        hold less than their share.
+    skips
+        For this fraction of the operators one more flow to any later operator, which leaves few separators.
+
+    Raises
+    ------
+    InputError
+        If the family is unknown, or a number is out of range.
+    """
+    if family not in FAMILIES:
+        raise InputError(f"there is no graph family {family!r}; known are {', '.join(FAMILIES)}")
+    check_at_least("the seed", seed, 0)
+    check_at_least("nodes", nodes)
+    check_at_least("devices", devices)
+    if not 0 <= communication < math.inf:
+        raise InputError(f"communication is {communication}; it must be finite and not negative")
+    if room is not None and not 0 < room < math.inf:
+        raise InputError(f"room is {room}; it must be finite and more than 0")
+    if not 0 <= skips <= 1:
+        raise InputError(f"skips is {skips}; it must be a fraction, 0 to 1")
+    rng = np.random.default_rng(seed)
+    edges = random_dag(rng, family, nodes)
+    if skips > 0:
+        longer = ((v, v + 1 + int(rng.integers(nodes - 1 - v))) for v in range(nodes - 1) if rng.random() < skips)
+        edges = sorted({*edges, *longer})
+    slowness = np.sort(SPEEDS ** rng.random(devices))
+    slowness /= slowness[0]
+    suits = np.exp(SUITS * rng.standard_normal((nodes, devices)))
+    times = MEAN_TIME * _around_one(rng, nodes)[:, None] * slowness[None, :] * suits
+    narrowness = BANDWIDTHS ** rng.random((devices, devices))
+    np.fill_diagonal(narrowness, 0.0)
+    narrowness /= max(narrowness.sum() / max(1, devices * (devices - 1)), 1e-9)
+    moved = communication * MEAN_TIME * _around_one(rng, nodes)
+    held = np.ceil(1000 * _around_one(rng, nodes))
+    share = slowness**0.5 / (slowness**0.5).sum()
+    limits = [None] * devices if room is None else np.ceil(room * held.sum() * share).tolist()
+    tables = [tuple(map(tuple, np.round(moved[v] * narrowness, DECIMALS).tolist())) for v in range(nodes)]
+    return MakespanProblem(
+        name=f"{family} n={nodes} devices={devices} seed={seed}",
+        unit="ms",
+        devices=tuple(Device(name=f"device {d}", memory=limits[d]) for d in range(devices)),
+        operators=tuple(
+            MakespanOperator(id=v, times=tuple(row), memory=memory)
+            for v, (row, memory) in enumerate(zip(np.round(times, DECIMALS).tolist(), held.tolist(), strict=True))
+        ),
+        # Readers of one result share its table.
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=tables[u]) for f, (u, v) in enumerate(edges)),
+        notes=(f"made by `partita generate makespan`: family {family}, {nodes} operators, seed {seed}",),
+    )
+
+
+def _around_one(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """Lognormal numbers of mean 1."""
+    found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.exp(
+        SPREAD * rng.standard_normal(count) - SPREAD**2 / 2
+    )
+    return found
+
+
+class _Random(msgspec.Struct, frozen=True, kw_only=True):
+    seed: Annotated[int, setting("Same seed, same problem.", metavar="N", least=0)] = 0
+    family: Annotated[str, setting("Of graphs.")] = "layered"
+    nodes: Annotated[int, setting("Operators.", metavar="N", least=1)] = 100
+    devices: Annotated[int, setting("Of unlike speeds.", metavar="N", least=1)] = 4
+    communication: Annotated[
+        float, setting("Mean time of a flow by that of an operator on the fastest device.", metavar="X", least=0)
+    ] = 1.0
+    room: Annotated[
+        float | None,
+        setting("Memory of all devices by what operators need; no limits if not given.", metavar="X", above=0),
+    ] = None
+    skips: Annotated[
+        float, setting("Fraction of operators with one more flow, to any later one.", metavar="X", least=0, most=1)
+    ] = 0.0
+
+
+GENERATORS = (
+    ProblemFamily(
+        "makespan",
+        "A random graph over devices of unlike speeds and links of unlike bandwidths (docs/makespan.md).",
+        _Random,
+        lambda settings: random_makespan_problem(**msgspec.structs.asdict(settings)),
+    ),
+)

@@ -1,1 +1,0 @@
-"""Random makespan problems, for comparing solvers and bounds."""

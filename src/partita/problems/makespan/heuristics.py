@@ -1,0 +1,222 @@
+"""What people do by hand, and list scheduling heuristics of the literature: baselines, and where searches start.
+
+Each decides devices and an order without congestion; the list scheduler then makes the schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import up_to
+from partita.problems.makespan.contiguous import contiguous_split
+from partita.problems.makespan.greedy import PartialSchedule, earliest_finish, earliest_start
+from partita.problems.makespan.instance import MakespanInstance, build_instance
+from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options, Outcome, Solver
+from partita.problems.makespan.schedules import list_schedule
+
+#: What greedy placements say that run out of room.
+NO_ROOM = "an operator fits nowhere beside what is placed"
+
+
+class Heuristic(Solver):
+    """A baseline; ``place`` makes the schedule with everything placed, or says why there is none."""
+
+    name = summary = ""
+
+    def __init__(self, name: str, summary: str, place: Callable[[MakespanInstance], PartialSchedule | str]) -> None:
+        self.name, self.summary, self.place = name, summary, place
+
+    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+        if monitor.stopping:
+            return Outcome(None, reason="there was no time")
+        instance = build_instance(problem)
+        placed = self.place(instance)
+        if isinstance(placed, str):
+            return Outcome(None, reason=placed)
+        return Outcome(list_schedule(instance, placed.device, placed.order))
+
+
+def _single_device(instance: MakespanInstance) -> PartialSchedule | str:
+    """Everything on the device on which it takes least, of those that can run and hold it all."""
+    a = instance.arrays
+    sums = np.where(a.memory.sum() <= a.limit, a.time.sum(axis=0), np.inf)
+    if not np.isfinite(sums).any():
+        return "no device can run and hold everything"
+    found = PartialSchedule(instance)
+    for v in instance.order:
+        found.place(v, [int(sums.argmin())])
+    return found
+
+
+def _fastest(instance: MakespanInstance) -> PartialSchedule | str:
+    """Each operator on the device on which it takes least, as far as memory goes; of equal ones the first."""
+    found = PartialSchedule(instance)
+    for v in instance.order:
+        allowed = found.allowed(v)
+        if not allowed:
+            return NO_ROOM
+        found.place(v, [min(allowed, key=lambda d: (float(instance.arrays.time[v, d]), d))])
+    return found
+
+
+def contiguous(instance: MakespanInstance) -> PartialSchedule | str:
+    """An order cut into pieces, one for each device: the sample passes from one to the next, as in pipelines."""
+    device = contiguous_split(instance)
+    if device is None:
+        return NO_ROOM
+    found = PartialSchedule(instance, memory=False)
+    for v in instance.order:
+        found.place(v, [device[v]])
+    return found
+
+
+def _memory_topo(instance: MakespanInstance) -> PartialSchedule | str:
+    """Source: Jeon et al., "Baechi: Fast Device Placement of Machine Learning Graphs" (2020), §3.1.
+
+    Each device gets operators in topological order up to an even share of the memory, plus the largest operator's; one
+    that the device at hand cannot take goes to the next.
+    """
+    a = instance.arrays
+    share = float(a.memory.sum()) / instance.devices + float(a.memory.max())
+    share = share if share > 0 else math.inf
+    found, present = PartialSchedule(instance), 0
+    for v in instance.order:
+        allowed = found.allowed(v)
+        size = found.size[int(a.group.of[v])]
+        even = [d for d in allowed if d >= present and found.held[d] + size <= up_to(share)]
+        if not allowed:
+            return NO_ROOM
+        chosen = even[0] if even else allowed[-1]
+        present = max(present, chosen)
+        found.place(v, [chosen])
+    return found
+
+
+def _memory_etf(instance: MakespanInstance) -> PartialSchedule | str:
+    """Source: Baechi (2020), §3.1: of all ready operators and devices with room the pair that can start first.
+
+    A device without room for an operator is left out for it. Of pairs that start at the same time the one whose
+    operator has the longest chain behind it goes first.
+    """
+    found = PartialSchedule(instance, insertion=False)
+    return found if earliest_start(found) else NO_ROOM
+
+
+def _memory_sct(instance: MakespanInstance) -> PartialSchedule | str:
+    """Source: Baechi (2020), §3.1, after Hanen and Munier's small-communication-time schedules.
+
+    Simplified: the paper rounds a linear relaxation to find each operator's *favourite child*, the successor that had
+    best run on the same device without a transfer. Here flows are taken by falling mean transfer time, and one makes
+    its reader the favourite child of its producer if neither has a partner yet: the same matching, found greedily. As
+    there, a favourite child goes to its parent's device if that has room, everything else where it can start first.
+    """
+    parent: dict[int, int] = {}
+    taken: set[int] = set()
+    for u, v in instance.costliest:
+        if u not in taken and v not in parent:
+            taken.add(u)
+            parent[v] = u
+    found = PartialSchedule(instance, insertion=False)
+    return found if earliest_start(found, lambda v: [found.device[parent[v]]] if v in parent else []) else NO_ROOM
+
+
+def _getf(instance: MakespanInstance) -> PartialSchedule | str:
+    """Source: Su et al., "Communication-Aware Scheduling of Precedence-Constrained Tasks on Related Machines" (2020).
+
+    Devices whose speeds (inverse mean times) are within a factor of two form a group. Simplified: the paper assigns
+    operators to groups by rounding a linear relaxation of the makespan; here each operator, longest first, goes to the
+    group where its time plus the group's work per device is least. Then, as there, of all operators and devices of
+    their groups the pair that can start first goes first.
+    """
+    time = instance.arrays.time
+    able = np.isfinite(time)
+    usual = np.array([time[able[:, d], d].mean() if able[:, d].any() else math.inf for d in range(time.shape[1])])
+    least = float(usual.min())
+    level = [
+        0 if mean <= 0 or least <= 0 else math.floor(math.log2(mean / least)) if math.isfinite(mean) else -1
+        for mean in usual.tolist()
+    ]
+    groups = [[d for d in range(len(level)) if level[d] == g] for g in sorted(set(level))]
+    work = [0.0] * len(groups)
+    chosen = [0] * instance.count
+    mean = [
+        [float(time[v, ds].mean()) if able[v, ds].all() else math.inf for ds in groups] for v in range(instance.count)
+    ]
+    for v in sorted(range(instance.count), key=lambda v: -min(mean[v])):
+        g = min(range(len(groups)), key=lambda g: (work[g] / len(groups[g]) + mean[v][g], g))
+        chosen[v] = g
+        work[g] += mean[v][g] if math.isfinite(mean[v][g]) else 0.0
+    found = PartialSchedule(instance, insertion=False)
+    return found if earliest_start(found, lambda v: groups[chosen[v]]) else NO_ROOM
+
+
+def _heft(instance: MakespanInstance) -> PartialSchedule | str:
+    """Source: Topcuoglu, Hariri and Wu (2002), §4.1: upward ranks by mean times, insertion into gaps."""
+    found = PartialSchedule(instance, memory=False)
+    return found if earliest_finish(found, instance.upward_ranks) else NO_ROOM
+
+
+def _cpop(instance: MakespanInstance) -> PartialSchedule | str:
+    """Source: Topcuoglu, Hariri and Wu (2002), §4.2.
+
+    Priority is the length of the longest chain through an operator, by mean times; a chain of the largest priority runs
+    on the device on which it takes least.
+    """
+    means, moved = instance.mean_times.tolist(), instance.mean_transfers
+    down = [0.0] * instance.count
+    for v in instance.order:
+        for u, f in instance.before[v]:
+            down[v] = max(down[v], down[u] + means[u] + (moved[f] if f >= 0 else 0.0))
+    priority = [a + b for a, b in zip(instance.upward_ranks, down, strict=True)]
+    first = max((v for v in instance.order if not instance.before[v]), key=lambda v: priority[v])
+    path = [first]
+    while instance.after[path[-1]]:
+        path.append(max((w for w, _ in instance.after[path[-1]]), key=lambda w: priority[w]))
+    sums = instance.arrays.time[path].sum(axis=0)
+    critical = set(path) if math.isfinite(sums.min()) else set()
+    device = int(sums.argmin())
+
+    def narrowed(v: int, allowed: list[int]) -> list[int]:
+        return [device] if v in critical and device in allowed else allowed
+
+    found = PartialSchedule(instance, memory=False)
+    return found if earliest_finish(found, priority, narrowed) else NO_ROOM
+
+
+#: By hand first, then the heuristics.
+HEURISTICS = (
+    Heuristic("single device", "everything on the best single device; no transfers", _single_device),
+    Heuristic(
+        "fastest devices", "each operator where it is fastest, as far as memory goes; ignores transfers", _fastest
+    ),
+    Heuristic(
+        "contiguous pieces",
+        "a topological order cut where pieces and transfers take least, memory kept; nothing runs side by side",
+        contiguous,
+    ),
+    Heuristic(
+        "m-TOPO", "a topological order cut into pieces of equal memory; ignores times and transfers", _memory_topo
+    ),
+    Heuristic(
+        "m-ETF", "the operator and device that can start first, as far as memory goes; ignores congestion", _memory_etf
+    ),
+    Heuristic(
+        "m-SCT",
+        "m-ETF, but the costliest transfers stay inside; favourites by a greedy matching, ignores congestion",
+        _memory_sct,
+    ),
+    Heuristic(
+        "GETF",
+        "groups of like devices by balanced work, then who can start first; greedy groups, ignores congestion",
+        _getf,
+    ),
+    Heuristic("HEFT", "largest upward rank first, each where it ends first; ignores memory and congestion", _heft),
+    Heuristic(
+        "CPOP", "the critical path on one device, others where they end first; ignores memory and congestion", _cpop
+    ),
+)

@@ -1,0 +1,77 @@
+"""Mappings that people make, and the published search, in the form that its rule chooses and in either form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.background import run_in_background
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.problems.mapping.bisection import EasyForm, bisection, heavier_form
+from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.orders import chains, consecutive
+from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.protocol import Options, Outcome, Solver
+
+
+class MappingBaseline(Solver):
+    """A mapping that is made by ``devices``, where there are enough."""
+
+    name = summary = ""
+
+    def __init__(self, name: str, summary: str, devices: Callable[[MappingInstance, Options, Monitor], Ints]) -> None:
+        self.name, self.summary, self.devices = name, summary, devices
+
+    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
+        instance = MappingInstance(problem)
+        missing = problem.shortage()
+        if missing is not None:
+            return Outcome(None, infeasible=True, reason=missing)
+        return Outcome(instance.plan(self.devices(instance, options, monitor)))
+
+
+def _parmesan(form: EasyForm | None) -> Callable[[MappingInstance, Options, Monitor], Ints]:
+    """See ``partita.problems.mapping.bisection``; in the form that the rule chooses unless one is given."""
+
+    def devices(instance: MappingInstance, options: Options, monitor: Monitor) -> Ints:
+        chosen = heavier_form(instance) if form is None else form
+        found: list[Ints] = []
+        run: Incumbent[Placement] = Incumbent()
+        run_in_background(
+            run, monitor.part(), lambda: found.append(bisection(instance, chosen, run.stop, options.seed))
+        )
+        return found[0]
+
+    return devices
+
+
+DEFAULT_BASELINES: tuple[Solver, ...] = (
+    # Parmesan's CS map and its p2p map.
+    MappingBaseline(
+        "consecutive",
+        "stage after stage, its replicas on neighbouring devices (all-reduce first); ignores bandwidths",
+        lambda instance, options, monitor: consecutive(instance),
+    ),
+    MappingBaseline(
+        "point-to-point-first",
+        "replica after replica, its stages on neighbouring devices; ignores bandwidths",
+        lambda instance, options, monitor: chains(instance),
+    ),
+    MappingBaseline(
+        "parmesan",
+        "bisection with depth-first assignment, in the form of the larger traffic; ignores the other term",
+        _parmesan(None),
+    ),
+    MappingBaseline(
+        "parmesan-point-to-point",
+        "bisection with depth-first assignment, in the form with transfers; ignores the all-reduce",
+        _parmesan("point-to-point"),
+    ),
+    MappingBaseline(
+        "parmesan-all-reduce",
+        "bisection with depth-first assignment, in the form with the all-reduce; ignores transfers",
+        _parmesan("all-reduce"),
+    ),
+)
