@@ -23,7 +23,7 @@ from partita.ground.rounding import lowered
 from partita.problems.makespan.bounds.chain import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
-from partita.problems.makespan.exhaustive import try_everything
+from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer, search
 from partita.problems.makespan.plan import MakespanPlan
