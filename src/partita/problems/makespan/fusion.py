@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import rustworkx
 
 from partita.fusion.coarsening import coarsen
 from partita.fusion.fuse import common_module
 from partita.fusion.rules import FusionRules, fusion_rules
+from partita.ground.dags import joined
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanProblem
@@ -159,17 +159,10 @@ def _fused(problem: MakespanProblem, group: Sequence[int]) -> MakespanOperator:
 
 def _classes(problem: MakespanProblem, home: Mapping[int, int]) -> dict[int, int]:
     """By id of a fused operator its class: what groups and the classes of their members tie together."""
-    tied: rustworkx.PyGraph[int, None] = rustworkx.PyGraph()
-    place = {op.id: tied.add_node(op.id) for op in problem.operators}
-    for row in problem.classes():
-        for v in row[1:]:
-            tied.add_edge(place[problem.operators[row[0]].id], place[problem.operators[v].id], None)
-    for identity, first in home.items():
-        if identity != first:
-            tied.add_edge(place[first], place[identity], None)
-    found: dict[int, int] = {}
-    for number, nodes in enumerate(sorted(map(sorted, rustworkx.connected_components(tied)))):
-        heads = {home[tied[node]] for node in nodes}
-        if len(heads) > 1:
-            found |= dict.fromkeys(heads, number)
-    return found
+    place = {op.id: v for v, op in enumerate(problem.operators)}
+    pairs = [(row[0], v) for row in problem.classes() for v in row[1:]]
+    pairs += [(place[first], place[identity]) for identity, first in home.items()]
+    heads: dict[int, set[int]] = {}
+    for op, first in zip(problem.operators, joined(len(place), pairs), strict=True):
+        heads.setdefault(first, set()).add(home[op.id])
+    return {head: number for number, tied in enumerate(heads.values()) if len(tied) > 1 for head in tied}
