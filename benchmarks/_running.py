@@ -13,7 +13,7 @@ from partita.conductor.plan import price_all
 from partita.conductor.simulate import simulate_plan
 from partita.conductor.split import make_split
 from partita.costs.profile import Measured, Profile
-from partita.execution.job import Answer, Job
+from partita.execution.job import RunAnswer, RunJob
 from partita.execution.launch import Host
 from partita.frontends.options import Asked
 from partita.nouns.cluster import Cluster
@@ -105,7 +105,7 @@ def run(
     host: Host, subject: Subject, priced: Priced[Any], plan: Plan, microbatches: int, schedule: str, repeats: int = 5
 ) -> Outcome:
     """Run a plan, with the model that is not split beside it."""
-    job = Job(
+    job = RunJob(
         split=make_split(subject.graph, THROUGHPUT.model.parts(priced, plan)),
         source=subject.source,
         operators=len(subject.graph.operators),
@@ -113,7 +113,7 @@ def run(
         schedule=schedule,
         repeats=repeats,
     )
-    answer: Answer = host.run(job)
+    answer: RunAnswer = host.run(job)
     batches = [max(times) for times in zip(*(worker.step_s for worker in answer.workers), strict=True)]
     simulated, busy = predicted(subject, priced, plan, microbatches, schedule)
     return Outcome(

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 import partita as pt
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import find_splits
+from partita.costs.strategies.layers import find_splits
+from partita.costs.strategies.view import GraphView
 from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks

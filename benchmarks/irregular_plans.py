@@ -67,7 +67,7 @@ def plan(path: Path, cluster: str, objective: str, seconds: float, answer: Any) 
     from partita.engines.search.monitor import Monitor
 
     graph, devices = read_graph(path), read_cluster(cluster)
-    kind, _ = choose_problem(objective, devices, True)
+    kind, _ = choose_problem(objective, devices, graph.workload)
     (priced,) = price_all(kind, graph, devices, {}, {})
     monitor = Monitor(seconds)
     result = run_solver(priced.problem, None, options_of(kind, 0, 2, {}), monitor, explain=False)

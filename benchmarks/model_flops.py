@@ -71,7 +71,7 @@ class Compared:
 
 def compare(kind: str, training: bool) -> Compared:
     """Count the FLOPs of a type in both ways."""
-    from partita.frontends.hf.depth import shallow_fields
+    from _shallow import shallow_fields
     from partita.frontends.models import load_module
     from partita.frontends.torch import trace_calls
     from partita.ground.errors import PartitaError

@@ -30,7 +30,7 @@ _USUAL = ("bert", "llama", "mixtral", "vit", "wav2vec2", "t5", "llava")
 
 def trace_one(kind: str, training: bool) -> Traced:
     """Trace a type here and now."""
-    from partita.frontends.hf.depth import shallow_fields
+    from _shallow import shallow_fields
     from partita.frontends.models import load_model
     from partita.ground.errors import PartitaError
 

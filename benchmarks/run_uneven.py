@@ -18,8 +18,7 @@ from _running import profiled, run
 from partita.conductor.solve import options_of, run_solver
 from partita.engines.search.monitor import Monitor
 from partita.execution.launch import Host
-from partita.problems.throughput.baselines.equal_layers import EqualLayers
-from partita.problems.throughput.baselines.equal_parameters import EqualParameters
+from partita.problems.throughput.baselines.rules import EqualLayers, EqualParameters
 from partita.problems.throughput.descriptor import THROUGHPUT
 
 MODELS = ("wide_table", "narrowing", "large_images", "hourglass", "one_giant")

@@ -21,10 +21,9 @@ from _common import write
 CHILD = """
 import json, resource, sys, time
 sys.path.insert(0, sys.argv[6])
-from partita.simulator.build import build
 from partita.simulator.program import Message
 from partita.simulator.schedules import find_schedule
-from partita.simulator.simulate import simulate
+from partita.simulator.simulate import build, simulate
 from partita.simulator.pipeline import PipelineStage, Pipeline, StageWork
 from partita.simulator.stages import staged_program
 

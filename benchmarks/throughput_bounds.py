@@ -26,10 +26,9 @@ from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
 from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.components import HIERARCHY
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.orders.block_problem import blocks_of
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -66,7 +65,7 @@ def run(problem: ThroughputProblem, methods: list[HierarchyBound], seconds: floa
     started = time.perf_counter()
     relaxed = uniform(problem)
     knowledge = Knowledge(relaxed)
-    search = PartitionSearch(blocks_of(relaxed), seed=0)
+    search = PartitionSearch(relaxed._replace(devices=min(relaxed.devices, relaxed.items)), seed=0)
     search.run(seconds=min(SEARCH_SHARE * seconds, SEARCH_S))
     knowledge.offer(search.label, search.value, "annealing")
     knowledge.proven.append(("search", 0.0, time.perf_counter() - started))

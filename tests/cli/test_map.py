@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from partita.conductor.documents import result_document
-from partita.conductor.place import placing_of, staged_plan
+from partita.conductor.place import placing_facet, staged_plan
 from partita.documents.document import write_json
 from partita.documents.result_file import with_problem
 from partita.documents.stated import write_problem
@@ -221,7 +221,7 @@ def test_a_plan_of_stages_is_placed(partita: Callable[..., Run], tmp_path: Path)
     path = split(tmp_path)
     where = "two-level:2x2:inside=10GB/s:between=1GB/s"
     planned = read_planned(path)
-    problem = placing_of(staged_plan(planned.problem, planned.plan), topology(where)).problem
+    problem = placing_facet().placing(staged_plan(planned.problem, planned.plan), topology(where)).problem
     assert problem.replicas == 2
     assert [stage.time_s for stage in problem.stages] == pytest.approx([4 * 0.03, 4 * 0.09])
     assert [stage.parameter_bytes for stage in problem.stages] == [4e6, 8e6]

@@ -167,7 +167,7 @@ def test_every_bound_by_name(partita: Callable[..., Run], chain: Path) -> None:
 
 
 def _wide(path: Path, operators: int = 60, towers: int = 12) -> Path:
-    """A problem with far too many ideals to finish: towers of operators with incommensurable times, side by side."""
+    """A problem with far too many downsets to finish: towers of operators with incommensurable times, side by side."""
     nodes, edges = [], []
     for tower in range(towers):
         for step in range(operators):

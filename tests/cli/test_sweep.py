@@ -240,15 +240,15 @@ def test_ctrl_c_during_a_baseline_counts(partita: Call, chain: Path, monkeypatch
     """A signal while the first baseline runs: the point's row is kept, and the command ends with 130."""
     import signal
 
-    from partita.problems.throughput.baselines.single_device import SingleDevice
+    from partita.problems.throughput.baselines.rules import Unsplit
 
-    original = SingleDevice.solve
+    original = Unsplit.solve
 
-    def signalled(self: SingleDevice, *arguments: object) -> object:
+    def signalled(self: Unsplit, *arguments: object) -> object:
         signal.raise_signal(signal.SIGINT)
         return original(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(SingleDevice, "solve", signalled)
+    monkeypatch.setattr(Unsplit, "solve", signalled)
     run = partita("sweep", chain, "--devices", "1,2,3", "--json")
     assert run.code == 130
     assert [row["objective"] for row in run.document["rows"]] == [5.0]

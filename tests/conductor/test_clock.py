@@ -14,7 +14,7 @@ from partita.cli.common import exit_code
 from partita.conductor import compare, plan, solve
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status, StopReason
-from partita.nouns.graph import Graph, Operator, Tensor
+from partita.nouns.graph import Graph, Operator, Tensor, Workload
 from partita.problems import kind_of
 from partita.report.results import summary_lines
 
@@ -54,7 +54,7 @@ def test_all_parts_are_of_one_clock(objective: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Monitor, "share", shared)
     clock = Monitor(40.0)
     cluster = pt.Cluster.from_spec("3xL4")
-    candidates = plan.price_all(plan.choose_problem(objective, cluster, False)[0], GRAPH, cluster, {}, {})
+    candidates = plan.price_all(plan.choose_problem(objective, cluster, Workload.INFERENCE)[0], GRAPH, cluster, {}, {})
     options = kind_of(candidates[0].problem).options()
     answer = plan.plan_priced(candidates, options, clock=clock)
     assert answer.result.plan is not None

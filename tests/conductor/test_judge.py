@@ -22,7 +22,7 @@ import pytest
 
 from partita.conductor.judge import adopt, adopt_better, best_of, evaluate, judge, judge_plan, proven, with_bound
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Event, Result, Row, Status, StopReason
+from partita.engines.search.result import Bound, Event, Result, Rival, Status, StopReason
 from partita.ground.errors import DisagreementError, InputError
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.outcome import Outcome
@@ -213,7 +213,7 @@ class TestProven:
         assert proven(5.0, Bound(4.0, "m")) == (Bound(4.0, "m"), Status.FEASIBLE)
 
 
-def row(plan: Plan | None, name: str = "expert", **fields: Any) -> Row:
+def row(plan: Plan | None, name: str = "expert", **fields: Any) -> Rival:
     return replace(judge_plan(PROBLEM, name, "by hand", plan), **fields)
 
 
@@ -222,7 +222,7 @@ class TestRows:
 
     def test_a_plan(self) -> None:
         found = judge_plan(PROBLEM, "expert", "by hand", BEST, 1.5, "unused")
-        assert found == Row("expert", "by hand", BEST, evaluate(PROBLEM, BEST), 1.5, "")
+        assert found == Rival("expert", "by hand", BEST, evaluate(PROBLEM, BEST), 1.5, "")
         assert found.feasible
         assert judge_plan(PROBLEM, "expert", "by hand", BEST).runtime_s == 0.0
 
@@ -233,18 +233,20 @@ class TestRows:
         assert found.note.startswith("stage 0 on gpu:0 needs 18 B")
 
     def test_no_plan(self) -> None:
-        assert judge_plan(PROBLEM, "e", "s", None, 2.0) == Row("e", "s", None, None, 2.0, "it finds no plan that fits")
+        assert judge_plan(PROBLEM, "e", "s", None, 2.0) == Rival(
+            "e", "s", None, None, 2.0, "it finds no plan that fits"
+        )
         assert judge_plan(PROBLEM, "e", "s", None, note="no layers").note == "no layers"
 
     def test_the_best_that_keeps_what_was_asked_for(self) -> None:
         rows = [row(ALONE, "a"), row(None, "b"), row(BEST, "c"), row(BEST, "d"), row(WORSE, "e")]
-        found = best_of(PROBLEM, rows, ACYCLIC)
+        found = best_of(rows, ACYCLIC)
         assert found is rows[2]
-        assert best_of(PROBLEM, [row(TANGLED)], ACYCLIC) is None
-        assert best_of(PROBLEM, [row(TANGLED)], FREE) is not None
+        assert best_of([row(TANGLED)], ACYCLIC) is None
+        assert best_of([row(TANGLED)], FREE) is not None
         broken = judge_plan(TestPlansThatFail.small, "expert", "", ALONE)
-        assert best_of(PROBLEM, [broken], ACYCLIC) is None
-        assert best_of(PROBLEM, [], ACYCLIC) is None
+        assert best_of([broken], ACYCLIC) is None
+        assert best_of([], ACYCLIC) is None
 
 
 class TestAdopting:

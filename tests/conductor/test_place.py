@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import partita as pt
-from partita.conductor.place import place, place_staged, placing_of, staged_plan, step_on
+from partita.conductor.place import place, place_staged, placing_facet, staged_plan, step_on
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology import topology
 from partita.nouns.topology.topology import Topology
@@ -230,7 +230,7 @@ def test_a_circle_of_stages_has_a_mapping_and_no_step() -> None:
 
 def test_layouts_and_mappings_say_the_same() -> None:
     problem, plan = hybrid([(1, 4), (2, 2), (3, 1), (1, 1)], 16)
-    placing = placing_of(staged_plan(problem, plan), topology("dgx1:2"))
+    placing = placing_facet().placing(staged_plan(problem, plan), topology("dgx1:2"))
     mapping = pt.solve(placing.problem, time_limit_s=1.0).plan
     assert placing.plan(placing.layout(mapping)) == mapping
 

@@ -23,7 +23,7 @@ from partita.conductor.search import search_stages
 from partita.conductor.shapes import shape_bound
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of
-from partita.problems.facets.replicas import Replicas
+from partita.problems.facets.replicas import Replication
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import Operator, Schedule, Tensor, ThroughputProblem
 from partita.simulator.fastest import FastLinks, fast_links, least_collective_s, least_ring_s, least_step
@@ -34,7 +34,7 @@ from problems.hybrid.brute_force_step import meshes
 FIRST, LAST = (int(part) for part in os.environ.get("SEEDS", "0:5").split(":"))
 
 
-def replicas_of(problem: object) -> Replicas[object, object]:
+def replicas_of(problem: object) -> Replication[object, object]:
     facet = kind_of(problem).replicas
     assert facet is not None
     return facet

@@ -13,7 +13,7 @@ from exporters.splits import by_layers, graph_of, runs, unet
 from partita.conductor.documents import answer_document
 from partita.conductor.split import split_of
 from partita.documents.document import write_json
-from partita.documents.split_file import split_document
+from partita.documents.result_file import split_document
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 from partita.nouns.split import Split, StagePart

@@ -32,10 +32,10 @@ def compute(case: Case, problem: Any, monitor: Monitor) -> tuple[Bound, list[Any
     assert bound.method == case.component.name
     assert not math.isnan(bound.value)
     wanted = options_of(case.kind)
-    covered = [options for options in wanted if case.kind.covers(bound.scope, options)]
+    covered = [options for options in wanted if options.covers(bound.scope)]
     assert covered, f"it holds for {bound.scope!r}, which nobody asks for"
     # It may hold for more than it declares.
-    assert all(options in covered for options in wanted if case.kind.covers(case.component.scope, options))
+    assert all(options in covered for options in wanted if options.covers(case.component.scope))
     return bound, covered
 
 
@@ -116,7 +116,7 @@ def test_never_above_a_plan_of_a_larger_problem(case: Case) -> None:
     for problem in case.large:
         bound, covered = compute(case, problem, Monitor(2.0))
         for options in covered:
-            best = best_of(problem, run_baselines(problem, options, 5.0), options)
+            best = best_of(run_baselines(problem, options, 5.0), options)
             if best is not None:
                 assert at_most(bound.value, best.evaluation.objective)
                 compared += 1

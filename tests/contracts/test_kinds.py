@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from partita.documents.document import sha256
 from partita.documents.stated import write_problem
 from partita.problems import find_kind, kind_of
 from partita.problems.importers import read_problem
-from partita.problems.kind import SearchOptions
+from partita.problems.kind import SearchOptions, lazy
 from partita.problems.settings import read_settings, settings_of
 
 KINDS = all_kinds()
@@ -50,6 +51,16 @@ def test_it_says_what_it_is(kind: Any) -> None:
 
 
 @every_kind
+def test_what_is_imported_late_is_of_its_type(kind: Any) -> None:
+    """The class that a type checker is told of is the one that is named."""
+    late = {name: found for name, found in vars(type(kind)).items() if isinstance(found, lazy)}
+    for name, found in late.items():
+        stated, made = type(kind).__annotations__[name], resolve_name(found.home)
+        assert stated.startswith("lazy[")
+        assert not isinstance(made, type) or stated == f"lazy[{made.__name__}]"
+
+
+@every_kind
 def test_the_default_solver_has_a_name_and_no_place(kind: Any) -> None:
     """Another order of the list changes nothing."""
     turned = type("Turned", (type(kind),), {"solvers": tuple(reversed(kind.solvers))})()
@@ -63,9 +74,9 @@ def test_the_default_solver_has_a_name_and_no_place(kind: Any) -> None:
 def test_scopes_are_consistent(kind: Any) -> None:
     """What is proven for the plans that were asked for holds for them, and is said in words."""
     for options in options_of(kind):
-        assert kind.covers(kind.scope(options), options)
-        assert kind.report.scope(kind.scope(options))
-        assert not kind.covers("a scope that nobody knows", options)
+        assert options.covers(options.scope)
+        assert kind.report.scope(options.scope)
+        assert not options.covers("a scope that nobody knows")
 
 
 @every_kind

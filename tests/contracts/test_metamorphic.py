@@ -41,7 +41,7 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
 )
 from partita.problems.throughput.protocol import Options
-from partita.problems.throughput.row import Row
+from partita.problems.throughput.row import UnitRow
 from problems.hybrid.step_strategies import random_step, step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 from problems.throughput.every_row import rows
@@ -73,7 +73,7 @@ PLAIN = ThroughputProblem(
     ),
     schedule=Schedule(microbatches=3),
 )
-ROW = PLAIN.replace(row=Row(units=((0,), (3, 6), (9,), (12, 15))))
+ROW = PLAIN.replace(row=UnitRow(units=((0,), (3, 6), (9,), (12, 15))))
 
 LIMITED = PLAIN.replace(
     memory_bytes=5.0,

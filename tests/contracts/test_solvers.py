@@ -56,7 +56,7 @@ def run(case: Case, problem: Any, monitor: Monitor, options: Any = None) -> tupl
     assert not outcome.infeasible, "a plan, and a proof that there is none"
     samples_of(case.kind.name).check(problem, outcome.plan, options)
     evaluation = case.kind.evaluate(problem, outcome.plan)
-    assert case.kind.keeps(problem, evaluation, options) is None
+    assert options.unkept(evaluation) is None
     if outcome.bound is not None and evaluation.feasible:
         assert at_most(outcome.bound, evaluation.objective)
     return outcome, result
@@ -71,8 +71,8 @@ def check_against_optimum(case: Case, problem: Any, monitor: Monitor) -> Result[
     if optimum is None:
         assert result.plan is None, "trying everything finds no plan"
         return result
-    scope = case.kind.scope(case.options) if outcome.scope is None else outcome.scope
-    if outcome.lossless and case.kind.covers(scope, case.options):
+    scope = case.options.scope if outcome.scope is None else outcome.scope
+    if outcome.lossless and case.options.covers(scope):
         for claimed in (outcome.bound, monitor.bound):
             assert claimed is None or at_most(claimed, optimum), f"bound {claimed} is above the optimum {optimum}"
     assert monitor.objective is None or at_most(optimum, monitor.objective), "an objective was reported that none has"

@@ -11,11 +11,10 @@ import pytest
 from partita.ground.errors import InputError
 from partita.nouns.topology import Topology, topology
 from partita.nouns.topology.generators import GENERATORS
-from partita.nouns.topology.generators.generator import Generator
+from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import Option
 from partita.nouns.topology.importers import IMPORTERS
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
 from partita.nouns.topology.routes import widest
 from partita.nouns.topology.topology import Link
 
@@ -64,7 +63,7 @@ def check_described(name: str, summary: str, options: tuple[Option, ...]) -> Non
 
 
 @families
-def test_a_family_is_described_and_its_example_builds(family: Generator) -> None:
+def test_a_family_is_described_and_its_example_builds(family: TopologyGenerator) -> None:
     check_described(family.name, family.summary, family.options)
     assert family.example.startswith(f"{family.name}:")
     found = topology(family.example)
@@ -85,7 +84,7 @@ def test_names_are_different() -> None:
 
 
 @families
-def test_a_family_refuses_nonsense(family: Generator) -> None:
+def test_a_family_refuses_nonsense(family: TopologyGenerator) -> None:
     for text in ("", ":", ":0", ":x", ":-1", ":4.5", ":1x1x1x1x1x1x1x1", ":99999999", f":{'9' * 30}"):
         with pytest.raises(InputError):
             topology(family.name + text)
@@ -95,23 +94,23 @@ def test_a_family_refuses_nonsense(family: Generator) -> None:
                 topology(f"{family.example.partition(':')[0]}:{_size(family)}:{option.name}={value}")
 
 
-def _size(family: Generator) -> str:
+def _size(family: TopologyGenerator) -> str:
     return family.example.split(":")[1]
 
 
 @families
-def test_a_family_takes_a_device(family: Generator) -> None:
+def test_a_family_takes_a_device(family: TopologyGenerator) -> None:
     found = topology(f"{family.name}:{_size(family)}:device=L4")
     assert set(found.kinds) == {"L4"}
 
 
 @formats
-def test_a_format_is_described_and_its_example_is_read(form: Importer, tmp_path: Path) -> None:
+def test_a_format_is_described_and_its_example_is_read(form: TopologyImporter, tmp_path: Path) -> None:
     """By its content, whatever the file is called; no other format claims it before."""
     check_described(form.name, form.summary, form.options)
     path = tmp_path / "file"
     path.write_text(form.example)
-    assert next(other for other in IMPORTERS if other.recognises(Source(str(path), form.example))) is form
+    assert next(other for other in IMPORTERS if other.recognises(TextFile(str(path), form.example))) is form
     found = topology(path)
     check_sound(found)
     assert found.name == str(path)
@@ -121,7 +120,7 @@ def test_a_format_is_described_and_its_example_is_read(form: Importer, tmp_path:
 
 
 @formats
-def test_a_format_survives_damage(form: Importer, tmp_path: Path) -> None:
+def test_a_format_survives_damage(form: TopologyImporter, tmp_path: Path) -> None:
     """Cut anywhere, or with any line left out or twice: it is read, or one error names the file."""
     path = tmp_path / "file.txt"
     lines = form.example.splitlines(keepends=True)
@@ -132,7 +131,7 @@ def test_a_format_survives_damage(form: Importer, tmp_path: Path) -> None:
         texts.append("".join(lines[: number + 1] + lines[number:]))
     for text in texts:
         path.write_text(text)
-        source = Source(str(path), text)
+        source = TextFile(str(path), text)
         if not form.recognises(source):
             continue
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.costs.fusion import fuse_pointwise
+from partita.costs.elementwise_chains import fuse_pointwise
 from partita.nouns.graph import Graph, Operator, Tensor
 
 

@@ -16,12 +16,12 @@ import pytest
 
 import partita as pt
 from models.menu_models import megatron, nn, torch
-from partita.costs.menus.entries import MenuEntry
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import find_splits
-from partita.costs.menus.modes import assign_modes
-from partita.costs.menus.pricing import LayerPricer, Training
 from partita.costs.roofline import Roofline
+from partita.costs.strategies.layers import find_splits
+from partita.costs.strategies.modes import assign_modes
+from partita.costs.strategies.pricing import LayerPricer, OptimizerSettings
+from partita.costs.strategies.strategy import LayerStrategy
+from partita.costs.strategies.view import GraphView
 from partita.costs.table import CostRow, CostTable
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.graph import Graph
@@ -362,7 +362,7 @@ def test_products_pair_up() -> None:
 
 
 def test_offload() -> None:
-    def offload(entry: MenuEntry) -> Configuration | None:
+    def offload(entry: LayerStrategy) -> Configuration | None:
         if not entry.layer.startswith("layers"):
             return None
         return Configuration(
@@ -483,7 +483,12 @@ def test_parts_of_products_have_the_shape_of_their_part() -> None:
     modes = assign_modes(splits, 4, True)
     link = CLUSTER.slowest_path(CLUSTER.groups()[0], inside=True)
     pricer = LayerPricer(
-        splits, [0.0] * len(graph().operators), DEVICE, {4: link}, Training(64, "adam", "float32", None), Roofline()
+        splits,
+        [0.0] * len(graph().operators),
+        DEVICE,
+        {4: link},
+        OptimizerSettings(64, "adam", "float32", None),
+        Roofline(),
     )
     shapes: dict[str, list[tuple[int, ...]]] = {}
     for v in splits.members[1]:

@@ -8,11 +8,11 @@ import math
 import pytest
 
 import partita as pt
-from partita.costs.menus.context import Sequence as TokenSequence
-from partita.costs.menus.entries import MenuEntry
-from partita.costs.menus.experts import find_experts
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import find_splits
+from partita.costs.strategies.context import TokenSequence
+from partita.costs.strategies.experts import find_experts
+from partita.costs.strategies.layers import find_splits
+from partita.costs.strategies.strategy import LayerStrategy
+from partita.costs.strategies.view import GraphView
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 from partita.problems.hybrid.layout_price import price_layout
@@ -62,13 +62,13 @@ def menus(graph: Graph, sharing: Sharing, cluster: pt.Cluster = CLUSTER) -> Laye
     return layer_menus(graph, cluster, microbatches=16, training=Training(zero=ZERO_STAGES), sharing=sharing)
 
 
-def entry(found: LayerMenus, pair: tuple[int, int], tensor: int = 1, option: str = "none") -> MenuEntry:
+def entry(found: LayerMenus, pair: tuple[int, int], tensor: int = 1, option: str = "none") -> LayerStrategy:
     """Of the second block."""
     rows = found.layers if pair == (1, 1) else found.spreads[pair]
     return rows[2].entry(tensor, option)
 
 
-def sent(entry: MenuEntry, kind: str) -> dict[str, list[float]]:
+def sent(entry: LayerStrategy, kind: str) -> dict[str, list[float]]:
     """Bytes that each device sends, by phase."""
     result: dict[str, list[float]] = {}
     for one in entry.collectives:
@@ -119,7 +119,7 @@ def test_an_exchange_of_all_with_all_uses_both_links() -> None:
         set_fields={**FIELDS, "num_local_experts": "16", "num_experts_per_tok": "2"},
     )
     found = menus(graph, Sharing((1,), (8, 16)), machines)
-    near, far = (entry(found, (1, e)).spread_s[1] for e in (8, 16))
+    near, far = (entry(found, (1, e)).context_expert_s[1] for e in (8, 16))
     rate, inside = found.problem.bandwidth_bytes_per_unit, found.problem.training
     assert inside is not None
     calls, hops = inside.call_times, inside.hop_times

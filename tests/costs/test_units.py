@@ -11,7 +11,7 @@ from partita.engines.search.result import Status
 from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Operator, Parameter, Tensor
-from partita.problems.throughput.baselines.layer_cuts import LayerCuts
+from partita.problems.throughput.baselines.paths import LayerCuts
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.pricing import price

@@ -177,7 +177,7 @@ def _ask(kind: AnyKind, problem: Any, part: Part, answer: _Answer) -> str:
     if refused is not None:
         return refused
     outcome = solver.solve(problem, part.options, monitor)
-    scope = kind.scope(part.options) if outcome.scope is None else outcome.scope
+    scope = part.options.scope if outcome.scope is None else outcome.scope
     if outcome.lossless:
         for value in (outcome.bound, monitor.bound, math.inf if outcome.infeasible else None):
             if value is not None:
@@ -194,7 +194,7 @@ def _ask_package(kind: AnyKind, problem: Any, part: Part, answer: _Answer) -> No
     if result.bound is not None:
         _note_claim(part, result.bound.value, result.bound.scope, answer)
     if result.status is partita.Status.INFEASIBLE:
-        _note_claim(part, math.inf, kind.scope(part.options), answer)
+        _note_claim(part, math.inf, part.options.scope, answer)
     if result.plan is not None:
         _note_plan(kind, problem, part, result.plan, None, answer)
     check = getattr(partita, "check", None)
@@ -215,7 +215,7 @@ def _note_plan(kind: AnyKind, problem: Any, part: Part, plan: Any, reported: flo
     plan = kind.complete(problem, plan)
     evaluation = kind.evaluate(problem, plan)
     if part.role in ("solver", "answer"):
-        wrong = evaluation.violations[0] if evaluation.violations else kind.keeps(problem, evaluation, part.options)
+        wrong = evaluation.violations[0] if evaluation.violations else part.options.unkept(evaluation)
         if wrong is not None:
             answer.wrong.append(Contradiction("plan fails", part.label, known=evaluation.objective, text=wrong))
         value = evaluation.objective
@@ -230,9 +230,9 @@ def _note_plan(kind: AnyKind, problem: Any, part: Part, plan: Any, reported: flo
         return
     kept = []
     for place, options in enumerate(options_of(kind)):
-        if kind.keeps(problem, evaluation, options) is None:
+        if options.unkept(evaluation) is None:
             # A plan counts for a search as what it would be handed out as.
-            as_asked = kind.evaluate(problem, kind.asked(plan, options))
+            as_asked = kind.evaluate(problem, options.marked(plan))
             if as_asked.feasible and as_asked.objective == evaluation.objective:
                 kept.append(place)
     if not math.isfinite(evaluation.objective):
@@ -253,7 +253,7 @@ def compare(kind: AnyKind, said: Sequence[Said]) -> tuple[list[Contradiction], i
     for one in said:
         worst: Contradiction | None = None
         for claim in one.claims:
-            about = {place for place, options in enumerate(wanted) if kind.covers(claim.scope, options)}
+            about = {place for place, options in enumerate(wanted) if options.covers(claim.scope)}
             for other in said:
                 for found in other.plans:
                     if about.isdisjoint(found.answers):

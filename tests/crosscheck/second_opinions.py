@@ -93,7 +93,7 @@ def everything(kind: AnyKind, problem: Any, options: Any, answer: _Answer) -> st
             best = samples_of(kind.name).optimum(problem, options)
     except TimeoutError:
         return "there is too much to try"
-    scope = kind.scope(options)
+    scope = options.scope
     if best is None or math.isinf(best):
         answer.claims.append(Claim(math.inf, scope))
         return ""

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from partita.execution.compare import errors
 from partita.execution.draws import seeder
+from partita.execution.host import errors
 from partita.execution.inputs import Inputs
 from partita.execution.pieces import make_pieces
 from partita.execution.places import place_calls

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="the runner needs torch")
 
 from execution.plans import source, split
-from partita.execution.job import Job
+from partita.execution.job import RunJob
 from partita.execution.launch import Host
 from partita.ground.errors import InputError, RankError
 from running.soon import SOON_S
@@ -47,7 +47,7 @@ def gone(pids):
 
 def endless(**changes):
     made = source("tied")
-    return Job(split=split(made, 2), source=made, microbatches=2, repeats=10**8, **changes)
+    return RunJob(split=split(made, 2), source=made, microbatches=2, repeats=10**8, **changes)
 
 
 def started(job, host, error):
@@ -134,7 +134,7 @@ def test_the_model_that_is_not_split_is_watched_too(host):
 
     def work():
         try:
-            host.run(Job(split=split(made, 2), source=made, microbatches=2, repeats=300, timeout_s=2.0))
+            host.run(RunJob(split=split(made, 2), source=made, microbatches=2, repeats=300, timeout_s=2.0))
         except Exception as found:
             error.append(found)
 
@@ -168,7 +168,7 @@ def test_the_process_that_ranks_come_from_is_watched_too():
 def test_a_rank_that_raises_is_named_with_its_error(host):
     made = source("beyond")
     with pytest.raises(RankError, match=r"rank 0 \(stage 0\) failed: IndexError"):
-        host.run(Job(split=split(source("tied"), 2), source=made, microbatches=2, repeats=1))
+        host.run(RunJob(split=split(source("tied"), 2), source=made, microbatches=2, repeats=1))
 
 
 def test_nothing_outlives_the_one_who_asked():
@@ -184,16 +184,16 @@ def test_nothing_outlives_the_one_who_asked():
 
 def test_a_port_in_use_is_named(host):
     made = source("tied")
-    job = Job(split=split(made, 2), source=made, microbatches=2, repeats=1)
+    job = RunJob(split=split(made, 2), source=made, microbatches=2, repeats=1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"port {port} cannot be used"):
-            host.run(Job(split=job.split, source=made, microbatches=2, repeats=1, port=port))
+            host.run(RunJob(split=job.split, source=made, microbatches=2, repeats=1, port=port))
     assert max(host.run(job).gradients.values()) < 1e-4
 
 
 def test_another_model_is_refused(host):
     with pytest.raises(InputError, match="operators"):
-        host.run(Job(split=split(source("unet"), 2), source=source("tied"), operators=99, microbatches=2))
+        host.run(RunJob(split=split(source("unet"), 2), source=source("tied"), operators=99, microbatches=2))

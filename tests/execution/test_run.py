@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch", reason="the runner needs torch")
 
 from execution.plans import MODELS, source, split
-from partita.execution.job import Job
+from partita.execution.job import RunJob
 from partita.execution.orders import make_orders
 from partita.execution.report import measured_timeline, run_document, verified
 from partita.execution.run import Ran
@@ -41,7 +41,7 @@ CASES = [
 def test_training_computes_the_same(host, name, stages, ranks, replicas, schedule, microbatches):
     made = source(name)
     plan = split(made, stages, ranks=ranks, replicas=replicas, schedule=schedule)
-    job = Job(split=plan, source=made, microbatches=microbatches, steps=2, optimizer="adam", seed=2, **QUICK)
+    job = RunJob(split=plan, source=made, microbatches=microbatches, steps=2, optimizer="adam", seed=2, **QUICK)
     answer = host.run(job)
     assert answer.schedule == schedule
     assert len(answer.workers) == ranks * replicas
@@ -56,7 +56,7 @@ def test_training_computes_the_same(host, name, stages, ranks, replicas, schedul
 
 def test_inference_computes_the_same_and_says_what_it_took(host):
     made = source("unet", training=False)
-    job = Job(split=split(made, 2), source=made, microbatches=5, **QUICK)
+    job = RunJob(split=split(made, 2), source=made, microbatches=5, **QUICK)
     ran = Ran(job, host.run(job), None)
     document = run_document(ran)
     assert document["verified"]
@@ -96,7 +96,7 @@ def test_training_transformers_computes_the_same(host, name):
     pytest.importorskip("transformers")
     asked = {"batch_size": 2, "sequence_length": 16, "set": TRANSFORMERS[name]}
     made = Source(model=f"hf:{name}", settings=asked, training=True)
-    answer = host.run(Job(split=split(made, 2), source=made, microbatches=2, **QUICK))
+    answer = host.run(RunJob(split=split(made, 2), source=made, microbatches=2, **QUICK))
     assert answer.gradients
     assert len(answer.losses) == 2
     for table in (answer.outputs, answer.losses, answer.gradients, answer.parameters):
@@ -105,7 +105,7 @@ def test_training_transformers_computes_the_same(host, name):
 
 def test_a_difference_is_no_verification(host):
     made = source("tied")
-    job = Job(split=split(made, 2), source=made, microbatches=2, **QUICK)
+    job = RunJob(split=split(made, 2), source=made, microbatches=2, **QUICK)
     answer = host.run(job)
     assert verified(Ran(job, answer, None))
     for field in ("outputs", "gradients", "parameters", "losses"):
@@ -121,7 +121,7 @@ def test_a_split_that_goes_round_in_circles_runs_in_rounds(host):
         msgspec.structs.replace(row.stages[s], operators=row.stages[s].operators + row.stages[s + 2].operators)
         for s in (0, 1)
     )
-    job = Job(split=msgspec.structs.replace(row, stages=stages), source=made, microbatches=3, **QUICK)
+    job = RunJob(split=msgspec.structs.replace(row, stages=stages), source=made, microbatches=3, **QUICK)
     answer = host.run(job)
     assert answer.schedule == "gpipe"
     assert len(answer.workers) == 2

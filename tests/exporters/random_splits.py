@@ -11,13 +11,13 @@ import msgspec
 
 from exporters.splits import graph_of
 from partita.conductor.split import make_split
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.nouns.catalogue.runtimes import find_runtime
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.split import Split, StagePart
-from partita.problems.facets.model import Parts
+from partita.problems.facets.model import ModelParts
 
 #: Models by what is special about them: nothing, tied ends, a mask that all blocks read, skips.
 MODELS = ("decoder", "decoder", "tied", "masked", "unet")
@@ -148,7 +148,9 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
     }
     dtype = draw.choice(("float32", "float32", "bfloat16", *(() if likely else ("float16",))))
     narrow = _with_dtype(graph, dtype)
-    return make_split(narrow, Parts(parts, schedule=schedule, microbatches=microbatches, chunks=chunks, **how), cluster)
+    return make_split(
+        narrow, ModelParts(parts, schedule=schedule, microbatches=microbatches, chunks=chunks, **how), cluster
+    )
 
 
 def _with_dtype(graph: Graph, dtype: str) -> Graph:
@@ -196,4 +198,4 @@ def _row(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int], 
                 places=tuple(places),
             )
         )
-    return make_split(graph, Parts(parts, microbatches=draw.choice((1, 4))), cluster)
+    return make_split(graph, ModelParts(parts, microbatches=draw.choice((1, 4))), cluster)

@@ -12,12 +12,12 @@ import msgspec
 
 from partita import load_model
 from partita.conductor.split import make_split
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.nouns.catalogue.runtimes import find_runtime
 from partita.nouns.graph import Graph
 from partita.nouns.split import Split, StagePart
-from partita.problems.facets.model import Parts
+from partita.problems.facets.model import ModelParts
 
 MODELS = Path(__file__).with_name("models.py")
 
@@ -38,7 +38,7 @@ def cut(graph: Graph, place: Sequence[int], **how: Any) -> Split:
         details = {"devices": (f"L4:{number}",), "kind": "L4", "rank": number, **devices.get(number, {})}
         stages.append(StagePart(operators=own, **details))
     usual = {"schedule": "1f1b" if graph.training else "forward", "microbatches": 4 if graph.training else 1}
-    return make_split(graph, Parts(stages, **{**usual, **how}))
+    return make_split(graph, ModelParts(stages, **{**usual, **how}))
 
 
 def by_layers(name: str, counts: Sequence[int], *, training: bool = False, **how: Any) -> Split:

@@ -13,8 +13,8 @@ import pytest
 from exporters.readers import shell
 from exporters.splits import cut, graph_of
 from partita.conductor.split import make_split
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.exporters import find_exporter
 from partita.exporters.card_names import check_cards, is_card
 from partita.exporters.cards import cards_of_split
@@ -22,7 +22,7 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.cluster import Cluster
 from partita.nouns.split import Split, StagePart
-from partita.problems.facets.model import Parts
+from partita.problems.facets.model import ModelParts
 
 #: What drivers call cards of the catalogue, and cards that are none of them.
 NAMES = {
@@ -58,7 +58,7 @@ def on(cluster: str, *places: int, training: bool = False, counts: tuple[int, ..
         for number, place in enumerate(places)
     ]
     usual = {"schedule": "1f1b", "microbatches": 8} if training else {}
-    return make_split(graph, Parts(stages, **{**usual, **how}), found)
+    return make_split(graph, ModelParts(stages, **{**usual, **how}), found)
 
 
 def test_a_map_has_the_numbers_of_the_cluster(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
 from frontends.helpers import targets
+from partita.frontends.blame import unset_arguments
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example
-from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 from partita.ground.errors import TraceError
@@ -170,16 +170,17 @@ def test_arguments_as_documented() -> None:
             """
 
     config = SimpleNamespace(image_size=32, patch_size=8, num_channels=3, num_boxes=5, count=7)
-    example = Example(config, "base", torch.bfloat16, 2, 10)
     model = Model()
+    model.config = config  # type: ignore
+    example = Example(model, "base", torch.bfloat16, Asked(2, 10, None, {}, None, False))
     assert describe(model, "box_mask").startswith("Attention mask")
-    boxes = make_described(model, example, "boxes")
+    boxes = make_described(example, "boxes")
     assert (boxes.shape, boxes.dtype) == ((2, 5, 128), torch.bfloat16)
-    mask = make_described(model, example, "box_mask")
+    mask = make_described(example, "box_mask")
     assert (mask.shape, mask.dtype, mask.min()) == ((2, 16), torch.long, 1)
-    assert make_described(model, example, "labels").shape == (2, 11)
-    assert make_described(model, example, "count") == 7
-    assert make_described(model, example, "odd") is None
+    assert make_described(example, "labels").shape == (2, 11)
+    assert make_described(example, "count") == 7
+    assert make_described(example, "odd") is None
 
 
 @pytest.mark.parametrize(

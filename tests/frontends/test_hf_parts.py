@@ -20,7 +20,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from frontends.helpers import targets, tensor
 from partita.frontends import model as models
 from partita.frontends.building import on_meta
-from partita.frontends.hf.build import Parts, _fill_tables, build
+from partita.frontends.hf.build import RunOfParts, _fill_tables, build
 from partita.frontends.hf.configuration import read_configuration, settled_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.load import build_transformers
@@ -181,7 +181,7 @@ def test_a_model_of_parts_is_one_run_of_each() -> None:
 
 
 def test_arguments_of_parts_go_to_their_part() -> None:
-    both = Parts({"a": lambda x: x + 1, "b": lambda y, z: y * z})
+    both = RunOfParts({"a": lambda x: x + 1, "b": lambda y, z: y * z})
     assert both(**{"a.x": 1, "b.y": 3, "b.z": 4}) == {"a": 2, "b": 12}
 
 

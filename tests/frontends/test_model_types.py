@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 transformers = pytest.importorskip("transformers", reason="hf: models need transformers")
 
 from benchmarks._flops import counted  # noqa: E402
+from benchmarks._shallow import shallow_fields  # noqa: E402
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: E402
 
-from partita.frontends.hf.depth import shallow_fields  # noqa: E402
 from partita.frontends.models import load_model, load_module  # noqa: E402
 from partita.frontends.torch import trace_calls  # noqa: E402
 from partita.ground.errors import PartitaError, TraceError  # noqa: E402

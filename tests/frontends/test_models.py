@@ -29,6 +29,7 @@ from partita.frontends.hf.configuration import read_configuration
 from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import input_sets
 from partita.frontends.hf.load import _simplify
+from partita.frontends.hf.rules import Example
 from partita.frontends.models import load_model
 from partita.frontends.options import Asked
 from partita.frontends.torch import trace
@@ -87,7 +88,7 @@ def build(name: str, fields: dict, training: bool, length: int | None = None, dt
     task, cls = next(model_classes(config, None))
     _simplify(config, training)
     model, _ = build_class(cls, config, dtype, name, on_meta)
-    inputs = input_sets(model, model.config, task, dtype, Asked(2, length, None, {}, None, training))[0]
+    inputs = input_sets(Example(model, task, dtype, Asked(2, length, None, {}, None, training)))[0]
     return model, tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), inputs)
 
 

@@ -13,12 +13,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from partita.simulator.build import build
 from partita.simulator.engine import run
 from partita.simulator.pipeline import NOTHING, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message, Place, Program
 from partita.simulator.rounds import IN, OUT, WORK
-from partita.simulator.simulate import simulate
+from partita.simulator.simulate import build, simulate
 from partita.simulator.timeline import COPY_IN, COPY_OUT, SORTS, SYNC, TRANSFER, UPDATE
 
 Floats = npt.NDArray[np.float64]

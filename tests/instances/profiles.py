@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partita.costs.profile import Hardware, Measurement, Phase, Profile, Settings, Transfer
+from partita.costs.profile import Hardware, Measurement, MessageTime, Phase, Profile, ProfileSettings
 from partita.costs.signatures import fingerprint, signatures
 from partita.nouns.cluster import Cluster, DeviceSpec, LinkSpec, Machine
 from partita.nouns.graph import Graph
@@ -43,14 +43,14 @@ def make_profile(graph: Graph, times: list[float | None], **changes: Any) -> Pro
         "sha256": fingerprint(graph),
         "training": graph.training,
         "hardware": Hardware(cpu="hand", cores=2, memory_bytes=2**41, gpu=None, system="s", python="3", torch="2"),
-        "settings": Settings(processes=2, threads=1, warm_up=1, repeats=3),
+        "settings": ProfileSettings(processes=2, threads=1, warm_up=1, repeats=3),
         "device": "here",
         "measurements": tuple(measurements),
         "operators": tuple(places),
         "forward": phase,
         "backward": phase if graph.training else None,
         "update_s_per_byte": 0.1 if graph.training else None,
-        "transfers": (Transfer(bytes=10, time_s=6.0),),
+        "transfers": (MessageTime(bytes=10, time_s=6.0),),
         "cluster": make_machine().to_dict(),
     }
     return Profile(**{**values, **changes})

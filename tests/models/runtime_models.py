@@ -12,7 +12,7 @@ from partita.exporters.refusals import refusals
 from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
-from partita.problems.facets.model import Parts
+from partita.problems.facets.model import ModelParts
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -107,7 +107,7 @@ def accepts(runtime: str, graph: Graph, problem: ThroughputProblem, plan: Plan) 
         for n, stage in enumerate(plan.stages)
     ]
     schedule = problem.schedule.name if problem.training else "forward"
-    split = make_split(graph, Parts(stages, schedule=schedule, microbatches=problem.schedule.microbatches))
+    split = make_split(graph, ModelParts(stages, schedule=schedule, microbatches=problem.schedule.microbatches))
     exporter = find_exporter(runtime)
     own = [] if runtime == "torch" else exporter.reasons(split)
     if runtime == "megatron" and any(not _of_the_ends(graph, weight.name) for weight in split.tied):

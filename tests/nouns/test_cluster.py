@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from partita.costs.menus.machines import find_machines
+from partita.costs.strategies.machines import find_machines
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.cluster import DEFAULT_NETWORK, Cluster, DeviceSpec, LinkSpec, Machine
 from partita.nouns.topology.read import read_cluster, topology

@@ -12,7 +12,7 @@ import partita as pt
 from cli.conftest import workload
 from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
-from partita.problems.importers import Importer, detect_format, open_problem
+from partita.problems.importers import ForeignFormat, detect_format, open_problem
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Tensor, ThroughputProblem
 from toy.registered import registered
 from toy.samples import SIX
@@ -224,7 +224,7 @@ def test_links_of_groups_are_scaled(tmp_path: Path) -> None:
 
 
 def test_a_format_that_is_not_read_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = (Importer("later", {}, keys=("tomorrow",)),)
+    listed = (ForeignFormat("later", {}, keys=("tomorrow",)),)
     monkeypatch.setattr("partita.problems.importers.IMPORTERS", listed)
     with pytest.raises(UnsupportedError, match="a later file does not state such a problem; it is not read yet"):
         pt.read_problem(write(tmp_path, {"tomorrow": {}}))

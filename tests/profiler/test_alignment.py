@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from partita.frontends.fused import ATTENTION
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.profiler.alignment import align, besides
 
 
-def event(name: str, *sides: int) -> Event:
-    return Event(name, tuple(((side,), "float32") for side in sides))
+def event(name: str, *sides: int) -> DispatchedCall:
+    return DispatchedCall(name, tuple(((side,), "float32") for side in sides))
 
 
 def test_equal_rows_match_one_by_one() -> None:
@@ -33,7 +33,7 @@ def test_attention_is_itself_whatever_its_kernels_read() -> None:
     assert align([event(ATTENTION, 1, 2)], [event("detach"), event(ATTENTION, 1)]) == [1]
 
 
-def lcs(a: list[Event], b: list[Event]) -> int:
+def lcs(a: list[DispatchedCall], b: list[DispatchedCall]) -> int:
     """Length of the longest common subsequence, by the table that defines it."""
     table = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
     for i, x in enumerate(a):
@@ -46,7 +46,9 @@ ROWS = st.lists(st.sampled_from("abc").map(event), max_size=12)
 
 
 @given(ROWS, ROWS)
-def test_as_many_events_as_possible_are_matched_in_order(traced: list[Event], ran: list[Event]) -> None:
+def test_as_many_events_as_possible_are_matched_in_order(
+    traced: list[DispatchedCall], ran: list[DispatchedCall]
+) -> None:
     found = align(traced, ran)
     places = [place for place in found if place is not None]
     assert places == sorted(set(places))

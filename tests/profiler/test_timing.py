@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from partita.costs.profile import Transfer  # noqa: E402
+from partita.costs.profile import MessageTime  # noqa: E402
 from partita.frontends.torch import trace_calls  # noqa: E402
 from partita.ground.errors import TraceError  # noqa: E402
 from partita.nouns.graph import Source  # noqa: E402
@@ -133,14 +133,14 @@ def test_the_clock_knows_its_own_work() -> None:
 
 
 def test_a_line_through_messages() -> None:
-    transfers = [Transfer(bytes=size, time_s=1e-3 + size / 1e9) for size in (10, 10**5, 10**7)]
+    transfers = [MessageTime(bytes=size, time_s=1e-3 + size / 1e9) for size in (10, 10**5, 10**7)]
     latency, bandwidth = fit_line(transfers)
     assert latency == pytest.approx(1e-3)
     assert bandwidth == pytest.approx(1e9)
 
 
 def test_a_line_through_noise_is_still_positive() -> None:
-    falling = [Transfer(bytes=10, time_s=2.0), Transfer(bytes=1000, time_s=1.0)]
+    falling = [MessageTime(bytes=10, time_s=2.0), MessageTime(bytes=1000, time_s=1.0)]
     latency, bandwidth = fit_line(falling)
     assert latency >= 0
     assert bandwidth == 1000.0

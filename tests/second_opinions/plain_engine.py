@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from partita.simulator.tasks import TaskGraph, Times
+from partita.simulator.engine import TaskGraph, Times
 
 Number = float | Fraction
 

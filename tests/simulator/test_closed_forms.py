@@ -175,9 +175,9 @@ PIPELINES = {
 def test_memory_is_the_schedules_formula(schedule: Schedule) -> None:
     """A rank holds at its peak as many parts of microbatches as its schedule says, and in the end nothing."""
     cases = 0
-    chunked = schedule.default_chunks() > 1 and schedule.refusal(2, 4, 8) is None
+    chunked = schedule.default_chunks > 1 and schedule.refusal(2, 4, 8) is None
     for stages, microbatches, times in product((1, 2, 3, 4), (1, 2, 3, 4, 6, 7, 12), ((1.0, 2.0), (2.5, 1.0))):
-        for chunks in (2, 4) if chunked else (schedule.default_chunks(),):
+        for chunks in (2, 4) if chunked else (schedule.default_chunks,):
             if schedule.refusal(stages, chunks, microbatches) is not None:
                 continue
             if not schedule.flush and microbatches < stages:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from partita.simulator.engine import run
-from partita.simulator.tasks import TaskGraph, Times
+from partita.simulator.engine import TaskGraph, Times, run
 from second_opinions.plain_engine import covered, graph_of, lists, moved_at_most, plain_run
 
 #: How many random graphs of each kind are compared.

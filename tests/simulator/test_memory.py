@@ -29,7 +29,7 @@ FIRST, LAST = (int(part) for part in os.environ.get("SEEDS", "0:400").split(":")
 def pipeline_of(draw: random.Random, schedule: Schedule) -> tuple[Pipeline, int, int]:
     """Stages of any times, sizes and replicas, some whose work takes no time; their microbatches and chunks."""
     ranks = draw.randint(1, 5)
-    chunks = 1 if schedule.default_chunks() == 1 else draw.choice((2, 2, 3, 4))
+    chunks = 1 if schedule.default_chunks == 1 else draw.choice((2, 2, 3, 4))
     alike = not isinstance(schedule, InTurns) or draw.random() < 0.6
     replicas = [draw.randint(1, 3)] * ranks if alike else [draw.randint(1, 3) for _ in range(ranks)]
     total = draw.randint(1, 9) * replicas[0] if len(set(replicas)) == 1 else draw.randint(1, 14)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from instances.pipelines import Ran, equal_stages, random_pipeline, without_transfers
-from partita.simulator.builder import Builder
+from partita.simulator.builder import ProgramTasks
 from partita.simulator.critical import critical_summary
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import CONTENTIONS, Contention, End, Program
@@ -635,7 +635,7 @@ def test_the_checks_see_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the orders of ranks, work overlaps on lanes: the checks above are no empty ones."""
     _, program = program_of(random.Random(11), "1f1b", streams="sum", replicas=False, links=False)
     assert not overlaps(Ran(program))
-    monkeypatch.setattr(Builder, "chain_blocks", lambda *_: None)
+    monkeypatch.setattr(ProgramTasks, "chain_blocks", lambda *_: None)
     assert overlaps(Ran(program))
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Worth
+from partita.engines.search.result import Bound, PlanEvaluation
 from partita.ground.errors import InputError
 from partita.problems.kind import BoundMethod, Kind, SearchOptions, Solver, Stated
 from partita.problems.outcome import Outcome
@@ -38,6 +38,16 @@ class Options(SearchOptions, frozen=True, kw_only=True):
         Literal["any", "consecutive"], setting("consecutive: each machine takes tasks that follow one another.")
     ] = "any"
 
+    @property
+    def scope(self) -> str:
+        """The assignment asked for; empty for any."""
+        return "" if self.assignment == "any" else self.assignment
+
+    def unkept(self, evaluation: Any) -> str | None:
+        """Consecutive tasks, where they were asked for."""
+        kept = evaluation.consecutive or self.assignment == "any"
+        return None if kept else "a machine takes tasks that do not follow one another"
+
 
 class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The machine of every task."""
@@ -45,7 +55,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machines: tuple[int, ...]
 
 
-class Makespan(Worth, frozen=True, kw_only=True):
+class Makespan(PlanEvaluation, frozen=True, kw_only=True):
     """When the last machine is done, and whether each takes tasks that follow one another."""
 
     consecutive: bool
@@ -144,15 +154,6 @@ class Tasks(Kind[TaskProblem, Schedule, Makespan]):
         over = [f"machine {i} takes {n} tasks, at most {most} fit" for i, n in counts.items() if n > (most or n)]
         row = plan.machines == tuple(sorted(plan.machines))
         return Makespan(objective=max(loads), violations=tuple(over), consecutive=row)
-
-    def keeps(self, problem: TaskProblem, evaluation: Makespan, options: Options) -> str | None:
-        """Consecutive tasks, where they were asked for."""
-        kept = evaluation.consecutive or options.assignment == "any"
-        return None if kept else "a machine takes tasks that do not follow one another"
-
-    def scope(self, options: Options) -> str:
-        """The assignment asked for; empty for any."""
-        return "" if options.assignment == "any" else options.assignment
 
 
 TASKS = Tasks()

@@ -1,4 +1,7 @@
-"""What a certificate is: a value in a result file, and what it proves about a problem."""
+"""What a certificate is: a value in a result file, and what it proves about a problem.
+
+A step of a proof that does not hold, and a value that is not the one that is proven, raise ``FailedCheckError``.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     value: float
 
     def proves(self, problem: Problem) -> Fraction:
-        """What no plan is below, from the problem and the certificate's own fields but ``value``.
-
-        Raises
-        ------
-        FailedCheckError
-            If a step of the proof does not hold.
-        """
+        """What no plan is below, from the problem and the certificate's own fields but ``value``."""
         raise NotImplementedError
 
     def scope(self, problem: Problem) -> str:
@@ -45,13 +42,7 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def check(certificate: Certificate, problem: Problem) -> Fraction:
-    """What a certificate proves, which must be what it states.
-
-    Raises
-    ------
-    FailedCheckError
-        If it does not hold, or proves another value than it states.
-    """
+    """What a certificate proves, which must be what it states."""
     found = certificate.proves(problem)
     if not close(found, exact(certificate.value)):
         raise FailedCheckError(f"it states {certificate.value!r} and proves {float(found)!r}")
@@ -80,16 +71,9 @@ def as_in_file(value: Any) -> Any:
 def first_proving(
     problem: Problem, bound: float, makers: Iterable[Callable[[Problem], Certificate | None]]
 ) -> Certificate | None:
-    """Of the certificates that are made, the first that proves a bound; None if none does.
+    """Of the certificates that are made, cheapest first, the first that proves a bound; None if none does.
 
-    Parameters
-    ----------
-    problem
-        As it stands in its file.
-    bound
-        What is to be proven.
-    makers
-        Cheapest first; they need not be trusted, each certificate is checked here.
+    Makers need not be trusted: each certificate is checked here.
     """
     if not 0 <= bound < math.inf:
         return None
@@ -101,3 +85,12 @@ def first_proving(
         except FailedCheckError:
             continue
     return None
+
+
+def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
+    """Operators that share a device: those of one number, and every other one alone."""
+    found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for op in problem["operators"]:
+        tie = op.get("colocation")
+        found.setdefault(("own", op["id"]) if tie is None else ("tie", tie), []).append(op)
+    return list(found.values())

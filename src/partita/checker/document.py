@@ -23,15 +23,7 @@ OWN = "the checker"
 
 
 def check_document(document: Mapping[str, Any], problem: Problem) -> Verdict:
-    """Check a result document against the problem that it is of, both as they stand in files.
-
-    Parameters
-    ----------
-    document
-        A ``partita.result``.
-    problem
-        The problem, with its format.
-    """
+    """Check a ``partita.result`` against the problem that it is of, both as they stand in files."""
     checks = LISTED.get(problem.get("format", ""))
     plan = _plan(document, problem, checks)
     wrong = (*_contradictions(document), *_told_twice(document, problem), *_of_others(document, checks))

@@ -26,18 +26,11 @@ from partita.checker.throughput.work import LargestOperator, SharedWork
 
 @dataclass(frozen=True)
 class Checks:
-    """What is known of one problem.
+    """What is known of one problem, whose certificates are of some kinds.
 
-    Attributes
-    ----------
-    not_covered
-        What of a problem and plan the next knows nothing of; None if it knows all.
-    worth
-        The objective of a plan; raises if it breaks a rule.
-    covers
-        Whether what is proven of a scope holds for the plans that a plan is one of.
-    certificates
-        The kinds there are.
+    ``not_covered`` is what of a problem and plan the next knows nothing of, None if it knows all; ``worth`` the
+    objective of a plan, which raises if it breaks a rule; ``covers`` says whether what is proven of a scope holds for
+    the plans that a plan is one of.
     """
 
     not_covered: Callable[[Problem, Mapping[str, Any]], str | None]

@@ -16,13 +16,7 @@ class FailedCheckError(Exception):
 
 
 def exact(value: Any) -> Fraction:
-    """A finite number of a file that is not negative, as it stands there.
-
-    Raises
-    ------
-    FailedCheckError
-        If it is anything else.
-    """
+    """A finite number of a file that is not negative, as it stands there; anything else fails the check."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         raise FailedCheckError(f"{value!r} is not a number from 0 on")
     return Fraction(value)

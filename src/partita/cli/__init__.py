@@ -28,7 +28,7 @@ EXIT_INTERRUPTED = 130
 COMMANDS = {
     "plan": "plan:command",
     "solve": "solve:command",
-    "map": "map:command",
+    "map": "solve:map_command",
     "evaluate": "evaluate:command",
     "check": "check:command",
     "bound": "bound:command",

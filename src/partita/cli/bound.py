@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from partita.engines.search.result import Bound
-    from partita.problems.facets.report import Report
+    from partita.problems.facets.report import Reporting
 
 
 def command() -> click.Command:
@@ -68,7 +68,7 @@ def command() -> click.Command:
     return bound
 
 
-def _table(parts: Sequence[Bound], unit: str, report: Report[Any, Any, Any]) -> Table:
+def _table(parts: Sequence[Bound], unit: str, report: Reporting[Any, Any, Any]) -> Table:
     """What was proven by the end of each method."""
     from partita.documents.tables.text import new_table
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,7 +25,7 @@ STDOUT = "-"
 #: Columns of tables that go into a pipe or a file.
 WIDE = 140
 
-#: Options of every command that searches; see ``Search``.
+#: Options of every command that searches; see ``SearchArguments``.
 run_options = together(
     option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
     time_limit_option,
@@ -37,7 +37,7 @@ run_options = together(
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchArguments:
     """What ``run_options`` gave: solver, seconds, seed and threads."""
 
     solver: str | None
@@ -46,7 +46,7 @@ class Search:
     threads: int
 
     @classmethod
-    def take(cls, parameters: dict[str, Any]) -> Search:
+    def take(cls, parameters: dict[str, Any]) -> SearchArguments:
         """Take them out of a command's parameters."""
         return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
 
@@ -61,12 +61,7 @@ output_options = together(
 class Output:
     """Where a command's answer goes: a document to a file, stdout or both, tables and sentences to people.
 
-    Attributes
-    ----------
-    path
-        Of the document; ``-`` is stdout, None nowhere.
-    as_json
-        Whether stdout gets the document instead of tables.
+    ``path`` is that of the document: ``-`` is stdout, None nowhere. With ``as_json`` stdout gets it instead of tables.
     """
 
     path: str | None
@@ -139,6 +134,12 @@ def show(parts: Iterable[Any], *, stream: TextIO | None = None) -> None:
     for part in parts:
         if part != "":
             screen.print(part, soft_wrap=isinstance(part, str), highlight=False, markup=False)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, cell under cell."""
+    widths = [*(max(map(len, column)) for column in zip(*rows, strict=True)), 0]
+    return ["  ".join([*map(str.ljust, row[:-1], widths), row[-1]]) for row in rows]
 
 
 def warn(text: str) -> None:

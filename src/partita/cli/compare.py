@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import GroupedCommand, option
 from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import ModelSource, read_source
-from partita.engines.search.result import Row, StopReason
+from partita.engines.search.result import Rival, StopReason
 
 
 def command() -> click.Command:
@@ -61,7 +61,7 @@ def command() -> click.Command:
         from partita.problems.planned import read_plan
         from partita.report.results import comparison_table, ranked, summary_lines
 
-        output, search = Output.take(parameters), Search.take(parameters)
+        output, search = Output.take(parameters), SearchArguments.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
         kind, report = source.kind, source.kind.report
         candidates = source.price() if isinstance(source, ModelSource) else []
@@ -70,7 +70,7 @@ def command() -> click.Command:
         # Plans are read first: a mistake there should not cost the time of the search.
         plans = [(path, read_plan(path, problem)) for path in experts]
 
-        def judged(problem: Any) -> list[Row]:
+        def judged(problem: Any) -> list[Rival]:
             return [
                 judge_plan(problem, f"expert {Path(path).stem}", f"the plan in {path}", plan) for path, plan in plans
             ]
@@ -78,13 +78,11 @@ def command() -> click.Command:
         judged(problem)
         answer = None
         with progress_line(problem.unit, report.doing) as progress:
+            clock = Monitor(search.time_limit)
             if candidates:
-                answer = plan_priced(
-                    candidates, options, search.solver, time_limit_s=search.time_limit, progress=progress
-                )
+                answer = plan_priced(candidates, options, clock, search.solver, progress=progress)
                 result, baselines = answer.result, list(answer.baselines)
             else:
-                clock = Monitor(search.time_limit)
                 result = run_solver(problem, search.solver, options, clock.share(SEARCH, progress=progress))
                 stopped = result.stop_reason is StopReason.INTERRUPTED
                 baselines = [] if stopped else run_baselines(problem, options, clock=clock)

@@ -5,7 +5,6 @@ What the problem at hand does not know, or has no meaning, raises ``InputError``
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -120,37 +119,46 @@ def path_option(*names: str, metavar: str, help: str, required: bool = False) ->
 def setting_flags(
     declarations: Iterable[tuple[AnyKind, Declarations]], but: Collection[str] = (), *, stated: bool = True
 ) -> Callable[[Command], Command]:
-    """A flag for every setting of some problems.
+    """A flag for every setting of some problems, given with their declarations, but for some that the command has.
 
-    Parameters
-    ----------
-    declarations
-        (problem, its declarations) for each problem. A flag that several have is listed once, with what it means for
-        each.
-    but
-        Flags that the command has for something else.
-    stated
-        Whether the command takes stated problems: otherwise flags that are for these only are left out.
+    A flag that several problems have is listed once. Without ``stated`` the command takes no stated problems, and
+    flags that are for these only are left out.
     """
-    found: dict[str, tuple[Setting, str]] = {}
+    found: dict[str, dict[str, Setting]] = {}
     for kind, structures in declarations:
-        title = f"{kind.name.capitalize()} problems"
         for flag, entry in flags_of(structures).items():
-            if flag in but or (entry.stated and not stated):
-                continue
-            first, group = found.setdefault(flag, (entry, entry.group or title))
-            if entry.help not in first.help:
-                found[flag] = dataclasses.replace(first, help=f"{first.help} {title}: {entry.help}"), group
-    return together(*(_flag(flag, entry, group) for flag, (entry, group) in found.items()))
+            if flag not in but and (stated or not entry.stated):
+                found.setdefault(flag, {})[kind.name] = entry
+    return together(*(_flag(flag, entries) for flag, entries in found.items()))
 
 
-def _flag(flag: str, entry: Setting, group: str) -> Callable[[Command], Command]:
-    name = PREFIX + flag.lstrip("-").replace("-", "_")
-    if entry.is_switch:
-        return option(group, flag, name, is_flag=True, default=False, help=entry.help)
-    metavar = entry.metavar or (f"[{'|'.join(entry.choices)}]" if entry.choices else "VALUE")
-    default = "" if entry.default in (None, ()) else f"  [default: {entry.default}]"
-    return option(group, flag, name, default=None, type=str, metavar=metavar, help=entry.help + default)
+def _flag(flag: str, entries: Mapping[str, Setting], group: str = "") -> Callable[[Command], Command]:
+    """A flag, from the setting that it is of each problem; problems that mean different things by it are told apart."""
+    owner, first = next(iter(entries.items()))
+    meanings: dict[tuple[str, str], list[str]] = {}
+    for whose, entry in entries.items():
+        values = entry.metavar or (f"[{'|'.join(entry.choices)}]" if entry.choices else "VALUE")
+        default = "" if entry.is_switch or entry.default in (None, ()) else f"  [default: {entry.default}]"
+        meanings.setdefault((values, entry.help + default), []).append(whose)
+    metavars = {values for values, _ in meanings}
+    said = [text for _, text in meanings]
+    if len(said) > 1:
+        several = len(metavars) > 1
+        said = [
+            f"{', '.join(whose).capitalize()} problems{f' ({values})' if several else ''}: {text}"
+            for (values, text), whose in meanings.items()
+        ]
+    details: dict[str, Any] = {"help": " ".join(said)}
+    if first.is_switch:
+        details |= {"is_flag": True, "default": False}
+    else:
+        details |= {"type": str, "default": None, "metavar": metavars.pop() if len(metavars) == 1 else "VALUE"}
+    return option(
+        group or first.group or f"{owner.capitalize()} problems",
+        flag,
+        PREFIX + flag.lstrip("-").replace("-", "_"),
+        **details,
+    )
 
 
 def axis_settings() -> dict[str, Setting]:
@@ -160,7 +168,7 @@ def axis_settings() -> dict[str, Setting]:
 
 def axis_flags() -> Callable[[Command], Command]:
     """A flag for every axis."""
-    return together(*(_flag(flag, entry, "grid") for flag, entry in axis_settings().items()))
+    return together(*(_flag(flag, {"": entry}, "grid") for flag, entry in axis_settings().items()))
 
 
 def take_axes(parameters: dict[str, Any]) -> dict[str, Any]:
@@ -192,19 +200,11 @@ def read_flags(
     *,
     others: Mapping[str, Declarations] | None = None,
 ) -> list[dict[str, Any]]:
-    """The values of flags, by declaration: the first that has a flag gets it.
+    """The values of flags, as ``take_flags`` returns them, by declaration: the first that has a flag gets it.
 
-    Parameters
-    ----------
-    given
-        What ``take_flags`` returns.
-    declarations
-        Of the problem.
-    what
-        What the flags are for, in a message: ``a plan with objective hybrid``.
-    others
-        Of a model, by what to say instead (``--objective throughput``), the declarations of other problems. Flags that
-        only a stated problem has are refused then.
+    ``what`` the flags are for stands in messages: ``a plan with objective step``. Of a model, ``others`` has the
+    declarations of other problems by what to say instead (``--objective NAME``), and flags that only a stated problem
+    has are refused.
     """
     found: list[dict[str, Any]] = [{} for _ in declarations]
     known = [flags_of([declaration]) for declaration in declarations]

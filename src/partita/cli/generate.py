@@ -12,7 +12,7 @@ from partita.cli.options import cluster_option, file_options, model_options, set
 from partita.cli.source import is_model, read_file, read_model
 from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kinds
-from partita.problems.kind import AnyKind, Generator
+from partita.problems.kind import AnyKind, ProblemFamily
 from partita.problems.settings import flags_of, read_settings
 
 _output = path_option("--output", metavar="P.json", help="Write the problem.", required=True)
@@ -23,11 +23,12 @@ def generate() -> click.Command:
     group = click.Group("generate", help="Make a random problem.")
     for kind in kinds():
         for generator in kind.generators:
-            group.add_command(_generating(kind, generator))
+            if not generator.simplifies:
+                group.add_command(_generating(kind, generator))
     return group
 
 
-def _generating(kind: AnyKind, generator: Generator) -> click.Command:
+def _generating(kind: AnyKind, generator: ProblemFamily) -> click.Command:
     @click.command(generator.name, cls=GroupedCommand, help=generator.help)
     @setting_flags([(kind, (generator.settings,))])
     @_output
@@ -40,7 +41,7 @@ def _generating(kind: AnyKind, generator: Generator) -> click.Command:
 
 def convert() -> click.Command:
     """The command, with a flag for every setting of some conversion."""
-    converters = {kind.name: kind.converter for kind in kinds() if kind.converter is not None}
+    converters = {kind.name: made for kind in kinds() for made in kind.generators if made.simplifies}
 
     @click.command("convert", cls=GroupedCommand, help="\n\n".join(made.help for made in converters.values()))
     @click.argument("what", metavar="FILE|MODEL")
@@ -54,7 +55,7 @@ def convert() -> click.Command:
         # Flags of conversions are theirs even where the problem has them, too.
         own = take_flags(parameters, flags_of(made.settings for made in converters.values()))
         if is_model(what):
-            objective = next(kind.model.objective for kind in kinds() if kind.name in converters and kind.model)
+            objective = next(kind.objective for kind in kinds() if kind.name in converters and kind.model)
             scale = take_reading(parameters)[2]
             source = read_model(what, cluster, objective, parameters, solver=None)
             if scale == 0:
@@ -70,7 +71,7 @@ def convert() -> click.Command:
     return command
 
 
-def _write(output: str, generator: Generator, what: str, given: dict[str, Any], *of: Any) -> int:
+def _write(output: str, generator: ProblemFamily, what: str, given: dict[str, Any], *of: Any) -> int:
     """Make a problem with the flags that were given, and write it."""
     from partita.documents.stated import write_problem
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from partita.cli.common import emit_json
+from partita.cli.common import aligned, emit_json
 from partita.cli.flags import json_option
 from partita.problems import kinds
 
@@ -27,10 +27,7 @@ def _listing(name: str, text: str, listed: Callable[[], Listed]) -> Callable[[],
             if as_json:
                 emit_json({name: values})
                 return 0
-            widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-            for *cells, last in lines:
-                padded = [f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=False)]
-                sys.stdout.write("  ".join([*padded, last]) + "\n")
+            sys.stdout.writelines(f"{line}\n" for line in aligned(lines))
             return 0
 
         return command

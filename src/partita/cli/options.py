@@ -34,7 +34,10 @@ def all_settings(*, beside_axes: bool = False) -> Callable[[Command], Command]:
 def settings_of_conversion() -> Callable[[Command], Command]:
     """The flags of conversions, of pricing, and of changes."""
     return setting_flags(
-        (kind, (kind.converter.settings, *kind.declarations[1:])) for kind in kinds() if kind.converter is not None
+        (kind, (made.settings, *kind.declarations[1:]))
+        for kind in kinds()
+        for made in kind.generators
+        if made.simplifies
     )
 
 
@@ -67,7 +70,7 @@ cluster_option = option(
 
 def machine_options() -> Callable[[Command], Command]:
     """Options that say on what a model runs, and what it is planned for."""
-    objectives = "|".join(kind.model.objective for kind in kinds() if kind.model is not None)
+    objectives = "|".join(kind.objective for kind in kinds() if kind.model is not None)
     text = "What a model is planned for; what suits it and the cluster if not given."
     return together(option("machine", "--objective", metavar=f"[{objectives}]", help=text), cluster_option)
 

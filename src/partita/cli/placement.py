@@ -1,11 +1,11 @@
-"""Where the stages of a plan go: for people, and when it is asked."""
+"""Where the stages of a plan go, and the search for stages and replicas: when that is asked, and for people."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from partita.cli.common import Search, warn
+from partita.cli.common import SearchArguments, warn
 from partita.documents.tables.text import new_table, paragraphs
 from partita.ground.errors import PartitaError
 from partita.ground.units import format_time
@@ -15,19 +15,23 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from partita.conductor.place import PlacedPlan
+    from partita.conductor.search import Explored, Searched
     from partita.engines.search.monitor import Monitor
     from partita.nouns.topology.topology import Topology
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 #: Wall time for a placement, at least: where the stages go belongs to the answer.
 LEAST_PLACE_S = 0.1
 
-#: Replicas of a stage that are written out.
-_LISTED = 8
+#: What a document says of a shape.
+_OF_SHAPES = ("stages", "replicas", "group", "zero", "schedule", "recompute")
+
+#: Replicas of a stage that are written out, and shapes of a search.
+_LISTED, _SHOWN = 8, 12
 
 
 def place_answer(
-    answer: Answer[Any], topology: Callable[[], Topology], search: Search, clock: Monitor
+    answer: ModelPlan[Any], topology: Callable[[], Topology], search: SearchArguments, clock: Monitor
 ) -> PlacedPlan | None:
     """A model's plan on its devices; None where it does not matter where it goes, or where it cannot be said."""
     from partita.conductor.place import PLACE_S, place, uneven
@@ -101,3 +105,54 @@ def placement_sentences(found: PlacedPlan) -> list[str]:
         names = ", ".join(one.name for one in found.as_good)
         sentences.append(f"as good within 1 %: {names}")
     return sentences
+
+
+def search_document(found: Searched) -> dict[str, Any]:
+    """A search as plain values: the ``search`` of a result document."""
+    return {
+        "finished": found.finished,
+        "lost_workers": found.lost,
+        "best": found.best.name,
+        "explored": [
+            {
+                "name": one.name,
+                **{name: getattr(one.shape, name, None) for name in _OF_SHAPES},
+                "bound": one.bound,
+                "split_bound": one.split_bound,
+                "outcome": one.outcome,
+                "step_time": one.step,
+                "planned_step_time": one.planned_step,
+                "in_order_step_time": _in_order(one),
+            }
+            for one in found.explored
+        ],
+    }
+
+
+def _in_order(one: Explored) -> float | None:
+    order = None if one.placed is None else one.placed.in_order
+    return None if order is None or order.step is None else float(order.step.time)
+
+
+def search_tables(found: Searched) -> list[RenderableType]:
+    """The best shapes, and how many were not worth a look."""
+    table = new_table("Stages × replicas", ("step", "in order", "as planned", "no less than"), "plan", ("outcome",))
+    placed = sorted((one for one in found.explored if one.step is not None), key=lambda one: one.step or 0.0)
+    for one in placed[:_SHOWN]:
+        order = _in_order(one)
+        table.add_row(
+            format_time(one.step or 0.0),
+            "" if order is None else format_time(order),
+            "" if one.planned_step is None else format_time(one.planned_step),
+            "" if one.bound is None else format_time(one.bound),
+            one.name + (" ◀" if one is found.best else ""),
+            one.outcome,
+        )
+    counts: dict[str, int] = {}
+    for one in found.explored:
+        counts[one.outcome] = counts.get(one.outcome, 0) + 1
+    text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    says = [f"{len(found.explored)} looked at: {text}"]
+    if not found.finished:
+        says.append("the time limit, or that of a split, came before the end of the search")
+    return [table, paragraphs("The search", says)]

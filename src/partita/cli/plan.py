@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options, warn
+from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, path_option
 from partita.cli.options import machine_options, model_options, replicas_option, settings_of_models, worker_options
 from partita.cli.source import read_model
+from partita.engines.search.result import Event
 from partita.ground.errors import InputError
 from partita.problems import kind_of
 
@@ -57,12 +58,12 @@ def command() -> click.Command:
         and pipeline parallelism at once unless another objective is asked for. On devices that are not all alike to
         each other, the plan is placed: which device runs what.
         """
-        from partita.cli.placement import place_answer, placement_tables
-        from partita.cli.search import search_document, search_model, search_tables
+        from partita.cli.placement import place_answer, placement_tables, search_document, search_tables
         from partita.conductor.documents import answer_document
         from partita.conductor.place import placement_document, stage_labels
         from partita.conductor.plan import plan_priced
         from partita.conductor.runtimes import runtime_sentences
+        from partita.conductor.search_model import search_model
         from partita.conductor.solve import options_of
         from partita.documents.stated import write_graph, write_problem
         from partita.documents.tables.text import paragraphs
@@ -76,7 +77,7 @@ def command() -> click.Command:
             from partita.simulator.gantt_plot import check_picture
 
             check_picture(gantt)
-        search = Search.take(parameters)
+        search = SearchArguments.take(parameters)
         found = read_model(model, cluster, objective, parameters, solver=search.solver)
         if graph_output is not None:
             write_graph(graph_output, found.graph)
@@ -90,12 +91,22 @@ def command() -> click.Command:
         searched = None
         with progress_line("s", report.doing) as progress:
             if workers is not None:
-                answer, searched = search_model(found, options, search, workers, progress)
+                answer, searched = search_model(
+                    found.kind,
+                    found.graph,
+                    found.cluster,
+                    found.topology(),
+                    found.price(),
+                    options,
+                    time_limit_s=search.time_limit,
+                    pool=workers,
+                    progress=lambda text: progress(Event(0.0, None, None, text)),
+                )
             else:
                 candidates = found.price()
                 # Of what planning leaves, the rest is for placing.
                 clock = Monitor(search.time_limit)
-                answer = plan_priced(candidates, options, search.solver, progress=progress, clock=clock.share(PLANNING))
+                answer = plan_priced(candidates, options, clock.share(PLANNING), search.solver, progress=progress)
         report = kind_of(answer.problem).report
         if problem_output is not None:
             write_problem(problem_output, answer.problem)

@@ -1,4 +1,4 @@
-"""partita solve: plan the problem of a file; with a command of its own for problems that have a verb."""
+"""partita solve: plan the problem of a file; or place a plan of stages, with ``partita map``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from partita.cli.common import Output, Search, exit_code, output_options, progress_line, run_options
+from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import GroupedCommand, path_option, together
 from partita.cli.options import file_options, settings_of_files
 from partita.cli.source import read_file, read_placing
@@ -21,13 +21,11 @@ def command() -> click.Command:
     return _command("solve", kinds(), "Find the best plan for the problem in FILE, and prove how good it is.")
 
 
-def verb_command(verb: str) -> click.Command:
-    """The command of the problem with a verb, with the flags of that one."""
-    kind = next(kind for kind in kinds() if kind.verb == verb)
+def map_command() -> click.Command:
+    """``partita map``: the command of the problem that plans of stages become, with the flags of that one."""
+    kind = next(kind for kind in kinds() if kind.from_result is not None)
     text = f"As `partita solve`, for FILE with a {kind.name} problem: {kind.summary}."
-    if kind.from_result is None:
-        return _command(verb, (kind,), text)
-    return _command(verb, (kind,), f"{text} FILE may also be a result with a plan of stages.", results=True)
+    return _command("map", (kind,), f"{text} FILE may also be a result with a plan of stages.", results=True)
 
 
 def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = False) -> click.Command:
@@ -48,7 +46,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
         from partita.report.results import summary_lines
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
-        output, search = Output.take(parameters, *asked.values()), Search.take(parameters)
+        output, search = Output.take(parameters, *asked.values()), SearchArguments.take(parameters)
         stated = (read_placing(file, parameters) if results else None) or read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
         if kind not in known:

@@ -20,7 +20,8 @@ from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
 from partita.cli.options import read_fields, take_inputs, take_reading
 from partita.ground.errors import InputError, NoBatchSizeError, UnsupportedError
-from partita.problems import kind_of, kinds
+from partita.nouns.graph import Workload
+from partita.problems import find_kind, kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import flags_of
 
@@ -36,33 +37,22 @@ def read_source(
 ) -> ModelSource | FileSource:
     """A file or a model, from what a command with the options of both was given."""
     if not is_model(what):
-        _refuse_model_options(what)
+        if (given := _given("model", "machine", "training")) is not None:
+            raise InputError(f"{what} is a file, which states its own problem; leave {given} out")
         return read_file(what, parameters)
     take_reading(parameters)
     return read_model(what, cluster, objective, parameters, solver=solver)
 
 
-def _refuse_model_options(what: str) -> None:
-    """Refuse options of models on the command line of a file."""
+def _given(*groups: str) -> str | None:
+    """The first option of some groups of the help page that is on the command line, but for those of problems."""
     context = click.get_current_context()
     for parameter in context.command.params:
         name = str(parameter.name)
-        of_models = getattr(parameter, "group", "") in ("model", "machine", "training") and not name.startswith(PREFIX)
-        if of_models and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise InputError(f"{what} is a file, which states its own problem; leave {parameter.opts[0]} out")
-
-
-def _refuse_tracing_options(path: str) -> None:
-    """Refuse options that say how to trace a model on the command line of one that is traced already."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = str(parameter.name)
-        tracing = getattr(parameter, "group", "") == "model" and not name.startswith(PREFIX)
-        if tracing and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
-            raise InputError(
-                f"{path} is a traced graph, which {parameter.opts[0]} cannot change; leave it out, or trace the model "
-                "again"
-            )
+        asked = getattr(parameter, "group", "") in groups and not name.startswith(PREFIX)
+        if asked and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            return parameter.opts[0]
+    return None
 
 
 @dataclass(frozen=True)
@@ -112,7 +102,7 @@ def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
 
 def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     """A result file with a plan of stages as the problem of placing it; None for any other file."""
-    from partita.conductor.place import placing_kind, placing_of, staged_plan
+    from partita.conductor.place import placing_facet, staged_plan
     from partita.documents.document import document_keys, read_bytes
     from partita.documents.result_file import RESULT_FORMAT
     from partita.nouns.topology.read import topology
@@ -123,7 +113,8 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     if tag is None or bytes(tag) != msgspec.json.encode(RESULT_FORMAT):
         return None
     take_reading(parameters)
-    kind = placing_kind()
+    facet = placing_facet()
+    kind = find_kind(facet.kind.name)
     planned = read_planned(path)
     problem, plan = planned.problem, planned.plan
     what = f"{path}, which holds a plan to be placed"
@@ -133,7 +124,7 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
         raise InputError(f"{path} holds a plan; say where to place it with --topology, for example dgx1:4")
     if "replicas" in changes:
         raise InputError(f"{path} holds a plan, which says how many replicas there are; leave --replicas out")
-    found = placing_of(staged_plan(problem, plan), topology(where)).problem
+    found = facet.placing(staged_plan(problem, plan), topology(where)).problem
     if changes:
         found = kind.change(found, read_settings(kind.changes, changes, path))
     return FileSource(kind, found, options)
@@ -155,20 +146,10 @@ def is_model(text: str) -> bool:
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model to be planned on a cluster, and how.
+    """A model to be planned on a cluster, as which problem, and how.
 
-    Attributes
-    ----------
-    kind
-        The problem it is planned as.
-    graph, cluster
-        The model and the devices.
-    options, pricing, changes
-        Settings of the search, of the pricing, and changes of the priced problem.
-    notes
-        What a reader should know about the choice of the problem.
-    where
-        The cluster as it was given.
+    Settings are of the search, of the pricing, and changes of the priced problem; ``notes`` say what a reader should
+    know about the choice of the problem, ``where`` is the cluster as it was given.
     """
 
     kind: AnyKind
@@ -244,15 +225,15 @@ def read_model(
     machines = read_cluster(cluster)
     given = take_flags(parameters)
 
-    def chosen(training: bool) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
+    def chosen(workload: Workload) -> tuple[AnyKind, list[str], list[dict[str, Any]]]:
         """Which problem is planned, why, and the settings of its search, of its pricing, and changes."""
-        kind, notes = choose_problem(objective, machines, training, given.get("--runtime"))
-        declarations = {each.model.objective: each.declarations for each in kinds() if each.model is not None}
+        kind, notes = choose_problem(objective, machines, workload, given.get("--runtime"))
+        declarations = {each.objective: each.declarations for each in kinds() if each.model is not None}
         assert kind.model is not None
-        own = declarations.pop(kind.model.objective)
+        own = declarations.pop(kind.objective)
         others = {f"--objective {name}": structures for name, structures in declarations.items()}
-        settings = read_flags(given, own, f"a plan with objective {kind.model.objective}", others=others)
-        if not training:
+        settings = read_flags(given, own, f"a plan with objective {kind.objective}", others=others)
+        if workload is not Workload.TRAINING:
             of_training = [flag for flag, entry in flags_of(own).items() if entry.training and flag in given]
             if of_training:
                 raise InputError(f"{of_training[0]} is about training; add --training, or leave it out")
@@ -260,11 +241,11 @@ def read_model(
         kind.model.check(read_settings(kind.model.pricing, settings[1], f"{kind.name} pricing"), machines)
         return kind, notes, settings
 
-    training: bool = parameters["training"]
+    asked = Workload.of(training=parameters["training"])
     # A graph file may hold a backward part without being asked for one.
-    known = chosen(training) if training or text.startswith("hf:") or not text.endswith(".json") else None
+    known = chosen(asked) if parameters["training"] or text.startswith("hf:") or not text.endswith(".json") else None
     graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
-    kind, notes, settings = known if known is not None and graph.training == training else chosen(graph.training)
+    kind, notes, settings = known if known is not None and graph.workload is asked else chosen(graph.workload)
     for note in notes:
         warn(f"note: {note}")
     options, pricing, changes = settings
@@ -296,7 +277,10 @@ def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tra
     if not text.startswith("hf:") and text.endswith(".json"):
         from partita.documents.stated import read_graph
 
-        _refuse_tracing_options(text)
+        if (given := _given("model")) is not None:
+            raise InputError(
+                f"{text} is a traced graph, which {given} cannot change; leave it out, or trace the model again"
+            )
         graph = read_graph(text)
         if training and not graph.training:
             raise InputError(f"{text} was traced without its backward part; trace it again with training")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from partita.cli import EXIT_INTERRUPTED
-from partita.cli.common import Output, Search, output_options, progress_line, run_options, warn
+from partita.cli.common import Output, SearchArguments, output_options, progress_line, run_options, warn
 from partita.cli.flags import GroupedCommand, axes_of, axis_flags, path_option, take_axes
 from partita.cli.options import all_settings, file_options, machine_options, model_options, worker_options
 from partita.cli.source import read_source
-from partita.ground.errors import MissingExtraError
+from partita.ground.errors import require
 
 if TYPE_CHECKING:
     from partita.engines.processes.pool import Backend
@@ -56,9 +56,9 @@ def command() -> click.Command:
         from partita.report.sweep import sweep_csv, sweep_document, sweep_table
 
         output = Output.take(parameters, csv_path, plot_path)
-        search, axes = Search.take(parameters), take_axes(parameters)
+        search, axes = SearchArguments.take(parameters), take_axes(parameters)
         if plot_path is not None:
-            _check_plotting()
+            require("matplotlib", "plot")
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
         facet = source.kind.sweep
         with progress_line(source.unit, "sweeping") as progress, Pool(jobs, backend, address) as pool:
@@ -90,11 +90,3 @@ def command() -> click.Command:
         return EXIT_INTERRUPTED if swept.interrupted else 0
 
     return sweep
-
-
-def _check_plotting() -> None:
-    """Fail before the search, not after it."""
-    import importlib.util
-
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingExtraError("matplotlib", "plot")

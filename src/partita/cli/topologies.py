@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.common import check_writable, emit_json, show
+from partita.cli.common import aligned, check_writable, emit_json, show
 from partita.cli.flags import GroupedCommand, json_option, path_option
 from partita.ground.errors import InputError
 
@@ -71,8 +71,7 @@ def _list(as_json: bool) -> None:
     if as_json:
         emit_json({"topologies": [dict(zip(("kind", "name", "example", "summary"), row, strict=True)) for row in rows]})
         return
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    show("  ".join([*(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows)
+    show(aligned(rows))
 
 
 def _describe(family: Any, as_json: bool) -> None:
@@ -84,9 +83,14 @@ def _describe(family: Any, as_json: bool) -> None:
         listed = [{"name": o.name, "default": o.default, "help": o.help} for o in options]
         emit_json({"name": family.name, "summary": family.summary, "example": family.example, "options": listed})
         return
-    width = max(len(option.name) for option in options)
-    lines = [f"  {o.name:<{width}}  {o.help}" + (f"  [default: {o.default}]" if o.default else "") for o in options]
-    show([f"{family.name}: {family.summary}", "Options, each as :NAME=VALUE after the size or the file:", *lines])
+    lines = [(f"  {o.name}", o.help + (f"  [default: {o.default}]" if o.default else "")) for o in options]
+    show(
+        [
+            f"{family.name}: {family.summary}",
+            "Options, each as :NAME=VALUE after the size or the file:",
+            *aligned(lines),
+        ]
+    )
     show(["For example:", family.example])
 
 

@@ -6,8 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from partita.conductor.certify import explained
-from partita.conductor.judge import proven
+from partita.conductor.judge import explained, proven
 from partita.conductor.solve import check_time_limit, run_solver
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
@@ -77,7 +76,7 @@ def _by_solver(problem: Any, name: str | None, monitor: Monitor) -> Proof | None
     result = run_solver(problem, name, options, monitor, explain=False)
     best = result.bound
     if result.status is Status.INFEASIBLE:
-        best = Bound(math.inf, result.solver, kind.scope(options), result.runtime_s)
+        best = Bound(math.inf, result.solver, options.scope, result.runtime_s)
     return None if best is None else Proof(best, (best,), result.objective, math.isinf(best.value))
 
 
@@ -94,7 +93,7 @@ def _one_after_the_other(problem: Any, monitor: Monitor) -> Proof:
     if by_search is not None:
         parts += by_search.methods
         objective = by_search.objective
-    holding = [part for part in parts if kind.covers(part.scope, options)]
+    holding = [part for part in parts if options.covers(part.scope)]
     if not holding:
         raise InputError(f"nothing was proved about problem {problem.name!r} in the time given; give it more")
     best = max(holding, key=lambda part: part.value)

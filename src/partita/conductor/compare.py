@@ -10,7 +10,7 @@ from partita.conductor.judge import adopt_better, judge_plan
 from partita.conductor.solve import options_of
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Row, Status, StopReason
+from partita.engines.search.result import Rival, Status, StopReason
 from partita.problems import kind_of
 from partita.problems.kind import AnyResult
 
@@ -20,7 +20,7 @@ LATE_S = 1.0
 
 def compare(
     problem: Any, *, seed: int = 0, threads: int = 2, time_limit_s: float | None = None, **options: Any
-) -> list[Row]:
+) -> list[Rival]:
     """Every baseline on a problem.
 
     Parameters
@@ -40,7 +40,7 @@ def compare(
 
 def run_baselines(
     problem: Any, options: Any, time_limit_s: float | None = None, clock: Monitor | None = None, wanted: bool = False
-) -> list[Row]:
+) -> list[Rival]:
     """``compare`` with the problem's options as one value; all baselines share the time of ``clock``, if there is one.
 
     Those that it leaves no time are rows without a plan. If a plan is still wanted, the simplest go on for a moment
@@ -49,18 +49,18 @@ def run_baselines(
     kind = kind_of(problem)
     whole = Monitor() if clock is None else clock
     each_s = kind.baseline_time_s if time_limit_s is None else time_limit_s
-    rows: list[Row] = []
+    rows: list[Rival] = []
     baselines = kind.baselines_of(problem)
     late = False
     for place, baseline in enumerate(baselines):
         refusal = baseline.supports(problem, options)
         if refusal is not None:
-            rows.append(Row(baseline.name, baseline.summary, note=refusal))
+            rows.append(Rival(baseline.name, baseline.summary, note=refusal))
             continue
         if whole.stopping and wanted and not (late or whole.interrupted):
             whole, late = Monitor(LATE_S), True
         if whole.stopping or (late and any(row.feasible for row in rows)):
-            rows.append(Row(baseline.name, baseline.summary, note="left out: the time limit came first"))
+            rows.append(Rival(baseline.name, baseline.summary, note="left out: the time limit came first"))
             continue
         monitor = whole.share(1 / (len(baselines) - place), each_s)
         with interruptible(monitor):
@@ -74,8 +74,8 @@ def run_baselines(
 
 
 def beside_baselines(
-    result: AnyResult, options: Any, guesses: Sequence[Row] = (), clock: Monitor | None = None
-) -> tuple[AnyResult, list[Row]]:
+    result: AnyResult, options: Any, guesses: Sequence[Rival] = (), clock: Monitor | None = None
+) -> tuple[AnyResult, list[Rival]]:
     """Every baseline, unless the result was interrupted, and the result with the best plan of these and of guesses."""
     stopped = result.stop_reason is StopReason.INTERRUPTED
     wanted = result.plan is None and result.status is not Status.INFEASIBLE

@@ -9,14 +9,14 @@ from partita.conductor.runtimes import runtime_document
 from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
-from partita.documents.split_file import split_document
-from partita.engines.search.result import Row
+from partita.documents.result_file import split_document
+from partita.engines.search.result import Rival
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 from partita.problems.kind import AnyResult
 
 
-def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dict[str, Any]:
+def result_document(result: AnyResult, rows: Sequence[Rival] | None = None) -> dict[str, Any]:
     """A ``partita.result`` document; rows of a comparison are its ``baselines``."""
     kind = kind_of(result.problem)
     plan = None
@@ -28,7 +28,7 @@ def result_document(result: AnyResult, rows: Sequence[Row] | None = None) -> dic
     return document
 
 
-def answer_document(answer: Answer[Any], notes: Sequence[str] = ()) -> dict[str, Any]:
+def answer_document(answer: ModelPlan[Any], notes: Sequence[str] = ()) -> dict[str, Any]:
     """The result document of a model's plan, with the model, the cluster, and the baselines."""
     graph, result = answer.graph, answer.result
     document = result_document(result, answer.baselines)

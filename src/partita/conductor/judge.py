@@ -11,11 +11,11 @@ from typing import Any
 
 from partita.engines.search.incumbent import agreed
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Event, Result, Row, Statistics, Status, StopReason, relative_gap
+from partita.engines.search.result import Bound, Event, Result, Rival, Statistics, Status, StopReason, relative_gap
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import OPTIMALITY_GAP, clearly_below
 from partita.problems import kind_of
-from partita.problems.kind import AnyKind, AnyResult, Solver
+from partita.problems.kind import AnyResult, SearchOptions, Solver
 from partita.problems.outcome import Outcome
 
 
@@ -35,19 +35,12 @@ def judge(
 ) -> AnyResult:
     """Evaluate what a solver hands back, and say only what is proven.
 
-    Parameters
-    ----------
-    problem, solver, outcome, options
-        What was asked, of whom, the answer, and with which options.
-    monitor
-        Of the run.
-    trusted
-        Whether a plan that fails is a defect. A baseline's plan may fail; it is completed first.
+    A plan that fails is a defect of a solver that is ``trusted``; a baseline's may fail, and is completed first.
     """
     kind = kind_of(problem)
-    scope = kind.scope(options) if outcome.scope is None else outcome.scope
+    scope = options.scope if outcome.scope is None else outcome.scope
     # What is proven of a reduction that loses plans, or of other plans than those asked for, is no proof here.
-    holds = outcome.lossless and kind.covers(scope, options)
+    holds = outcome.lossless and options.covers(scope)
     bound = None
     # Where there is no plan, nothing is left to bound.
     if holds and outcome.bound is not None and not outcome.infeasible:
@@ -60,7 +53,7 @@ def judge(
             plan = kind.complete(problem, plan)
         evaluation = kind.evaluate(problem, plan)
         wrong = None if evaluation.feasible else evaluation.violations[0]
-        wrong = wrong or kind.keeps(problem, evaluation, options)
+        wrong = wrong or options.unkept(evaluation)
         if wrong is not None and trusted:
             raise DisagreementError(f"solver {solver.name} returned a plan that fails: {wrong}")
         if wrong is not None:
@@ -105,7 +98,6 @@ def judge_stated(problem: Any, plan: Any, options: Any) -> AnyResult:
         seed=options.seed,
         runtime_s=0.0,
         reason="; ".join(evaluation.violations),
-        statistics=Statistics(),
     )
 
 
@@ -118,7 +110,7 @@ def proven(objective: float, bound: Bound | None) -> tuple[Bound | None, Status]
     return bound, Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE
 
 
-def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: float = 0.0, note: str = "") -> Row:
+def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: float = 0.0, note: str = "") -> Rival:
     """A row for a plan from anywhere, such as an expert's.
 
     Raises
@@ -127,21 +119,19 @@ def judge_plan(problem: Any, name: str, summary: str, plan: Any, runtime_s: floa
         If it is not a plan of the problem.
     """
     if plan is None:
-        return Row(name, summary, runtime_s=runtime_s, note=note or "it finds no plan that fits")
+        return Rival(name, summary, runtime_s=runtime_s, note=note or "it finds no plan that fits")
     evaluation = kind_of(problem).evaluate(problem, plan)
-    return Row(name, summary, plan, evaluation, runtime_s, "" if evaluation.feasible else evaluation.violations[0])
+    return Rival(name, summary, plan, evaluation, runtime_s, "" if evaluation.feasible else evaluation.violations[0])
 
 
-def best_of(problem: Any, rows: Sequence[Row], options: Any) -> Row | None:
+def best_of(rows: Sequence[Rival], options: SearchOptions) -> Rival | None:
     """The row with the best feasible plan that keeps what was asked for, the first of equal ones; None for none."""
-    kind = kind_of(problem)
-    kept = [row for row in rows if row.feasible and kind.keeps(problem, row.evaluation, options) is None]
+    kept = [row for row in rows if row.feasible and options.unkept(row.evaluation) is None]
     return min(kept, key=lambda row: row.evaluation.objective, default=None)
 
 
-def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
+def adopt(result: AnyResult, row: Rival, options: SearchOptions) -> AnyResult:
     """The result with the plan of a row, and what the bound says about that."""
-    kind: AnyKind = kind_of(result.problem)
     value = row.evaluation.objective
     if result.status is Status.INFEASIBLE:
         raise DisagreementError(f"{result.solver} proved that there is no plan, but {row.name} has one: {value!r}")
@@ -149,7 +139,7 @@ def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
     event = Event(result.runtime_s, value, None if bound is None else bound.value, f"plan of {row.name} adopted")
     return dataclasses.replace(
         result,
-        plan=kind.asked(row.plan, options),
+        plan=options.marked(row.plan),
         evaluation=row.evaluation,
         bound=bound,
         status=status,
@@ -158,7 +148,7 @@ def adopt(result: AnyResult, row: Row, options: Any) -> AnyResult:
     )
 
 
-def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyResult:
+def adopt_better(result: AnyResult, rows: Sequence[Rival], options: SearchOptions) -> AnyResult:
     """The result, with the best plan of the rows in place of its own where that is better.
 
     Only a run that was stopped early can be beaten; a line in the statistics says by what. If Ctrl-C came while the
@@ -166,7 +156,7 @@ def adopt_better(result: AnyResult, rows: Sequence[Row], options: Any) -> AnyRes
     """
     if any(row.interrupted for row in rows):
         result = dataclasses.replace(result, stop_reason=StopReason.INTERRUPTED)
-    chosen = best_of(result.problem, rows, options)
+    chosen = best_of(rows, options)
     if chosen is None:
         return result
     adopted = adopt(result, chosen, options)
@@ -186,3 +176,20 @@ def with_bound(result: AnyResult, bound: Bound | None) -> AnyResult:
     tighter, status = proven(result.objective, bound)
     reason = StopReason.PROVED if status is Status.OPTIMAL else result.stop_reason
     return dataclasses.replace(result, bound=tighter, status=status, stop_reason=reason)
+
+
+def explained(problem: Any, bound: Bound) -> Bound:
+    """A bound with the argument by which it holds, and a certificate where there is one."""
+    kind = kind_of(problem)
+    if not bound.argument:
+        bound = dataclasses.replace(bound, argument=kind.argument(bound.method))
+    if bound.certificate is None:
+        bound = dataclasses.replace(bound, certificate=kind.certify(problem, bound))
+    return bound
+
+
+def certified(result: AnyResult) -> AnyResult:
+    """A result whose bound carries a certificate, where there is one."""
+    if result.bound is None:
+        return result
+    return dataclasses.replace(result, bound=explained(result.problem, result.bound))

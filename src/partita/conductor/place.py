@@ -13,8 +13,8 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.read import topology as read_topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.stages import Placing
-from partita.problems.kind import AnyKind, AnyResult
+from partita.problems.facets.stages import FromResult, Placing
+from partita.problems.kind import AnyResult
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, placed_step
 from partita.simulator.steps import StepSummary
@@ -39,19 +39,11 @@ AS_GOOD = 0.01
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A layout beside others.
+class PlacedLayout:
+    """A layout, the devices of every replica, beside others, and who says it.
 
-    Attributes
-    ----------
-    names
-        Who says it.
-    layout
-        The devices of every replica.
-    objective
-        Of the mapping; None where its groups are no blocks of it.
-    step
-        As it runs; None if the stages are not in a row.
+    ``objective`` is that of the mapping, None where its groups are no blocks of it; ``step`` is how it runs, None if
+    the stages are not in a row.
     """
 
     names: tuple[str, ...]
@@ -67,54 +59,38 @@ class Candidate:
 
 @dataclass(frozen=True)
 class PlacedPlan:
-    """Where a plan goes.
+    """Where the stages of a plan go on a topology, with the result of the mapping problem.
 
-    Attributes
-    ----------
-    staged, topology
-        What was placed, and on what.
-    result
-        Of the mapping problem.
-    chosen
-        The layout with the shortest step; without steps the one with the best objective.
-    candidates
-        All layouts that were looked at, the chosen one first.
+    Of all ``candidates`` that were looked at, the first is ``chosen``: the one with the shortest step, or, where
+    nothing can run, the best objective.
     """
 
     staged: Pipeline
     topology: Topology
     result: AnyResult
-    chosen: Candidate
-    candidates: tuple[Candidate, ...]
+    chosen: PlacedLayout
+    candidates: tuple[PlacedLayout, ...]
 
     @property
-    def in_order(self) -> Candidate | None:
+    def in_order(self) -> PlacedLayout | None:
         """The devices that the plan itself names, in their order."""
         return next((one for one in self.candidates if IN_ORDER in one.names), None)
 
     @property
-    def as_good(self) -> tuple[Candidate, ...]:
+    def as_good(self) -> tuple[PlacedLayout, ...]:
         """Other layouts within ``AS_GOOD`` of the chosen one."""
         best = rank(self.chosen)
         return tuple(one for one in self.candidates[1:] if rank(one) <= best * (1 + AS_GOOD))
 
 
-def rank(candidate: Candidate) -> float:
+def rank(candidate: PlacedLayout) -> float:
     """What layouts are compared by: their step, or the objective where nothing can run."""
     found = candidate.objective if candidate.step is None else candidate.step.time
     return float("inf") if found is None else float(found)
 
 
 def staged_plan(problem: Any, plan: Any, evaluation: Any = None) -> Pipeline:
-    """What a plan asks of physical devices.
-
-    Raises
-    ------
-    UnsupportedError
-        If plans of the problem are not made of stages.
-    InputError
-        If the problem is not in seconds and bytes.
-    """
+    """What a plan asks of physical devices; errors as for ``place``."""
     kind = kind_of(problem)
     if kind.stages is None:
         able = " and ".join(other.name for other in kinds() if other.stages is not None)
@@ -122,21 +98,12 @@ def staged_plan(problem: Any, plan: Any, evaluation: Any = None) -> Pipeline:
             f"plans of {kind.name} problems are not made of stages, so they cannot be placed; {able} can"
         )
     worth = kind.evaluate(problem, plan) if evaluation is None else evaluation
-    found: Pipeline = kind.stages.staged(problem, plan, worth)
-    return found
+    return kind.stages.staged(problem, plan, worth)
 
 
-def placing_kind() -> AnyKind:
-    """The problem that plans of stages become on a topology."""
-    return next(kind for kind in kinds() if kind.from_result is not None)
-
-
-def placing_of(staged: Pipeline, topology: Topology) -> Placing:
-    """A plan of stages on a topology, as a problem; errors as for ``place``."""
-    kind = placing_kind()
-    assert kind.from_result is not None
-    found: Placing = kind.from_result.placing(staged, topology)
-    return found
+def placing_facet() -> FromResult[Any]:
+    """How plans of stages become a problem on a topology."""
+    return next(kind.from_result for kind in kinds() if kind.from_result is not None)
 
 
 def uneven(topology: Topology) -> bool:
@@ -197,7 +164,8 @@ def place_staged(
     solver: str | None = None,
 ) -> PlacedPlan:
     """``place`` for a plan that is stated as stages, by the default solver or another one."""
-    placing = placing_of(staged, topology)
+    facet = placing_facet()
+    placing = facet.placing(staged, topology)
     kind = kind_of(placing.problem)
     options = options_of(kind, seed, threads, {})
     clock = Monitor(time_limit_s)
@@ -208,9 +176,8 @@ def place_staged(
     order = placing.in_order()
     if order is not None:
         layouts.append((IN_ORDER, order))
-    assert kind.from_result is not None
     for baseline in kind.baselines:
-        if baseline.name in kind.from_result.simple:
+        if baseline.name in facet.simple:
             found = baseline.solve(placing.problem, options, clock.share(EACH)).plan
             layouts += [] if found is None else [(baseline.name, placing.layout(found))]
     named: dict[Layout, list[str]] = {}
@@ -231,11 +198,11 @@ def place_staged(
 
 def _candidate(
     names: tuple[str, ...], layout: Layout, placing: Placing, staged: Pipeline, topology: Topology
-) -> Candidate:
+) -> PlacedLayout:
     plan = placing.plan(layout)
     worth = None if plan is None else kind_of(placing.problem).evaluate(placing.problem, plan)
     objective = None if worth is None else float(worth.objective)
-    return Candidate(names, layout, objective, step_on(staged, layout, topology))
+    return PlacedLayout(names, layout, objective, step_on(staged, layout, topology))
 
 
 def step_on(staged: Pipeline, layout: Layout, topology: Topology) -> StepSummary | None:
@@ -269,7 +236,7 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
     topology, result, chosen = found.topology, found.result, found.chosen
     report = kind_of(result.problem).report
 
-    def summary(one: Candidate) -> dict[str, Any]:
+    def summary(one: PlacedLayout) -> dict[str, Any]:
         return {
             "name": one.name,
             "objective": one.objective,

@@ -14,12 +14,13 @@ from partita.costs.profile import Measured
 from partita.costs.table import cost_source
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Progress, Row, Status, StopReason
+from partita.engines.search.result import Progress, Rival, Status, StopReason
 from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.graph import Workload
 from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
-from partita.problems.facets.model import Answer, Priced, Refinement
+from partita.problems.facets.model import ModelPlan, Priced, RefinedPlan
 from partita.problems.kind import AnyKind, AnyResult
 from partita.problems.settings import read_settings
 
@@ -35,37 +36,39 @@ FREE_S, REFINE_S, UNLIMITED_S = 60.0, 15.0, 5.0
 
 
 def choose_problem(
-    objective: str | None, cluster: Cluster, training: bool, runtime: str | None = None
+    objective: str | None, cluster: Cluster, workload: Workload, runtime: str | None = None
 ) -> tuple[AnyKind, list[str]]:
     """Which problem a model is planned as, and what a reader should know about the choice.
 
     An objective (None to choose) that no problem has, that is about other models or does not know such clusters is
     refused. For a runtime that runs stages one after the other it is that of one sample alone.
     """
-    known = runtime_for(runtime, training)
+    known = runtime_for(runtime, workload)
     alone = known is not None and not known.limits.pipeline
-    models = {kind.model.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
+    models = {kind.objective: (kind, kind.model) for kind in kinds() if kind.model is not None}
+    suitable = {name: (kind, model) for name, (kind, model) in models.items() if workload in model.workloads}
     if objective is not None:
         if objective not in models:
             raise InputError(f"there is no objective {objective!r} for models; known are {', '.join(models)}")
         kind, model = models[objective]
-        others = " or ".join(name for name, (_, other) in models.items() if other.suits(training)) or "none"
-        if not model.suits(training):
-            mode, how = ("training", "leave --training out") if training else ("inference", "add --training")
-            raise InputError(f"objective {objective} is not for {mode}; {how}, or use --objective {others}")
+        others = " or ".join(suitable) or "none"
+        if objective not in suitable:
+            how = "leave --training out" if workload is Workload.TRAINING else "add --training"
+            raise InputError(f"objective {objective} is not for {workload}; {how}, or use --objective {others}")
         refusal = model.refusal(cluster)
         if refusal is not None:
             raise UnsupportedError(f"cluster {cluster.name} {refusal}; use another objective: {others}")
         return kind, []
     notes: list[str] = []
-    suitable = [(kind, model) for kind, model in models.values() if model.suits(training)]
-    for kind, model in sorted(suitable, key=lambda pair: (pair[1].alone != alone, not pair[1].preferred(training))):
+    for name, (kind, model) in sorted(
+        suitable.items(), key=lambda one: (one[1][1].alone != alone, workload not in one[1][1].preferred)
+    ):
         refusal = model.refusal(cluster)
         if refusal is None:
             if alone:
                 notes.append(f"{runtime} runs stages one after the other")
-                return kind, [f"Planned with objective {model.objective}: {'; '.join(notes)}."]
-            return kind, [f"Planned with objective {model.objective}: the cluster {note}." for note in notes]
+                return kind, [f"Planned with objective {name}: {'; '.join(notes)}."]
+            return kind, [f"Planned with objective {name}: the cluster {note}." for note in notes]
         notes.append(refusal)
     raise UnsupportedError(f"cluster {cluster.name} {notes[0] if notes else 'fits no problem'}")
 
@@ -130,7 +133,7 @@ def price(graph: Graph, cluster: Cluster | str | Path, *, objective: str | None 
     if objective is None:
         kind = next(kind for kind in kinds() if kind.model is not None)
     else:
-        kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
+        kind, _ = choose_problem(objective, cluster, graph.workload, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     if options:
         raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
@@ -152,7 +155,7 @@ def plan(
     progress: Progress | None = None,
     baselines: bool = True,
     **settings: Any,
-) -> Answer[Any]:
+) -> ModelPlan[Any]:
     """Price a model on a cluster, plan it, and compare the plan with what people do by hand.
 
     Parameters
@@ -179,38 +182,32 @@ def plan(
         As ``price`` and ``solve`` do.
     """
     cluster = read_cluster(cluster)
-    kind, _ = choose_problem(objective, cluster, graph.training, settings.get("runtime"))
+    kind, _ = choose_problem(objective, cluster, graph.workload, settings.get("runtime"))
     options, pricing, changes = sort_settings(kind, settings)
     asked = options_of(kind, seed, threads, options)
     check_time_limit(time_limit_s)
     candidates = price_all(kind, graph, cluster, pricing, changes)
-    return plan_priced(candidates, asked, solver, time_limit_s=time_limit_s, progress=progress, baselines=baselines)
+    return plan_priced(candidates, asked, Monitor(time_limit_s), solver, progress=progress, baselines=baselines)
 
 
 def plan_priced(
     candidates: Sequence[Priced[Any]],
     options: Any,
+    clock: Monitor,
     solver: str | None = None,
     *,
-    time_limit_s: float | None = 60.0,
     progress: Progress | None = None,
     baselines: bool = True,
-    clock: Monitor | None = None,
-) -> Answer[Any]:
-    """``plan`` for candidate problems that are priced already, with the problem's options as one value.
-
-    It ends with ``clock``, if one is given, instead of a time limit of its own.
-    """
+) -> ModelPlan[Any]:
+    """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
     kind = kind_of(candidates[0].problem)
     model = kind.model
     assert model is not None
-    clock = Monitor(time_limit_s) if clock is None else clock
     given = [model.stated(priced) for priced in candidates]
     if given[0] is not None:
-        results = [judge_stated(priced.problem, plan, options) for priced, plan in zip(candidates, given, strict=True)]
-        priced, result = candidates[0], results[0]
-        return answer(priced, result, (), options, probe=False)
-    options = model.limited(candidates[0], options)
+        result = judge_stated(candidates[0].problem, given[0], options)
+        return answer(candidates[0], result, (), options, Monitor(), probe=False)
+    options = model.search_options(candidates[0], options)
     tried: list[tuple[Priced[Any], AnyResult]] = []
     for place, priced in enumerate(candidates):
         # Half of the time is for the plan without a runtime's limits, if these limit anything.
@@ -224,8 +221,7 @@ def plan_priced(
     if result.status is Status.INFEASIBLE and not result.reason:
         chosen = find_solver(priced.problem, solver, options)
         result = dataclasses.replace(result, reason=why_not(priced.problem, chosen, options, clock))
-    options = model.search_options(priced, options)
-    rows: list[Row] = []
+    rows: list[Rival] = []
     if baselines:
         result, rows = beside_baselines(result, options, clock=clock.share(BASELINES))
     free = solve_free(priced, result, options, clock.share(FREE, FREE_S))
@@ -247,21 +243,19 @@ def solve_free(priced: Priced[Any], result: AnyResult, options: Any, monitor: Mo
 def answer(
     priced: Priced[Any],
     result: AnyResult,
-    rows: Sequence[Row],
+    rows: Sequence[Rival],
     options: Any,
-    clock: Monitor | None = None,
+    clock: Monitor,
     *,
     probe: bool = True,
-) -> Answer[Any]:
+) -> ModelPlan[Any]:
     """What a problem makes of a result: what is better in a way that the objective does not see, and what limits it.
 
-    With ``probe`` it is planned again without a limit that is nearly reached. All of it ends with ``clock``, if one is
-    given.
+    With ``probe`` it is planned again without a limit that is nearly reached. All of it ends with ``clock``.
     """
-    clock = Monitor() if clock is None else clock
     kind = kind_of(result.problem)
     assert kind.model is not None
-    refined = Refinement()
+    refined = RefinedPlan()
     if result.plan is not None and result.stop_reason is not StopReason.INTERRUPTED:
         monitor = clock.share(REFINE, REFINE_S)
         with interruptible(monitor):
@@ -281,6 +275,6 @@ def answer(
         if unlimited is not None:
             monitor = clock.share(UNLIMITED, UNLIMITED_S)
             without = run_solver(unlimited, None, options, monitor, explain=False).objective
-    return Answer(
+    return ModelPlan(
         priced, result, tuple(rows), other=refined.other, without_limit=without, wider_bound=refined.wider_bound
     )

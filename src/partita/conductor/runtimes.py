@@ -9,13 +9,13 @@ import msgspec
 from partita.ground.units import format_time
 from partita.nouns.catalogue.runtimes import find_runtime
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 
 #: What is lost below this, relative, is nothing.
 _NOTHING = 5e-4
 
 
-def cost_of_limits(answer: Answer[Any]) -> tuple[float | None, float | None]:
+def cost_of_limits(answer: ModelPlan[Any]) -> tuple[float | None, float | None]:
     """By how much more the plan takes than the best plan found without limits, and than any such plan takes at most.
 
     Both are relative, and None where that is not known. The plan itself is one without limits, too.
@@ -31,7 +31,7 @@ def cost_of_limits(answer: Answer[Any]) -> tuple[float | None, float | None]:
     )
 
 
-def runtime_document(answer: Answer[Any]) -> dict[str, Any] | None:
+def runtime_document(answer: ModelPlan[Any]) -> dict[str, Any] | None:
     """The runtime of a result document; None where the plan is for none."""
     name = answer.priced.settings.runtime
     if name is None:
@@ -54,7 +54,7 @@ def runtime_document(answer: Answer[Any]) -> dict[str, Any] | None:
     }
 
 
-def runtime_sentences(answer: Answer[Any]) -> list[str]:
+def runtime_sentences(answer: ModelPlan[Any]) -> list[str]:
     """What the runtime's limits cost, in words; empty where the plan is for no runtime."""
     name, free, result = answer.priced.settings.runtime, answer.free, answer.result
     if name is None or free is None:

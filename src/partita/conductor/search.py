@@ -16,9 +16,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_kind, rank, staged_plan
+from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_facet, rank, staged_plan
 from partita.conductor.shapes import shape_bound, shape_guess
 from partita.conductor.solve import options_of
 from partita.documents.document import sha256
@@ -28,7 +29,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.facets.replicas import Replication, Shape
 from partita.simulator.fastest import fast_links, least_step
 
 #: Wall time of one split and of one mapping, at most.
@@ -41,24 +42,13 @@ KNOWN, SHAPES = 0.2, 0.9
 
 @dataclass(frozen=True)
 class Explored:
-    """A shape, or a plan from elsewhere, and what became of it.
+    """A shape, or a plan from elsewhere (``shape`` is None), and what became of it.
 
-    Attributes
-    ----------
-    name
-        For people.
-    shape
-        None for a plan from elsewhere.
-    bound
-        No step of the shape is shorter, seconds; None where none is known.
-    outcome
-        ``placed``; ``cannot be better``: no split of the shape can; ``split cannot be better``: its split cannot,
-        wherever it is placed; ``does not fit``: proven of every split; ``no plan found``: by a search that proves
-        nothing; ``no time``: the clock came first.
-    split_bound
-        No step of its split is shorter, wherever it is placed; None where there is none.
-    problem, plan, placed
-        Of the placed ones.
+    No step of the shape is shorter than ``bound`` seconds, and of its split none than ``split_bound``, wherever it is
+    placed; None where that is not known. Of the placed ones there are problem, plan and placement. ``outcome`` is
+    ``placed``; ``cannot be better``: no split of the shape can; ``split cannot be better``: its split cannot, wherever
+    it is placed; ``does not fit``: proven of every split; ``no plan found``: by a search that proves nothing; ``no
+    time``: the clock came first.
     """
 
     name: str
@@ -87,18 +77,10 @@ class Explored:
 
 @dataclass(frozen=True)
 class Searched:
-    """What a search found.
+    """The one with the shortest step, and all that were explored: plans from elsewhere, then shapes as listed.
 
-    Attributes
-    ----------
-    best
-        The one with the shortest step.
-    explored
-        All, in the order of the list of shapes, after the plans from elsewhere.
-    finished
-        Whether every shape cannot be better, or was split by a search that ended by itself and placed.
-    lost
-        How often workers were lost.
+    ``finished`` says whether every shape cannot be better, or was split by a search that ended by itself and placed,
+    and ``lost`` how often workers were lost.
     """
 
     best: Explored
@@ -107,43 +89,21 @@ class Searched:
     lost: int = 0
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What a split came to.
-
-    Attributes
-    ----------
-    plan
-        None if there is none.
-    impossible
-        Whether it is proven that there is none.
-    late
-        Whether the clock ended the search.
-    """
+class _Split(NamedTuple):
+    """The plan of a shape, what it came to without one, and whether the clock ended the search."""
 
     plan: Any
-    impossible: bool
+    outcome: str
     late: bool
 
-    @property
-    def outcome(self) -> str:
-        """Of a shape without a plan."""
-        if self.impossible:
-            return "does not fit"
-        return "no time" if self.late else "no plan found"
 
+class _Entry(NamedTuple):
+    """A shape, the problem that it is of, what its split depends on, and what no step of it goes below."""
 
-@dataclass(frozen=True)
-class _Task:
-    """What a worker gets: a shape to split, or the plan of a problem to place."""
-
-    shape: Shape[Any] | None
     problem: Any
-    plan: Any
-    topology: Topology
-    seed: int
-    threads: int
-    time_limit_s: float
+    shape: Shape[Any]
+    key: tuple[Any, ...]
+    bound: float
 
 
 def search_stages(
@@ -196,7 +156,7 @@ def search_stages(
         placed = place_staged(staged_plan(other, plan), topology, time_limit_s=limit, seed=seed, threads=threads)
         if placed.chosen.step is not None:
             found.append(Explored(name, None, None, "placed", problem=other, plan=plan, placed=placed))
-    run = _Search((problem, *also), topology, clock.share(SHAPES), workers, seed, threads, progress)
+    run = _ShapeSearch((problem, *also), topology, clock.share(SHAPES), workers, seed, threads, progress)
     shapes, finished = run.explore(min((one.step for one in found if one.step is not None), default=float("inf")))
     found += shapes
     placed_ones = [one for one in found if one.step is not None]
@@ -216,7 +176,7 @@ def _nothing_placed(problem: Any, topology: Topology, found: Sequence[Explored])
     return f"{problem.name}: no plan was found for {topology.name} ({text}); give it more time, or more devices"
 
 
-def replicas_of(problem: Any) -> Replicas[Any, Any]:
+def replicas_of(problem: Any) -> Replication[Any, Any]:
     """How a problem is replicated; refuses one without stages to replicate."""
     facet = kind_of(problem).replicas
     if facet is None:
@@ -239,7 +199,7 @@ def _with_proof(best: Explored, topology: Topology, time_limit_s: float, seed: i
     return dataclasses.replace(best, placed=again) if rank(again.chosen) <= rank(best.placed.chosen) else best
 
 
-class _Search:
+class _ShapeSearch:
     """A run over all shapes, in waves as wide as the pool."""
 
     def __init__(
@@ -254,102 +214,89 @@ class _Search:
     ) -> None:
         self.problems, self.topology, self.clock, self.pool = problems, topology, clock, pool
         self.seed, self.threads, self.progress = seed, threads, progress
-        self.splits: dict[Any, _Found] = {}
+        self.splits: dict[Any, _Split] = {}
         self.links = fast_links(topology.bandwidth_bytes_per_s, topology.machine_of)
 
     def explore(self, best: float) -> tuple[list[Explored], bool]:
         """All shapes, what looks shortest first; and whether that was finished."""
-        shapes: list[Shape[Any]] = []
-        # By shape, the problem that it is of.
-        self.owner: dict[int, Any] = {}
-        for problem in self.problems:
-            found = [s for s in replicas_of(problem).shapes(problem) if s.devices <= self.topology.device_count]
-            self.owner |= {id(shape): problem for shape in found}
-            shapes += found
-        digests = {id(shape.problem): sha256(shape.problem) for shape in shapes}
-        self.key = {id(shape): (digests[id(shape.problem)], shape.mesh) for shape in shapes}
-        bounds = [shape_bound(shape, self.links) for shape in shapes]
+        shapes = [
+            (problem, shape)
+            for problem in self.problems
+            for shape in replicas_of(problem).shapes(problem)
+            if shape.devices <= self.topology.device_count
+        ]
+        digests = {id(shape.problem): sha256(shape.problem) for _, shape in shapes}
+        entries = [
+            _Entry(problem, shape, (digests[id(shape.problem)], shape.mesh), shape_bound(shape, self.links))
+            for problem, shape in shapes
+        ]
         answers: dict[int, Explored] = {}
-        guesses = [shape_guess(shape, bounds[i]) for i, shape in enumerate(shapes)]
-        waiting = sorted(range(len(shapes)), key=lambda i: (guesses[i], i))
+        guesses = [shape_guess(one.shape, one.bound) for one in entries]
+        waiting = sorted(range(len(entries)), key=lambda i: (guesses[i], i))
         while waiting and not self.clock.stopping:
             # Equal bounds do not rule out equal steps: what is left out is worse.
-            wave = [i for i in waiting if bounds[i] <= best][: self.pool.width]
+            wave = [i for i in waiting if entries[i].bound <= best][: self.pool.width]
             if not wave:
                 break
             waiting = [i for i in waiting if i not in wave]
-            for i, one in zip(
-                wave, self._wave([shapes[i] for i in wave], [bounds[i] for i in wave], best), strict=True
-            ):
+            for i, one in zip(wave, self._wave([entries[i] for i in wave], best), strict=True):
                 answers[i] = one
                 best = min(best, one.step if one.step is not None else best)
                 if self.progress is not None:
                     self.progress(f"{one.name}: {one.outcome}" + (f", {one.step:.4g} s" if one.step else ""))
-        late = self.clock.stopping and any(bounds[i] <= best for i in waiting)
+        late = self.clock.stopping and any(entries[i].bound <= best for i in waiting)
         for i in waiting:
-            outcome = "no time" if bounds[i] <= best else "cannot be better"
-            answers[i] = Explored(self._name(shapes[i]), shapes[i], bounds[i], outcome)
+            answers[i] = self._explored(entries[i], "no time" if entries[i].bound <= best else "cannot be better")
         late = late or any(one.late for one in self.splits.values())
-        return [answers[i] for i in range(len(shapes))], not late
+        return [answers[i] for i in range(len(entries))], not late
 
-    def _wave(self, shapes: list[Shape[Any]], bounds: list[float], best: float) -> list[Explored]:
-        keys = [self.key[id(shape)] for shape in shapes]
-        new = {key: shape for key, shape in zip(keys, shapes, strict=True) if key not in self.splits}
-        limit = min(SPLIT_S, self.clock.remaining_s)
-        tasks = [
-            _Task(shape, shape.problem, None, self.topology, self.seed, self.threads, limit) for shape in new.values()
-        ]
-        self.splits.update(zip(new, self.pool.map(_split, tasks), strict=True))
-        answers: list[Explored] = []
-        todo: list[tuple[int, _Task]] = []
-        for key, shape, bound in zip(keys, shapes, bounds, strict=True):
-            found, without = self.splits[key], Explored(self._name(shape), shape, bound, self.splits[key].outcome)
-            if found.plan is None:
-                answers.append(without)
-                continue
-            own = self.owner[id(shape)]
-            problem, whole = replicas_of(own).spread(own, shape, found.plan)
-            if not kind_of(own).evaluate(problem, whole).feasible:
-                # Of this split, not of the shape.
-                answers.append(without)
-                continue
-            least = least_step(staged_plan(problem, whole), self.links)
-            if least > best:
-                answers.append(dataclasses.replace(without, outcome="split cannot be better", split_bound=least))
-                continue
-            answers.append(
-                dataclasses.replace(without, outcome="placed", split_bound=least, problem=problem, plan=whole)
-            )
-            left = min(MAP_S, max(0.1, self.clock.remaining_s))
-            task = _Task(None, problem, whole, self.topology, self.seed, self.threads, left)
-            todo.append((len(answers) - 1, task))
-        for (place, _), placed in zip(todo, self.pool.map(_place, [task for _, task in todo]), strict=True):
-            answers[place] = dataclasses.replace(answers[place], placed=placed)
+    def _wave(self, wave: Sequence[_Entry], best: float) -> list[Explored]:
+        """Some shapes, split and then placed side by side."""
+        new = {one.key: one.shape for one in wave if one.key not in self.splits}
+        split = partial(_split, seed=self.seed, threads=self.threads, time_limit_s=min(SPLIT_S, self.clock.remaining_s))
+        self.splits.update(zip(new, self.pool.map(split, list(new.values())), strict=True))
+        answers = [self._spread(one, best) for one in wave]
+        todo = [place for place, one in enumerate(answers) if one.outcome == "placed"]
+        place = partial(
+            _place,
+            topology=self.topology,
+            seed=self.seed,
+            threads=self.threads,
+            time_limit_s=min(MAP_S, max(0.1, self.clock.remaining_s)),
+        )
+        plans = [(answers[i].problem, answers[i].plan) for i in todo]
+        for i, placed in zip(todo, self.pool.map(place, plans), strict=True):
+            answers[i] = dataclasses.replace(answers[i], placed=placed)
         return answers
 
-    def _name(self, shape: Shape[Any]) -> str:
-        """A shape for people, with its problem where there are several."""
-        return shape.name if len(self.problems) == 1 else f"{self.owner[id(shape)].kind} {shape.name}"
+    def _spread(self, one: _Entry, best: float) -> Explored:
+        """The split of a shape with the shape's replicas, unless that has none or cannot be better."""
+        split = self.splits[one.key]
+        if split.plan is None:
+            return self._explored(one, split.outcome)
+        problem, plan = replicas_of(one.problem).spread(one.problem, one.shape, split.plan)
+        if not kind_of(one.problem).evaluate(problem, plan).feasible:
+            # Of this split, not of the shape.
+            return self._explored(one, split.outcome)
+        least = least_step(staged_plan(problem, plan), self.links)
+        if least > best:
+            return self._explored(one, "split cannot be better", split_bound=least)
+        return self._explored(one, "placed", split_bound=least, problem=problem, plan=plan)
+
+    def _explored(self, one: _Entry, outcome: str, **more: Any) -> Explored:
+        """What became of a shape; its name has its problem where there are several."""
+        name = one.shape.name if len(self.problems) == 1 else f"{one.problem.kind} {one.shape.name}"
+        return Explored(name, one.shape, one.bound, outcome, **more)
 
 
-def _split(task: _Task) -> _Found:
-    """The split of a shape."""
-    assert task.shape is not None
-    options, monitor = options_of(kind_of(task.problem), task.seed, task.threads, {}), Monitor(task.time_limit_s)
+def _split(shape: Shape[Any], *, seed: int, threads: int, time_limit_s: float) -> _Split:
+    options, monitor = options_of(kind_of(shape.problem), seed, threads, {}), Monitor(time_limit_s)
     with interruptible(monitor):
-        found = replicas_of(task.problem).split(task.shape, options, monitor)
-    return _Found(found.plan, found.infeasible and found.lossless, monitor.stopping)
+        found = replicas_of(shape.problem).split(shape, options, monitor)
+    late = monitor.stopping
+    impossible = found.infeasible and found.lossless
+    return _Split(found.plan, "does not fit" if impossible else "no time" if late else "no plan found", late)
 
 
-def _place(task: _Task) -> PlacedPlan:
-    quick = placing_kind().from_result
-    assert quick is not None
-    staged = staged_plan(task.problem, task.plan)
-    return place_staged(
-        staged,
-        task.topology,
-        solver=quick.quick,
-        time_limit_s=task.time_limit_s,
-        seed=task.seed,
-        threads=task.threads,
-    )
+def _place(planned: tuple[Any, Any], **settings: Any) -> PlacedPlan:
+    return place_staged(staged_plan(*planned), solver=placing_facet().quick, **settings)

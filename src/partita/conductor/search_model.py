@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Statistics, Status, StopReason
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.model import Answer, Priced
+from partita.problems.facets.model import ModelPlan, Priced
 from partita.problems.kind import AnyKind
 from partita.problems.settings import settings_of
 
@@ -35,19 +35,11 @@ def search_model(
     time_limit_s: float | None = 60.0,
     pool: Pool | None = None,
     progress: Callable[[str], None] | None = None,
-) -> tuple[Answer[Any], Searched]:
-    """``search_stages`` for a model: its plans by every objective that has stages compete.
+) -> tuple[ModelPlan[Any], Searched]:
+    """``search_stages`` for a model that is planned as ``kind``: its plans by every objective that has stages compete.
 
-    Parameters
-    ----------
-    kind, graph, cluster, topology
-        What the model is planned as, and on what.
-    candidates, options
-        As for ``plan_priced``; of several candidates the first is searched.
-    time_limit_s
-        Wall time of everything; a quarter is for each plan that competes.
-    pool, progress
-        As for ``search_stages``.
+    Of several candidates the first is searched. The time limit is that of everything; a quarter is for each plan that
+    competes.
     """
     priced = candidates[0]
     replicas_of(priced.problem)
@@ -57,9 +49,10 @@ def search_model(
         answers = {kind.name: _planned(priced, options, share)}
         stated, settings = {kind.name: priced}, {kind.name: options}
         for other in kinds():
-            if other is kind or other.stages is None or other.model is None or not other.model.suits(graph.training):
+            model = other.model
+            if other is kind or other.stages is None or model is None or graph.workload not in model.workloads:
                 continue
-            if other.model.refusal(cluster) is None:
+            if model.refusal(cluster) is None:
                 own = options_of(other, options.seed, options.threads, {})
                 same = _same_batch(other, priced)
                 first = price_all(other, graph, cluster, same, {})[0]
@@ -111,8 +104,8 @@ def search_model(
     return answer(whole, result, rows, chosen, clock, probe=False), found
 
 
-def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> Answer[Any]:
-    return plan_priced([priced], options, time_limit_s=time_limit_s, baselines=False)
+def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> ModelPlan[Any]:
+    return plan_priced([priced], options, Monitor(time_limit_s), baselines=False)
 
 
 def _same_batch(kind: AnyKind, priced: Priced[Any]) -> dict[str, Any]:

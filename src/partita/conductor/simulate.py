@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.problems import kind_of
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.simulator.document import Holding
 from partita.simulator.sensitivity import Change, affordable, changes
 from partita.simulator.simulate import Simulation
@@ -24,37 +25,24 @@ _LONGEST = 500_000
 
 @dataclass(frozen=True)
 class Simulated:
-    """A plan that ran through the simulator.
-
-    Attributes
-    ----------
-    problem, plan, evaluation
-        What ran, and what the problem says of it.
-    request
-        How it was asked to run.
-    simulation
-        What happened.
-    """
+    """A plan that ran through the simulator as ``request`` says, what it is worth, and what happened."""
 
     problem: Any
     plan: Any
     evaluation: Any
-    request: Request
+    request: RunRequest
     simulation: Simulation
 
     @property
     def expected(self) -> Mapping[str, float]:
         """What the problem's formulas say of the same run, by name."""
-        found: Mapping[str, float] = kind_of(self.problem).timeline.expected(
-            self.problem, self.plan, self.evaluation, self.simulation.program
-        )
-        return found
+        timeline = kind_of(self.problem).timeline
+        return timeline.expected(self.problem, self.plan, self.evaluation, self.simulation.program)
 
     def holdings(self, place: int) -> Sequence[Holding]:
         """What the devices of a place hold, one by one."""
         timeline = kind_of(self.problem).timeline
-        found: Sequence[Holding] = timeline.holdings(self.problem, self.plan, self.simulation.program, place)
-        return found
+        return timeline.holdings(self.problem, self.plan, self.simulation.program, place)
 
     def again(self, microbatches: int) -> Simulated:
         """The same with another number of microbatches."""
@@ -73,42 +61,31 @@ class Simulated:
         Where a batch never settles (GPipe), this is what every further microbatch adds to its step. None if too many
         microbatches would have to run to see it, or the schedule does not take more of them.
         """
-        try:
-            return self._steady_period()
-        except InputError:
-            return None
-
-    def _steady_period(self) -> float | None:
         program = self.simulation.program
         size = program.microbatches
-        if program.settles:
-            period = self.simulation.period
-            while period is None and 2 * size * len(program.steps) <= _LONGEST:
-                size *= 2
-                period = self.again(size).simulation.period
-            return period
-        if (2 * size + self.turn) * len(program.steps) > _LONGEST:
-            return None
-        more = -(-size // self.turn) * self.turn
-        return (self.again(size + more).simulation.step_time - self.simulation.step_time) / more
+        with contextlib.suppress(InputError):
+            if program.settles:
+                period = self.simulation.period
+                while period is None and 2 * size * len(program.steps) <= _LONGEST:
+                    size *= 2
+                    period = self.again(size).simulation.period
+                return period
+            if (2 * size + self.turn) * len(program.steps) <= _LONGEST:
+                more = -(-size // self.turn) * self.turn
+                return (self.again(size + more).simulation.step_time - self.simulation.step_time) / more
+        return None
 
 
-def _simulated(problem: Any, plan: Any, evaluation: Any, request: Request) -> Simulated:
+def _simulated(problem: Any, plan: Any, evaluation: Any, request: RunRequest) -> Simulated:
     program = kind_of(problem).timeline.program(problem, plan, evaluation, request)
     return Simulated(problem, plan, evaluation, request, run(program))
 
 
 def simulate_plan(problem: Any, plan: Any, evaluation: Any = None, **settings: Any) -> Simulated:
-    """Run a plan of a problem through the simulator.
+    """Run a plan of a problem, which need not be feasible, through the simulator.
 
-    Parameters
-    ----------
-    problem, plan
-        A plan of the problem; it need not be feasible, but must be able to run.
-    evaluation
-        What the plan is worth, where that is known already.
-    settings
-        How: fields of ``partita.problems.facets.timeline.Request``.
+    ``evaluation`` is what it is worth, where that is known already; settings are fields of
+    ``partita.problems.facets.timeline.RunRequest``.
 
     Raises
     ------
@@ -116,7 +93,7 @@ def simulate_plan(problem: Any, plan: Any, evaluation: Any = None, **settings: A
         If a setting is unknown, or the plan cannot run as asked.
     """
     try:
-        request = msgspec.convert(settings, Request)
+        request = msgspec.convert(settings, RunRequest)
     except msgspec.ValidationError as error:
         raise InputError(f"simulation of {problem.name!r}: {error}") from None
     worth = kind_of(problem).evaluate(problem, plan) if evaluation is None else evaluation

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from partita.conductor.certify import certified
-from partita.conductor.judge import judge
+from partita.conductor.judge import certified, judge
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Status
@@ -40,14 +39,10 @@ def options_of(kind: AnyKind, seed: int, threads: int, given: dict[str, Any]) ->
     """A problem's search options from keyword arguments; what it does not know or has no meaning is refused."""
     if threads < 1:
         raise InputError(f"threads is {threads}; it must be at least 1")
-    check_seed(seed)
-    return read_settings(kind.options, {"seed": seed, "threads": threads, **given}, f"{kind.name} search")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse seeds that not every random generator and MIP backend takes."""
     if not 0 <= seed <= MOST_SEED:
+        # Not every random generator and MIP backend takes others.
         raise InputError(f"the seed is {seed}; it must be a whole number from 0 to {MOST_SEED:,}")
+    return read_settings(kind.options, {"seed": seed, "threads": threads, **given}, f"{kind.name} search")
 
 
 def check_time_limit(time_limit_s: float | None) -> None:

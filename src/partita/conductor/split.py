@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
 from partita.costs.optimizer import formats_of
-from partita.documents.tables.modules import part_modules
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
+from partita.documents.tables.modules import part_modules, paths_of
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.split import Layer, Part, Send, SharedModule, Split, StagePart, Weight, cards_of
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer, Parts
+from partita.problems.facets.model import ModelParts, ModelPlan
+
+#: How parts run, as the split says it, too.
+_HOW = ("schedule", "microbatches", "chunks", "zero", "sequential", "sequence_parallel", "overlap")
 
 
-def split_of(answer: Answer[Any]) -> Split | None:
+def split_of(answer: ModelPlan[Any]) -> Split | None:
     """The split of a model's plan; None without a plan, and of plans without stages."""
     model, plan = kind_of(answer.problem).model, answer.result.plan
     assert model is not None
@@ -27,7 +29,7 @@ def split_of(answer: Answer[Any]) -> Split | None:
     return None if parts is None else make_split(answer.graph, parts, answer.cluster)
 
 
-def make_split(graph: Graph, parts: Parts, cluster: Cluster | None = None) -> Split:
+def make_split(graph: Graph, parts: ModelParts, cluster: Cluster | None = None) -> Split:
     """The split of a graph whose stages have these parts; stages without operators are left out."""
     held = [part for part in parts.stages if len(part.operators)]
     view = GraphView(graph)
@@ -71,16 +73,10 @@ def make_split(graph: Graph, parts: Parts, cluster: Cluster | None = None) -> Sp
             for parameter in graph.parameters
         ),
         shared=_shared(view, stage_of, counted),
-        schedule=parts.schedule,
-        microbatches=parts.microbatches,
-        chunks=parts.chunks,
-        zero=parts.zero,
-        sequential=parts.sequential,
+        **{name: getattr(parts, name) for name in _HOW},
         samples=samples,
         sequence=sequence,
         dtype=max(sizes, key=lambda name: (sizes[name], name), default=""),
-        sequence_parallel=parts.sequence_parallel,
-        overlap=parts.overlap,
         optimizer=parts.optimizer if graph.training else None,
         formats=formats_of(graph, parts.optimizer, parts.optimizer_dtype, parts.master_weights, parts.gradient_dtype)
         if graph.training
@@ -120,14 +116,8 @@ def _counted(view: GraphView) -> list[int]:
     """
     operators = view.graph.operators
     heavy = {v for v in view.forward if view.state[v] and not operators[v].free}
-    known = {path for v in heavy for path in _paths(operators[v].module)}
+    known = {path for v in heavy for path in ("", *paths_of(operators[v].module))}
     return [v for v in view.forward if v in heavy or operators[v].module not in known]
-
-
-def _paths(module: str) -> Iterator[str]:
-    """A module and those around it, the root too."""
-    yield ""
-    yield from accumulate(module.split("."), "{}.{}".format) if module else ()
 
 
 def _layers(
@@ -190,7 +180,7 @@ def _shared(view: GraphView, stage_of: dict[int, int], counted: Collection[int])
     operators = view.graph.operators
     holders: dict[str, set[int]] = {}
     for v in counted:
-        for path in _paths(operators[v].module):
+        for path in ("", *paths_of(operators[v].module)):
             holders.setdefault(path, set()).add(stage_of[v])
     own: dict[str, list[int]] = {}
     for v in counted:

@@ -30,10 +30,10 @@ from partita.conductor.plan import BASELINES, SEARCH, answer
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.engines.processes.pool import Pool
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Progress, Result, Row, Status, StopReason, relative_gap
+from partita.engines.search.result import Bound, Progress, Result, Rival, Status, StopReason, relative_gap
 from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
 from partita.problems import kind_of
-from partita.problems.facets.model import Answer, Priced
+from partita.problems.facets.model import ModelPlan, Priced
 from partita.problems.kind import AnyResult
 
 #: Where on the grid: values by axis; an axis without a value stays as it is.
@@ -42,24 +42,15 @@ Point = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SweptPoint:
-    """One solved point.
+    """One solved point: its result with what its neighbours added, and the best feasible baseline, None for none.
 
-    Attributes
-    ----------
-    point
-        Where.
-    result
-        The result with what its neighbours added.
-    baseline
-        The best feasible baseline, None for none.
-    answer
-        What the problem makes of it, for a model; None for a stated problem.
+    ``answer`` is what the problem makes of it for a model, None for a stated problem.
     """
 
     point: Point
     result: AnyResult
-    baseline: Row | None
-    answer: Answer[Any] | None = None
+    baseline: Rival | None
+    answer: ModelPlan[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,16 +144,12 @@ def sweep(
     kind = kind_of(problems[0])
     workers = Pool() if pool is None else pool
     here = workers.width == 1
-    run = _Run(options_of(kind, seed, threads, options), solver, time_limit_s, progress if here else None)
+    run = _SweepRun(options_of(kind, seed, threads, options), solver, time_limit_s, progress if here else None)
     facet, count = kind.sweep, len(points)
     above = [[j for j in range(count) if j != i and facet.relaxes(problems[j], problems[i])] for i in range(count)]
     # A point that relaxes another one is relaxed by fewer itself; equal problems keep the grid's order.
     order = sorted(range(count), key=lambda i: (len(above[i]), i))
     done: dict[int, SweptPoint] = {}
-
-    def task(i: int) -> _Task:
-        priced = stated[i] if isinstance(stated[i], Priced) else None
-        return _Task(run, points[i], problems[i], tuple(done[j] for j in above[i] if j in done), priced)
 
     interrupted = False
     waves = _waves(order, above)
@@ -170,7 +157,8 @@ def sweep(
         waves = [[i] for wave in waves for i in wave]
     for wave in waves:
         try:
-            found = workers.map(_solve, [task(i) for i in wave])
+            tasks = [(points[i], stated[i], tuple(done[j] for j in above[i] if j in done)) for i in wave]
+            found = workers.map(run.point, tasks)
         except KeyboardInterrupt:
             interrupted = True
             break
@@ -201,7 +189,7 @@ def _waves(order: Sequence[int], above: Sequence[Sequence[int]]) -> list[list[in
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SweepRun:
     """What every point is solved with; see ``sweep``."""
 
     options: Any
@@ -209,10 +197,11 @@ class _Run:
     time_limit_s: float | None
     progress: Progress | None
 
-    def point(
-        self, point: Point, problem: Any, relaxed: Sequence[SweptPoint], priced: Priced[Any] | None
-    ) -> SweptPoint:
-        """Solve one point, given those that relax it."""
+    def point(self, task: tuple[Point, Any, Sequence[SweptPoint]]) -> SweptPoint:
+        """Solve one point, its problem stated or priced, given those that relax it."""
+        point, stated, relaxed = task
+        priced = stated if isinstance(stated, Priced) else None
+        problem = stated if priced is None else priced.problem
         if any(entry.result.status is Status.INFEASIBLE for entry in relaxed):
             reason = "infeasible already with more devices, memory or bandwidth"
             return SweptPoint(point, self._known(problem, Status.INFEASIBLE, None, reason), None)
@@ -220,7 +209,10 @@ class _Run:
         clock = Monitor(self.time_limit_s)
         # A plan of a relaxed point may fit here as it is, if it leaves devices or memory unused.
         guesses = _neighbours(problem, relaxed)
-        best = best_of(problem, guesses, self.options)
+        kind, options = kind_of(problem), self.options
+        if priced is not None and kind.model is not None:
+            options = kind.model.search_options(priced, options)
+        best = best_of(guesses, options)
         gap = None if best is None or bound is None else relative_gap(best.evaluation.objective, bound.value)
         if gap is not None and gap <= OPTIMALITY_GAP:
             result = self._known(problem, Status.UNKNOWN, bound)
@@ -228,37 +220,19 @@ class _Run:
             target = None if bound is None else bound.value * (1 + CLOSE)
             monitor = clock.part(SEARCH * clock.remaining_s, self.progress, target=target)
             # What would be enough is what the other points of the grid show.
-            result = with_bound(run_solver(problem, self.solver, self.options, monitor, explain=False), bound)
+            result = with_bound(run_solver(problem, self.solver, options, monitor, explain=False), bound)
             if result.status is Status.INFEASIBLE:
                 result = dataclasses.replace(result, reason="no plan fits these devices")
-        kind, options = kind_of(problem), self.options
-        if priced is not None and kind.model is not None:
-            options = kind.model.search_options(priced, options)
         result, rows = beside_baselines(result, options, guesses, clock.share(BASELINES))
         made = None if priced is None else answer(priced, result, rows, options, clock, probe=False)
-        return SweptPoint(point, result if made is None else made.result, best_of(problem, rows, options), made)
+        return SweptPoint(point, result if made is None else made.result, best_of(rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
         """A result that needs no search."""
         return Result(problem, None, None, bound, status, StopReason.PROVED, "sweep", self.options.seed, 0.0, reason)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """A point, what relaxes it, and how to solve it: what a worker gets."""
-
-    run: _Run
-    point: Point
-    problem: Any
-    relaxed: tuple[SweptPoint, ...]
-    priced: Priced[Any] | None
-
-
-def _solve(task: _Task) -> SweptPoint:
-    return task.run.point(task.point, task.problem, task.relaxed, task.priced)
-
-
-def _neighbours(problem: Any, points: Sequence[SweptPoint]) -> list[Row]:
+def _neighbours(problem: Any, points: Sequence[SweptPoint]) -> list[Rival]:
     """Plans of other points, judged on this one; the ones that need devices that are not here are left out."""
     facet = kind_of(problem).sweep
     moved = [facet.transfer(entry.result.plan, problem) for entry in points if entry.result.plan is not None]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.costs.menus.targets import ATTENTION, ELEMENTWISE, EMBEDDINGS, NORMS, REDUCTIONS, SOFTMAX, base_name
 from partita.costs.profile import Measurement, Profile
 from partita.costs.roofline import Roofline
+from partita.costs.strategies.view import ATTENTION, ELEMENTWISE, EMBEDDINGS, NORMS, REDUCTIONS, SOFTMAX, base_name
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.graph import Operator
 
@@ -65,15 +65,7 @@ class Calibration:
 
 
 def calibrate(profile: Profile, device: DeviceSpec) -> Calibration:
-    """Compare a profile with the roofline of a device, and fit the device to it.
-
-    Parameters
-    ----------
-    profile
-        What was measured.
-    device
-        Whose peaks are believed, and whose efficiencies are compared and fitted.
-    """
+    """Compare a profile with the roofline of a device whose peaks are believed, and fit its efficiencies to it."""
     counts = [0] * len(profile.measurements)
     for place in profile.operators:
         if place is not None:

@@ -7,6 +7,9 @@ in the other machines; both go on at once, chunk by chunk, so that the slower on
 and a little more for every hop: of a tree for a sum over switched links (Jeaugey, "Massively Scale Your Deep Learning
 Training with NCCL 2.4", 2019), of a ring otherwise. Where all exchange parts of their own with all others, each part
 goes straight to its reader, over the links inside the machine or between machines, both at once.
+
+A collective that goes on behind work runs on some of the device's multiprocessors, a block of threads for each of its
+channels (NVIDIA, *NCCL User Guide*, environment variables, ``NCCL_MAX_NCHANNELS``), so that work goes on more slowly.
 """
 
 from __future__ import annotations
@@ -15,28 +18,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+#: Part of a device that a collective takes away: 24 channels, on the 108 multiprocessors of an A100 or 132 of an H100.
+OCCUPIED = 0.2
+
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a group: devices of a machine, or machines.
+    """One level of a group: devices of a machine, or machines."""
 
-    Attributes
-    ----------
-    size
-        Members that talk to each other at this level.
-    bandwidth
-        Bytes per unit of time that each device sends at this level while all of its machine do.
-    call_time, hop_time
-        Fixed time of a call, and of every hop.
-    switched
-        Whether any two members reach each other directly.
-    """
-
-    size: int
-    bandwidth: float
+    size: int  #: Members that talk to each other at this level.
+    bandwidth: float  #: Bytes per unit of time that each device sends at this level while all of its machine do.
+    #: Fixed time of a call, and of every hop.
     call_time: float = 0.0
     hop_time: float = 0.0
-    switched: bool = False
+    switched: bool = False  #: Whether any two members reach each other directly.
 
 
 def sent_share(kind: str, size: int) -> float:
@@ -75,3 +70,32 @@ def collective_time(kind: str, size_bytes: float, levels: Sequence[Level]) -> fl
 def neighbour_time(size_bytes: float, levels: Sequence[Level]) -> float:
     """Time in which every device of a ring sends so many bytes to the next one: that of the slowest link in use."""
     return max((size_bytes / level.bandwidth + level.call_time for level in levels if level.size > 1), default=0.0)
+
+
+def exposed(exchange: float, work: float, occupied: float = 0.0) -> float:
+    """By how much an exchange behind work makes it longer: what does not hide, and what the hidden part takes away."""
+    return max(occupied * exchange, exchange - (1.0 - occupied) * work)
+
+
+def exposed_once(
+    forward: Sequence[float],
+    backward: Sequence[float],
+    reduce: Sequence[float],
+    gather: Sequence[float],
+    occupied: float = 0.0,
+) -> float:
+    """By how much a step is longer for gradients exchanged behind backward work, and weights ahead of forward work.
+
+    All are by layer in the order of the forward part: its work, and what exchanging its gradients and weights takes.
+    Layers exchange one after the other: gradients once their backward part has ended, weights in the order in which
+    they are needed. Exchanges take the ``occupied`` part of the device away from the work that hides them.
+    """
+    left = 0.0
+    for work, exchange in zip(reversed(backward), reversed(reduce), strict=True):
+        left = max(0.0, left - work) + exchange
+    there = end = 0.0
+    for work, exchange in zip(forward, gather, strict=True):
+        there += exchange
+        end = max(end, there) + work
+    waited = left + end - sum(forward)
+    return waited + occupied * (sum(reduce) + sum(gather) - waited)

@@ -26,27 +26,16 @@ ALIGNMENT_BYTES = 16
 def is_aligned(shape: tuple[int, int, int, int], consecutive: str, number_bytes: int) -> bool:
     """Whether the rows of all three matrices of a product begin at multiples of ``ALIGNMENT_BYTES``.
 
-    Parameters
-    ----------
-    shape
-        As of ``shape_efficiency``.
-    consecutive
-        Which of m, n and k the matrices' rows are made of, as in ``graph.Operator``.
-    number_bytes
-        Of one number.
+    The shape is that of ``shape_efficiency``; ``consecutive`` says which of m, n and k the rows are made of, as in
+    ``graph.Operator``.
     """
     return all(shape["bmnk".index(letter)] * number_bytes % ALIGNMENT_BYTES == 0 for letter in consecutive)
 
 
 def shape_efficiency(shape: tuple[int, int, int, int], multiprocessors: int) -> float:
-    """Share of a device's best rate that a product reaches, above 0 and at most 1.
+    """Share of a device's best rate that a product reaches, above 0 and at most 1, given its multiprocessors.
 
-    Parameters
-    ----------
-    shape
-        Batch, rows, columns and inner dimension: b products of m × k with k × n.
-    multiprocessors
-        Multiprocessors of the device.
+    The shape is batch, rows, columns and inner dimension: b products of m × k with k × n.
     """
     batch, rows, columns, inner = shape
     useful = batch * rows * columns

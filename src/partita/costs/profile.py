@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.costs.roofline import Roofline
+from partita.costs.roofline import CostSource, Roofline
 from partita.costs.signatures import Signature, fingerprint, signatures
-from partita.costs.source import CostSource
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.catalogue.files import converted, read_document
@@ -27,25 +26,15 @@ from partita.nouns.graph import Graph
 
 
 class Measurement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator as it ran, and all that are identical to it.
+    """One operator as it ran, and all that are identical to it."""
 
-    Attributes
-    ----------
-    signature
-        What it is.
-    time_s, best_s, spread_s
-        Median, least, and the distance between the quartiles, of the times of single runs.
-    samples
-        How many times were taken.
-    peak_memory_bytes
-        Most memory that it held beyond what was held before it began, its results included; None where unknown.
-    """
-
-    signature: Signature
+    signature: Signature  #: What it is.
+    #: Median, least, and the distance between the quartiles, of the times of single runs.
     time_s: float
     best_s: float
     spread_s: float
-    samples: int
+    samples: int  #: How many times were taken.
+    #: Most memory that it held beyond what was held before it began, its results included; None where unknown.
     peak_memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +53,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     torch: str
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProfileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How it was measured: processes at work at the same time, threads of each, runs to warm up, and runs timed."""
 
     processes: int
@@ -74,22 +63,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Forward or backward as a whole, without instruments.
+    """Forward or backward as a whole, without instruments."""
 
-    Attributes
-    ----------
-    time_s, spread_s
-        Median of the runs and distance between their quartiles.
-    issue_s
-        What each operator adds to its own time: what passes between operators, divided by their number.
-    """
-
+    #: Median of the runs and distance between their quartiles.
     time_s: float
     spread_s: float
-    issue_s: float
+    issue_s: float  #: What each operator adds to its own time: what passes between operators, divided by their number.
 
 
-class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MessageTime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message between two processes: its bytes, and the median time from the start of sending to its arrival."""
 
     bytes: int
@@ -99,51 +81,29 @@ class Transfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A ``partita.profile`` document.
 
-    Attributes
-    ----------
-    model, sha256
-        The model's name, and the fingerprint of its graph.
-    training
-        Whether backward operators were measured, too.
-    hardware, settings
-        Where and how.
-    device
-        The name of the device in ``cluster``.
-    measurements
-        Every distinct operator once.
-    operators
-        For every operator of the graph its place among ``measurements``; None for those that were not met.
-    forward, backward
-        The phases as a whole; ``backward`` is None for inference.
-    update_s_per_byte
-        What a step of plain SGD takes for each byte of parameters; None for inference.
-    transfers
-        Messages between processes; empty where there was one process.
-    cluster
-        As many devices as there were processes, in the form of a cluster file.
-
-    Raises
-    ------
-    InputError
-        If an operator names no measurement, or the cluster has no device of that name.
+    Raises ``InputError`` if an operator names no measurement, or the cluster has no device of that name.
     """
 
     format: ClassVar[str] = "partita.profile"
     version: ClassVar[int] = 1
 
+    #: The model's name, and the fingerprint of its graph.
     model: str
     sha256: str
-    training: bool
+    training: bool  #: Whether backward operators were measured, too.
+    #: Where and how.
     hardware: Hardware
-    settings: Settings
-    device: str
-    measurements: tuple[Measurement, ...]
+    settings: ProfileSettings
+    device: str  #: The name of the device in ``cluster``.
+    measurements: tuple[Measurement, ...]  #: Every distinct operator once.
+    #: For every operator of the graph its place among ``measurements``; None for those that were not met.
     operators: tuple[int | None, ...]
+    #: The phases as a whole; ``backward`` is None for inference.
     forward: Phase
     backward: Phase | None
-    update_s_per_byte: float | None
-    transfers: tuple[Transfer, ...]
-    cluster: dict[str, Any]
+    update_s_per_byte: float | None  #: What a step of plain SGD takes for each byte of parameters; None for inference.
+    transfers: tuple[MessageTime, ...]  #: Messages between processes; empty where there was one process.
+    cluster: dict[str, Any]  #: As many devices as there were processes, in the form of a cluster file.
 
     def __post_init__(self) -> None:
         for place in self.operators:
@@ -178,12 +138,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def read_profile(path: str | Path) -> Profile:
     """Read a profile.
 
-    Raises
-    ------
-    FormatError
-        If the file is not a profile of this version.
-    InputError
-        If it cannot be read or a value is out of range.
+    Raises ``FormatError`` if the file is not a profile of this version; ``InputError`` if it cannot be read or a value
+    is out of range.
     """
     data = read_document(Path(path))
     if data.pop("format", None) != Profile.format:
@@ -235,10 +191,7 @@ class Measured:
     def check(self, graph: Graph, devices: Sequence[str]) -> None:
         """Refuse a model or devices that the profile says nothing about.
 
-        Raises
-        ------
-        InputError
-            If no operator of the graph was measured, or none of the devices has the profile's name.
+        Raises ``InputError`` if no operator of the graph was measured, or none of the devices has the profile's name.
         """
         profile = self.profile
         if profile.device not in devices:

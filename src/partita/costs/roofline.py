@@ -1,4 +1,4 @@
-"""Roofline: an operator takes as long as its arithmetic or its memory traffic, whichever is longer.
+"""Where times of operators come from; unless stated the roofline, the longer of arithmetic and memory traffic.
 
 Source: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model for Multicore Architectures"
 (Communications of the ACM 52(4), 2009). Products of matrices reach what their shape allows, attention kernels what such
@@ -7,7 +7,9 @@ kernels do, and no operator is faster than the program can issue operators.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from partita.costs.products import is_aligned, shape_efficiency
 from partita.nouns.catalogue.specs import DeviceSpec
@@ -22,6 +24,19 @@ _CAUSAL = 1 / 2
 
 #: Number formats of matrix units, whose kernels read whole pieces of rows, and bytes of a number.
 _MATRIX_FORMATS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1}
+
+
+class CostSource(Protocol):
+    """Times of operators on a device."""
+
+    def operator_times(self, graph: Graph, device: DeviceSpec) -> Sequence[float | None]:
+        """Seconds each operator of the graph takes on the device, in order; None where it cannot run.
+
+        Raises ``InputError`` if the source cannot tell.
+        """
+
+    def notes(self, graph: Graph) -> Sequence[str]:
+        """What a reader should know about the times of a graph, one sentence each."""
 
 
 @dataclass(frozen=True)

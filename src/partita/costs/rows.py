@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.ground.errors import UnsupportedError
 from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.graph import Graph
@@ -16,38 +16,25 @@ _ALIKE = 0.8
 
 
 @dataclass(frozen=True)
-class Row:
-    """What stages are runs of.
+class BlockRow:
+    """What stages are runs of."""
 
-    Attributes
-    ----------
-    unit
-        For every operator the number of its unit, in the model's order; backward operators are with their forward ones.
-    names
-        What each unit is, for people.
-    handed
-        Pairs of units: what the first hands to the second must not pass over a stage.
-    notes
-        What a reader should know about the row, one sentence each.
-    """
-
+    #: For every operator the number of its unit, in the model's order; backward operators are with their forward ones.
     unit: tuple[int, ...]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: What each unit is, for people.
+    #: Pairs of units: what the first hands to the second must not pass over a stage.
     handed: tuple[tuple[int, int], ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: What a reader should know about the row, one sentence each.
 
 
-def row_of(graph: Graph, runtime: Runtime) -> Row:
+def row_of(graph: Graph, runtime: Runtime) -> BlockRow:
     """The row of a model for a runtime whose stages are runs of whole blocks.
 
     A unit is a block, or what comes before or behind the blocks. Units that no plan of the runtime takes apart are one:
     those between two that read a weight that must not be on two stages; and, where every stage has a block, the
     model's ends and the blocks beside them.
 
-    Raises
-    ------
-    UnsupportedError
-        If the model has no blocks, or several rows of them.
+    Raises ``UnsupportedError`` if the model has no blocks, or several rows of them.
     """
     view, limits = GraphView(graph), runtime.limits
     layer, layers = assign_layers(view)
@@ -93,7 +80,7 @@ def row_of(graph: Graph, runtime: Runtime) -> Row:
 
 def _merged(
     view: GraphView, unit: list[int], names: list[str], cuts: set[int], notes: list[str], *, skips: bool
-) -> Row:
+) -> BlockRow:
     """The row with cuts only behind the units in ``cuts``."""
     new = [sum(cut < number for cut in cuts) for number in range(len(names))]
     unit = [new[number] for number in unit]
@@ -110,7 +97,7 @@ def _merged(
         last = max((unit[v] for v in view.readers(number)), default=0)
         farthest[unit[source]] = max(farthest.get(unit[source], 0), last)
     handed = tuple((first, last) for first, last in sorted(farthest.items()) if last > first + 1)
-    return Row(tuple(unit), shown, handed, tuple(notes))
+    return BlockRow(tuple(unit), shown, handed, tuple(notes))
 
 
 def _row_of_blocks(view: GraphView, runtime: Runtime) -> dict[str, None]:

@@ -14,18 +14,9 @@ Array = tuple[str, tuple[int, ...]]
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator without its name and place in a model.
+    """One operator without its name and place in a model."""
 
-    Attributes
-    ----------
-    target, phase, dtype, flops, bytes_read, bytes_written, product, causal
-        Of the operator; see ``partita.nouns.graph.Operator``.
-    inputs, outputs
-        Number formats and shapes of what it reads (tensors, then parameters) and makes, in the graph's order.
-    accumulates
-        Whether it makes a parameter's gradient, to which it is added in training.
-    """
-
+    #: Of the operator; see ``partita.nouns.graph.Operator``.
     target: str
     phase: Phase = "forward"
     dtype: str = "float32"
@@ -34,9 +25,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     bytes_written: int = 0
     product: tuple[int, int, int, int] | None = None
     causal: bool = False
+    #: Number formats and shapes of what it reads (tensors, then parameters) and makes, in the graph's order.
     inputs: tuple[Array, ...] = ()
     outputs: tuple[Array, ...] = ()
-    accumulates: bool = False
+    accumulates: bool = False  #: Whether it makes a parameter's gradient, to which it is added in training.
 
     @property
     def operator(self) -> Operator:

@@ -25,8 +25,7 @@ from typing import Any
 import msgspec
 
 from partita.costs.profile import Measured, Profile, read_profile
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.catalogue.files import check_keys, converted, read_document
@@ -39,31 +38,18 @@ _WILD = re.compile(r"[*?\[]")
 class CostRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One row: what it matches, and exactly one of a time, a factor, or ``runs`` false.
 
-    Attributes
-    ----------
-    device, name, target, module, phase
-        Shell-style patterns, case sensitive, for the device's name and the operator's fields.
-    time_s
-        Seconds per microbatch.
-    factor
-        Times what the other source says.
-    runs
-        False: the operator cannot run there.
-
-    Raises
-    ------
-    InputError
-        If not exactly one value is stated, or it is negative or not finite.
+    Raises ``InputError`` if not exactly one value is stated, or it is negative or not finite.
     """
 
+    #: Shell-style patterns, case sensitive, for the device's name and the operator's fields.
     device: str = "*"
     name: str = "*"
     target: str = "*"
     module: str = "*"
     phase: str = "*"
-    time_s: float | None = None
-    factor: float | None = None
-    runs: bool = True
+    time_s: float | None = None  #: Seconds per microbatch.
+    factor: float | None = None  #: Times what the other source says.
+    runs: bool = True  #: False: the operator cannot run there.
 
     def __post_init__(self) -> None:
         if (self.time_s is not None) + (self.factor is not None) + (not self.runs) != 1:
@@ -119,12 +105,8 @@ def cost_source(stated: CostSource | str | None) -> CostSource | None:
 def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> CostTable:
     """Read a table of times, TOML, JSON or CSV (by suffix).
 
-    Raises
-    ------
-    FormatError
-        If the file is not one of them, a key is unknown, or a value has the wrong type.
-    InputError
-        If it cannot be read or a value is out of range.
+    Raises ``FormatError`` if the file is not one of them, a key is unknown, or a value has the wrong type;
+    ``InputError`` if it cannot be read or a value is out of range.
     """
     path = Path(path)
     tables = _csv_rows(path) if path.suffix.lower() == ".csv" else _document_rows(path)

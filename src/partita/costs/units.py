@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import assign_layers
+from partita.costs.strategies.layers import assign_layers
+from partita.costs.strategies.view import GraphView
 from partita.nouns.catalogue.runtimes import Cuts
 from partita.nouns.graph import Graph
 

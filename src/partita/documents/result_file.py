@@ -1,4 +1,8 @@
-"""What result files have in common, whatever kind of plan they hold."""
+"""What result files have in common, whatever kind of plan they hold: the result, and the split of a model.
+
+What is malformed, or of another version, raises ``FormatError``; a file without a plan, or with a split that is not as
+it was written, ``InputError``.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +12,20 @@ from typing import Any
 
 import msgspec
 
-from partita.documents.document import document_keys, read_bytes, sha256, tagged
+from partita.documents.document import decode, document_keys, read_bytes, sha256, tagged
 from partita.engines.search.result import Result
 from partita.ground.errors import FormatError, InputError
+from partita.nouns.split import Split
 
 RESULT_FORMAT = "partita.result"
 RESULT_VERSION = 1
 
+#: Key of a split's digest, beside its fields: it says whether the split was changed by hand.
+_DIGEST = "sha256"
+
 
 def read_plan_bytes(path: str | Path) -> bytes:
-    """The plan of a result file, undecoded.
-
-    Raises
-    ------
-    FormatError
-        If the file is not a result file of this version.
-    InputError
-        If it holds no plan.
-    """
+    """The plan of a result file, undecoded."""
     return plan_bytes(document_keys(read_bytes(path), path), path)
 
 
@@ -70,17 +70,7 @@ def proof_document(result: Result[Any, Any, Any]) -> dict[str, Any] | None:
 
 
 def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, **extra: Any) -> dict[str, Any]:
-    """A ``partita.result`` document.
-
-    Parameters
-    ----------
-    result
-        What a run answered.
-    plan
-        The plan's document, None without a plan.
-    extra
-        Further top-level keys.
-    """
+    """A ``partita.result`` document with the plan's document, None without a plan, and further top-level keys."""
     problem = result.problem
     return {
         "format": RESULT_FORMAT,
@@ -103,3 +93,22 @@ def result_document(result: Result[Any, Any, Any], plan: dict[str, Any] | None, 
         "statistics": result.statistics.to_dict(),
         **extra,
     }
+
+
+def split_document(split: Split) -> dict[str, Any]:
+    """A split as it stands in a result file."""
+    found: dict[str, Any] = msgspec.to_builtins(split)
+    return {**found, _DIGEST: sha256(found)}
+
+
+def decode_split(data: bytes, path: str | Path) -> Split:
+    """The split of a result file; one without a digest, of an earlier version, is taken as it is."""
+    fields = decode(data, dict[str, Any], f"{path}: split")
+    stated = fields.pop(_DIGEST, None)
+    split = decode(msgspec.json.encode(fields), Split, f"{path}: split")
+    if stated is not None and stated != sha256(fields):
+        raise InputError(
+            f"{path}: split was changed after it was written; it follows from the model and the plan, so plan again "
+            "(--layout prices a plan of your own)"
+        )
+    return split

@@ -68,7 +68,7 @@ class _Calls(DispatchMode):
         return out.fill_(KEEPS_LAYERS) if is_single(func, out) else out
 
 
-class _Whole(TorchFunctionMode):  # type: ignore[misc]
+class _WholeCalls(TorchFunctionMode):  # type: ignore[misc]
     """Keeps dropout and attention whole, as traces do."""
 
     def __init__(self, draws: _Draws) -> None:
@@ -118,5 +118,5 @@ def _dropout(
 def seeded(draw: Callable[[int], None]) -> Iterator[None]:
     """Within, the draws of a model that runs once are those of its pieces."""
     draws = _Draws(draw)
-    with _Calls(draws), _Whole(draws):
+    with _Calls(draws), _WholeCalls(draws):
         yield

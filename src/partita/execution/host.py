@@ -6,11 +6,12 @@ Nothing here computes on more than one thread, because threads do not survive a 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import sys
 import tempfile
-import time
+from collections.abc import Hashable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,12 +20,11 @@ import torch
 
 from partita.engines.processes.forks import Fork, end_all, watch
 from partita.engines.processes.serving import Request, serve
-from partita.execution.compare import errors
 from partita.execution.draws import seeder
-from partita.execution.job import Answer, Job, Worker
+from partita.execution.job import RunAnswer, RunJob, Worker
 from partita.execution.model import Ready, prepare
-from partita.execution.rank import optimizer_of, work_as
-from partita.execution.reference import Results, run_microbatch, run_reference, settled
+from partita.execution.rank import optimizer_of, timed, work_as
+from partita.execution.reference import Results, copied, run_microbatch, run_reference, settled
 from partita.frontends.run import loss_of
 from partita.ground.errors import InputError, RankError
 
@@ -36,12 +36,12 @@ def main() -> NoReturn:
     serve(_answer, forks=True)
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: Request) -> RunAnswer:
     with tempfile.TemporaryDirectory(prefix="partita-run-") as folder:
         return _run(request.content[0], Path(folder))
 
 
-def _run(job: Job, folder: Path) -> Answer:
+def _run(job: RunJob, folder: Path) -> RunAnswer:
     if job.port is not None:
         _check_port(job.port)
     ready = prepare(job)
@@ -76,11 +76,11 @@ def _check_port(port: int) -> None:
 # -- the model that is not split --------------------------------------------------------------------------------------
 
 
-def _run_unsplit(job: Job, ready: Ready, folder: Path, beat: Any) -> tuple[list[float], list[float]]:
+def _run_unsplit(job: RunJob, ready: Ready, folder: Path, beat: Any) -> tuple[list[float], list[float]]:
     """How long the whole model takes; its results are left in the folder."""
     torch.set_num_threads(job.threads)
     module, training = ready.module, job.split.training
-    buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
+    buffers = copied(module.named_buffers())
     counts = sorted({*ready.orders.replicas} - {1})
     weights: list[dict[str, Any]] = []
     results = run_reference(
@@ -105,7 +105,7 @@ def _run_unsplit(job: Job, ready: Ready, folder: Path, beat: Any) -> tuple[list[
 
 
 def _buffers_of(
-    job: Job, ready: Ready, before: dict[str, Any], weights: list[dict[str, Any]], microbatches: range
+    job: RunJob, ready: Ready, before: dict[str, Any], weights: list[dict[str, Any]], microbatches: range
 ) -> dict[str, Any]:
     """Buffers after all steps over some microbatches only, with the weights of every step."""
     with torch.no_grad():
@@ -118,38 +118,79 @@ def _buffers_of(
             for number in microbatches:
                 tensors = ready.inputs.of(number)
                 run_microbatch(ready.module, ready.inputs, tensors, seeder(job.seed + step, number), ready.draws)
-    return {name: b.detach().clone() for name, b in ready.module.named_buffers()}
+    return copied(ready.module.named_buffers())
 
 
-def _time_unsplit(job: Job, ready: Ready) -> tuple[list[float], list[float]]:
+def _time_unsplit(job: RunJob, ready: Ready) -> tuple[list[float], list[float]]:
     """Batches of the whole model, timed but for the first; draws are not seeded one by one, which takes time."""
     training, module = job.split.training, ready.module
     data = [ready.inputs.of(number) for number in range(job.microbatches)]
     optimizer = optimizer_of(job)(list(module.parameters())) if training else None
-    times, processor = [], []
+
+    def batch() -> None:
+        with contextlib.nullcontext() if training else torch.inference_mode():
+            for place, tensors in enumerate(data):
+                out = run_microbatch(module, ready.inputs, tensors, seeder(job.seed, place), random_calls=False)
+                if training:
+                    (loss_of(out)[0] / job.microbatches).backward()
+        if optimizer is not None:
+            optimizer.step()
+            optimizer.zero_grad()
+
     with settled(module, training):
-        for number in range(job.repeats + 1):
-            start, worked = time.perf_counter(), time.process_time()
-            with contextlib.nullcontext() if training else torch.inference_mode():
-                for place, tensors in enumerate(data):
-                    out = run_microbatch(module, ready.inputs, tensors, seeder(job.seed, place), random_calls=False)
-                    if training:
-                        (loss_of(out)[0] / job.microbatches).backward()
-            if optimizer is not None:
-                optimizer.step()
-                optimizer.zero_grad()
-            if number:
-                times.append(time.perf_counter() - start)
-                processor.append(time.process_time() - worked)
-    return times, processor
+        batch()
+        return timed(job.repeats, batch, lambda: None)
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------
 
+#: The error of a tensor is its largest difference, relative to its largest entry. Where that is below this share of the
+#: largest of its kind (all gradients, all parameters), the share takes its place: that is what float32 resolves of sums
+#: whose parts are as large as the largest.
+SMALLEST = 1e-3
+
+
+def errors(
+    found: Mapping[Any, Any], wanted: Mapping[Any, Any], among: Mapping[Any, Any] | None = None
+) -> dict[Any, float]:
+    """The error of every tensor that is in either; infinite where it is in one of the two, or not finite in one.
+
+    ``among`` are all tensors of the kind, if ``wanted`` are some of them.
+    """
+    largest = max((_size(tensor) for tensor in (wanted if among is None else among).values()), default=0.0)
+    answer: dict[Hashable, float] = {}
+    for name in dict.fromkeys([*wanted, *found]):
+        if name not in found or name not in wanted or found[name].shape != wanted[name].shape:
+            answer[name] = math.inf
+            continue
+        scale = max(_size(wanted[name]), SMALLEST * largest)
+        answer[name] = _difference(found[name], wanted[name]) / (scale or 1.0)
+    return answer
+
+
+def _size(tensor: Any) -> float:
+    """The largest finite entry."""
+    if not tensor.numel():
+        return 0.0
+    values = tensor.double().abs() if not tensor.is_complex() else tensor.abs().double()
+    values = values[values.isfinite()]
+    return float(values.max()) if values.numel() else 0.0
+
+
+def _difference(a: Any, b: Any) -> float:
+    """The largest difference; entries that are equal differ by nothing, also where they are not finite."""
+    if not a.numel():
+        return 0.0
+    same = (a == b) | (a.isnan() & b.isnan()) if a.is_floating_point() else a == b
+    if bool(same.all()):
+        return 0.0
+    apart = (a[~same].double() - b[~same].double()).abs() if not a.is_complex() else (a - b)[~same].abs().double()
+    return float(apart.max()) if bool(apart.isfinite().all()) else math.inf
+
 
 def _compare(
-    job: Job, ready: Ready, folder: Path, workers: list[Worker], times: list[float], processor: list[float]
-) -> Answer:
+    job: RunJob, ready: Ready, folder: Path, workers: list[Worker], times: list[float], processor: list[float]
+) -> RunAnswer:
     wanted, shares = torch.load(folder / "unsplit.pt", weights_only=False)
     whole = Results(**wanted)
     outputs: dict[Any, Any] = {}
@@ -169,7 +210,7 @@ def _compare(
     missing = {name: float("inf") for name in whole.gradients if name not in gradients}
     known = {key: torch.tensor(value, dtype=torch.float64) for key, value in whole.losses.items()}
     made = {place for _, place in outputs}
-    return Answer(
+    return RunAnswer(
         workers=workers,
         schedule=ready.orders.schedule,
         outputs=_named(

@@ -7,7 +7,7 @@ from typing import Any
 
 from partita.engines.processes.child import Child
 from partita.engines.processes.replies import Reply
-from partita.execution.job import Answer, Job
+from partita.execution.job import RunAnswer, RunJob
 from partita.ground.errors import DisagreementError, InputError, PartitaError, RankError
 
 #: Seconds between two looks at the process that the others come from.
@@ -28,15 +28,11 @@ class Host:
     ) -> None:
         self.end()
 
-    def run(self, job: Job) -> Answer:
+    def run(self, job: RunJob) -> RunAnswer:
         """Run a job.
 
-        Raises
-        ------
-        InputError
-            If the plan, the model and what is asked for do not fit together.
-        RankError
-            If a process failed, was killed or hung.
+        Raises ``InputError`` if the plan, the model and what is asked for do not fit together; ``RankError`` if a
+        process failed, was killed or hung.
         """
         if self.child is not None and not self.child.free:
             self.end()
@@ -63,11 +59,11 @@ def _lost(cause: str, output: str) -> RankError:
     return RankError(f"the process that all ranks come from {cause}", output)
 
 
-def _read(found: Reply[Any]) -> Answer:
+def _read(found: Reply[Any]) -> RunAnswer:
     """The answer of a run; errors that nobody raises on purpose are defects."""
     error = found.error
     if error is None or isinstance(error, (InputError, RankError)):
-        answer: Answer = found.get()
+        answer: RunAnswer = found.get()
         return answer
     defect = DisagreementError(str(error) if isinstance(error, PartitaError) else found.said)
     defect.add_note(found.where)

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from partita.execution.inputs import Inputs, has_data
-from partita.execution.job import Job
+from partita.execution.job import RunJob
 from partita.execution.orders import Orders, make_orders
-from partita.execution.pieces import Piece, make_pieces
+from partita.execution.pieces import PlanPiece, make_pieces
 from partita.execution.places import place_calls
 from partita.execution.program import WIDENED
 from partita.frontends.models import load_module
@@ -22,27 +22,17 @@ from partita.inside.torch_inside import tables_of, tree_leaves
 
 @dataclass
 class Ready:
-    """A model with weights, cut into the pieces of a plan.
+    """A model with weights, cut into the pieces of a plan."""
 
-    Attributes
-    ----------
-    module, inputs
-        The model in float32, and its arguments.
-    tape, pieces, orders
-        Its calls, what each stage does with them, and which process does it when.
-    samples
-        Of a microbatch.
-    notes
-        What a reader should know.
-    """
-
+    #: The model in float32, and its arguments.
     module: Any
     inputs: Inputs
+    #: Its calls, what each stage does with them, and which process does it when.
     tape: Tape
-    pieces: list[Piece]
+    pieces: list[PlanPiece]
     orders: Orders
-    samples: int
-    notes: list[str]
+    samples: int  #: Of a microbatch.
+    notes: list[str]  #: What a reader should know.
 
     @property
     def arrays(self) -> dict[str, Any]:
@@ -56,13 +46,10 @@ class Ready:
         return any(entry.random for entry in self.tape.entries)
 
 
-def prepare(job: Job) -> Ready:
+def prepare(job: RunJob) -> Ready:
     """Build the model of a job from its seed, trace it, and cut it.
 
-    Raises
-    ------
-    InputError
-        If the model is not the one that was planned, or the plan cannot run as asked.
+    Raises ``InputError`` if the model is not the one that was planned, or the plan cannot run as asked.
     """
     split = job.split
     if split.training != job.source.training:

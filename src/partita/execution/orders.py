@@ -13,25 +13,14 @@ from partita.simulator.schedules.protocol import Action, InTurns, Schedule
 
 @dataclass(frozen=True)
 class Process:
-    """One process of a run.
+    """One process of a run."""
 
-    Attributes
-    ----------
-    number
-        Its rank in torch.distributed.
-    group, replica
-        The group of devices that it stands for, and which of its data-parallel replicas.
-    stages
-        The plan's stages that it runs.
-    actions
-        What it does, in order; stages are those of the run, which pass once a round.
-    """
-
-    number: int
+    number: int  #: Its rank in torch.distributed.
+    #: The group of devices that it stands for, and which of its data-parallel replicas.
     group: int
     replica: int
-    stages: tuple[int, ...]
-    actions: tuple[Action, ...]
+    stages: tuple[int, ...]  #: The plan's stages that it runs.
+    actions: tuple[Action, ...]  #: What it does, in order; stages are those of the run, which pass once a round.
 
     @property
     def label(self) -> str:
@@ -42,20 +31,11 @@ class Process:
 
 @dataclass(frozen=True)
 class Orders:
-    """All processes, and who has what.
+    """All processes, and who has what."""
 
-    Attributes
-    ----------
-    processes
-        In the order of their numbers.
-    schedule
-        The schedule's name.
-    group_of, replicas
-        By stage of the run its group; by group the number of replicas.
-    """
-
-    processes: tuple[Process, ...]
-    schedule: str
+    processes: tuple[Process, ...]  #: In the order of their numbers.
+    schedule: str  #: The schedule's name.
+    #: By stage of the run its group; by group the number of replicas.
     group_of: tuple[int, ...]
     replicas: tuple[int, ...]
 
@@ -66,27 +46,13 @@ class Orders:
 
 
 def make_orders(split: Split, rounds: int, microbatches: int, schedule: str | None, times: int = 1) -> Orders:
-    """The processes of a run.
+    """The processes of a run, for microbatches of the batch over all replicas.
 
-    Parameters
-    ----------
-    split
-        The plan.
-    rounds
-        How often a microbatch passes the row of stages.
-    microbatches
-        Of the batch, over all replicas.
-    schedule
-        Its name, or a CSV file; None for the plan's.
-    times
-        Data-parallel copies of the whole plan.
+    A microbatch passes the row of stages in so many ``rounds``. The schedule is a name or a CSV file, None for the
+    plan's; ``times`` are data-parallel copies of the whole plan.
 
-    Raises
-    ------
-    InputError
-        If the schedule does not run with these stages and microbatches.
-    UnsupportedError
-        If the plan asks for what the runner does not do.
+    Raises ``InputError`` if the schedule does not run with these stages and microbatches; ``UnsupportedError`` if the
+    plan asks for what the runner does not do.
     """
     for number, stage in enumerate(split.stages):
         if stage.tensor > 1:

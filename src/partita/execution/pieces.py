@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from partita.execution.places import ANYWHERE, NOWHERE, Placed, makers_of
+from partita.execution.places import ANYWHERE, NOWHERE, PlacedTape, makers_of
 from partita.frontends.tape import Slot, Tape
 from partita.ground.errors import InputError
 
 
-class Tensor(NamedTuple):
+class HandedTensor(NamedTuple):
     """What one piece hands to others: a slot at a version of its storage."""
 
     slot: int
@@ -26,64 +26,41 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a piece's program.
+    """One line of a piece's program."""
 
-    Attributes
-    ----------
-    what
-        ``call`` (an entry), ``origin`` (a stored array, an input or a constant), ``receive``, ``keep`` (for others, as
-        it is now), or ``own`` (a copy of what was received, because it will be written).
-    entry, slot, version
-        What it is about.
-    constant
-        Whether it comes out the same for every microbatch.
-    """
-
+    #: ``call`` (an entry), ``origin`` (a stored array, an input or a constant), ``receive``, ``keep`` (for others, as
+    #: it is now), or ``own`` (a copy of what was received, because it will be written).
     what: str
+    #: What it is about.
     slot: int = -1
     entry: int = -1
     version: int = 0
-    constant: bool = False
+    constant: bool = False  #: Whether it comes out the same for every microbatch.
 
 
 @dataclass
-class Piece:
-    """The program of a piece.
+class PlanPiece:
+    """The program of a piece."""
 
-    Attributes
-    ----------
-    lines
-        In order.
-    receives, sends
-        Tensors by the piece that they come from, and by those that they go to.
-    outputs
-        By place among the model's results the slot that holds it here at the end.
-    loss
-        The slot of the loss, if it is made here.
-    arrays
-        Names of the stored arrays that it reads.
-    """
-
-    lines: list[Line] = field(default_factory=list)
-    receives: dict[int, list[Tensor]] = field(default_factory=dict)
-    sends: dict[int, list[Tensor]] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)  #: In order.
+    #: Tensors by the piece that they come from, and by those that they go to.
+    receives: dict[int, list[HandedTensor]] = field(default_factory=dict)
+    sends: dict[int, list[HandedTensor]] = field(default_factory=dict)
+    #: By place among the model's results the slot that holds it here at the end.
     outputs: dict[int, int] = field(default_factory=dict)
-    loss: int | None = None
-    arrays: list[str] = field(default_factory=list)
+    loss: int | None = None  #: The slot of the loss, if it is made here.
+    arrays: list[str] = field(default_factory=list)  #: Names of the stored arrays that it reads.
 
     @property
-    def kept(self) -> list[Tensor]:
+    def kept(self) -> list[HandedTensor]:
         """Everything that goes to others, once."""
         return list(dict.fromkeys(tensor for tensors in self.sends.values() for tensor in tensors))
 
 
-def make_pieces(placed: Placed) -> list[Piece]:
+def make_pieces(placed: PlacedTape) -> list[PlanPiece]:
     """The programs of all pieces.
 
-    Raises
-    ------
-    InputError
-        If a stored array is used in a version that is elsewhere.
+    Raises ``InputError`` if a stored array is used in a version that is elsewhere.
     """
     first = _Writer(placed, {})
     first.write()
@@ -101,11 +78,11 @@ class _Family:
 class _Writer:
     """Goes through the tape once and writes all programs side by side."""
 
-    def __init__(self, placed: Placed, whole: dict[tuple[int, int], bool]) -> None:
+    def __init__(self, placed: PlacedTape, whole: dict[tuple[int, int], bool]) -> None:
         self.placed, self.tape, self.whole = placed, placed.tape, whole
         self.makers = makers_of(placed.tape)
         self.base = _bases(placed.tape)
-        self.pieces = [Piece() for _ in range(placed.pieces)]
+        self.pieces = [PlanPiece() for _ in range(placed.pieces)]
         self.families: list[dict[int, _Family]] = [{} for _ in self.pieces]
         self.wanted: dict[tuple[int, int], set[int]] = defaultdict(set)
         self.steady = self._steady()
@@ -124,7 +101,7 @@ class _Writer:
                     changing |= {tape.slots[slot].storage for slot in (*entry.writes, *entry.outs) if slot is not None}
         return {slot.storage for slot in tape.slots} - changing
 
-    def write(self) -> list[Piece]:
+    def write(self) -> list[PlanPiece]:
         """All programs."""
         for number, place in enumerate(self.placed.place):
             if place >= 0:
@@ -178,11 +155,11 @@ class _Writer:
             if out is not None:
                 families.setdefault(self.tape.slots[out].storage, _Family(0)).slots.add(out)
         for storage in touched:
-            tensor = Tensor(self.base[storage], families[storage].version)
+            tensor = HandedTensor(self.base[storage], families[storage].version)
             if self._overwritten(tensor) and (piece, storage, tensor.version) in self.asked:
                 lines.append(Line("keep", tensor.slot, version=tensor.version))
 
-    def _overwritten(self, tensor: Tensor) -> bool:
+    def _overwritten(self, tensor: HandedTensor) -> bool:
         """Whether anybody writes a tensor again after that version."""
         return self.placed.final[self.tape.slots[tensor.slot].storage] > tensor.version
 
@@ -266,7 +243,7 @@ class _Writer:
         writer = self.placed.writers[storage][version]
         assert writer is not None
         source = self.placed.place[writer]
-        tensor = Tensor(slot, version)
+        tensor = HandedTensor(slot, version)
         self.pieces[piece].lines.append(Line("receive", slot, version=version))
         later = self.placed.writers[storage][version + 1 :]
         if any(number is not None and self.placed.place[number] == piece for number in later):
@@ -291,7 +268,7 @@ class _Writer:
         return piece
 
 
-def _asked(placed: Placed) -> set[tuple[int, int, int]]:
+def _asked(placed: PlacedTape) -> set[tuple[int, int, int]]:
     """Versions that pieces read of storages that others write: (piece that made it, storage, version)."""
     tape, found = placed.tape, set()
     for number, row in enumerate(placed.version):
@@ -318,7 +295,7 @@ def _bases(tape: Tape) -> dict[int, int]:
     return found
 
 
-def bytes_of(tape: Tape, tensors: Iterable[Tensor]) -> int:
+def bytes_of(tape: Tape, tensors: Iterable[HandedTensor]) -> int:
     """Size of tensors."""
     slots: list[Slot] = [tape.slots[tensor.slot] for tensor in tensors]
     return sum(slot.numel * slot.dtype.itemsize for slot in slots)

@@ -15,63 +15,34 @@ NOWHERE = -2
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A tape with the place of every call.
+class PlacedTape:
+    """A tape with the place of every call."""
 
-    Attributes
-    ----------
-    tape
-        The calls.
-    place
-        For every entry its piece, ``ANYWHERE`` or ``NOWHERE``.
-    pieces
-        Number of pieces: those of the plan, once for every round.
-    rounds
-        How often a microbatch passes the row of stages.
-    version
-        For every entry and slot that it reads how often the slot's storage was written before.
-    final
-        How often each storage is written in all.
-    writers
-        For every storage the entries that write it: first the one that makes it (None if it is there from the start).
-    """
-
-    tape: Tape
-    place: list[int]
-    pieces: int
-    rounds: int
+    tape: Tape  #: The calls.
+    place: list[int]  #: For every entry its piece, ``ANYWHERE`` or ``NOWHERE``.
+    pieces: int  #: Number of pieces: those of the plan, once for every round.
+    rounds: int  #: How often a microbatch passes the row of stages.
+    #: For every entry and slot that it reads how often the slot's storage was written before.
     version: list[dict[int, int]]
-    final: dict[int, int]
+    final: dict[int, int]  #: How often each storage is written in all.
+    #: For every storage the entries that write it: first the one that makes it (None if it is there from the start).
     writers: dict[int, list[int | None]]
 
 
 def place_calls(
     tape: Tape, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], stages: int
-) -> Placed:
-    """Place every call.
+) -> PlacedTape:
+    """Place every call of the model's forward part; ``stage_of`` are those that the plan places, on so many ``stages``.
 
-    Parameters
-    ----------
-    tape
-        The calls of the model's forward part.
-    constant, modules
-        By number of a call in the capture: whether any device can make it, and the module that makes it.
-    stage_of
-        The stage of the calls that the plan places.
-    stages
-        How many stages there are.
-
-    Raises
-    ------
-    InputError
-        If an array of the model is written on one stage and read on another.
+    By number of a call in the capture: whether it is ``constant``, so that any device can make it, and the module that
+    makes it. Raises ``InputError`` if an array of the model is written on one stage and read on another.
     """
     writers, version, final = _history(tape)
     needed = _needed(tape, version, writers, final)
     place, level = _assign(tape, constant, modules, stage_of, version, writers, needed)
     rounds = 1 + max(level, default=0)
     place = [p if p < 0 else depth * stages + p for p, depth in zip(place, level, strict=True)]
-    placed = Placed(tape, place, rounds * stages, rounds, version, final, writers)
+    placed = PlacedTape(tape, place, rounds * stages, rounds, version, final, writers)
     _check_arrays(placed)
     return placed
 
@@ -174,7 +145,7 @@ def _assign(
     return place, level
 
 
-def _check_arrays(placed: Placed) -> None:
+def _check_arrays(placed: PlacedTape) -> None:
     tape = placed.tape
     for slot, origin in tape.origins.items():
         storage = tape.slots[slot].storage

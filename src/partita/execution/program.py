@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from partita.execution.draws import is_single
-from partita.execution.pieces import Line, Piece
+from partita.execution.pieces import Line, PlanPiece
 from partita.frontends.capture import KEEPS_LAYERS
 from partita.frontends.tape import Ref, Tape
 from partita.inside.torch_inside import switch_gradients
@@ -28,38 +28,19 @@ def widened(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Program:
-    """A piece that can run.
+class CompiledPiece:
+    """A piece that can run."""
 
-    Attributes
-    ----------
-    run
-        Takes the tensors received, in the order of ``receives``, the inputs by name, a function that seeds a draw by
-        its number, and an array whose first entry counts calls; returns the tensors for others in the order of
-        ``Piece.kept``, outputs by place, and the loss.
-    receives
-        (piece, place in its list) of every tensor received.
-    source
-        The function's text.
-    """
-
+    #: Takes the tensors received, in the order of ``receives``, the inputs by name, a function that seeds a draw by its
+    #: number, and an array whose first entry counts calls; returns the tensors for others in the order of
+    #: ``PlanPiece.kept``, outputs by place, and the loss.
     run: Callable[[Sequence[Any], Mapping[str, Any], Callable[[int], None], MutableSequence[float]], Any]
-    receives: tuple[tuple[int, int], ...]
-    source: str
+    receives: tuple[tuple[int, int], ...]  #: (piece, place in its list) of every tensor received.
+    source: str  #: The function's text.
 
 
-def compile_piece(tape: Tape, piece: Piece, arrays: Mapping[str, Any], *, training: bool) -> Program:
-    """Write and compile the function of a piece.
-
-    Parameters
-    ----------
-    tape, piece
-        The calls and which of them.
-    arrays
-        The model's parameters and buffers by name.
-    training
-        Whether gradients are recorded.
-    """
+def compile_piece(tape: Tape, piece: PlanPiece, arrays: Mapping[str, Any], *, training: bool) -> CompiledPiece:
+    """Write and compile the function of a piece, given the model's parameters and buffers by name."""
     return _Text(tape, piece, arrays, training).program()
 
 
@@ -69,13 +50,13 @@ def draws(tape: Tape) -> dict[int, int]:
 
 
 class _Text:
-    def __init__(self, tape: Tape, piece: Piece, arrays: Mapping[str, Any], training: bool) -> None:
+    def __init__(self, tape: Tape, piece: PlanPiece, arrays: Mapping[str, Any], training: bool) -> None:
         self.tape, self.piece, self.arrays, self.training = tape, piece, arrays, training
         self.names: dict[str, Any] = {"set_grad": switch_gradients}
         self.draw = draws(tape)
         self.receives: list[tuple[int, int]] = []
 
-    def program(self) -> Program:
+    def program(self) -> CompiledPiece:
         steady = [line for line in self.piece.lines if line.constant]
         self._run_once(steady)
         body: list[str] = []
@@ -92,7 +73,7 @@ class _Text:
         text.append(f"    return ({''.join(name + ', ' for name in kept)}), {{{outputs}}}, {loss}")
         source = "\n".join(text)
         exec(compile(source, "<piece>", "exec"), self.names)
-        return Program(self.names["run"], tuple(self.receives), source)
+        return CompiledPiece(self.names["run"], tuple(self.receives), source)
 
     def _run_once(self, lines: Sequence[Line]) -> None:
         """Make what is the same for every microbatch."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,15 +13,27 @@ import torch
 import torch.distributed as dist
 
 from partita.engines.processes.forks import COMPUTING, DONE, WAITING
-from partita.execution.job import Job, Worker
-from partita.execution.memory import Peak
+from partita.execution.job import RunJob, Worker
 from partita.execution.model import Ready
 from partita.execution.orders import Process
-from partita.execution.reference import Results, settled
-from partita.execution.stages import Stages
+from partita.execution.reference import Results, copied, settled
+from partita.execution.stages import StageRunner
+from partita.inside.torch_inside import DispatchMode
 
 
-def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
+def timed(repeats: int, batch: Callable[[], None], begin: Callable[[], None]) -> tuple[list[float], list[float]]:
+    """Wall and processor time of batches, each after it was let begin."""
+    times, processor = [], []
+    for _ in range(repeats):
+        begin()
+        start, worked = time.perf_counter(), time.process_time()
+        batch()
+        times.append(time.perf_counter() - start)
+        processor.append(time.process_time() - worked)
+    return times, processor
+
+
+def optimizer_of(job: RunJob) -> Callable[[list[Any]], Any]:
     """What makes the optimizer of a job."""
 
     def make(parameters: list[Any]) -> Any:
@@ -35,7 +48,7 @@ def optimizer_of(job: Job) -> Callable[[list[Any]], Any]:
     return make
 
 
-def work_as(process: Process, job: Job, ready: Ready, folder: Path, beat: Any) -> Worker:
+def work_as(process: Process, job: RunJob, ready: Ready, folder: Path, beat: Any) -> Worker:
     """Everything that a process does; what it computed is left in the folder."""
     torch.set_num_threads(job.threads)
     beat[1] = WAITING
@@ -49,7 +62,7 @@ def work_as(process: Process, job: Job, ready: Ready, folder: Path, beat: Any) -
     return worker
 
 
-def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:
+def _meet(job: RunJob, ready: Ready, process: Process, folder: Path) -> None:
     count = len(ready.orders.processes)
     store: Any
     if job.port is None:
@@ -59,11 +72,11 @@ def _meet(job: Job, ready: Ready, process: Process, folder: Path) -> None:
     dist.init_process_group("gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600))
 
 
-def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:
+def _run(job: RunJob, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:
     training = job.split.training
     module = ready.module
     with settled(module, training):
-        stages = Stages(
+        stages = StageRunner(
             process,
             ready.orders,
             ready.pieces,
@@ -82,24 +95,20 @@ def _run(job: Job, ready: Ready, process: Process, folder: Path, beat: Any) -> W
             stages.step = step
             stages.run_batch()
             if step == 0 and training:
-                results.gradients = {
-                    name: p.grad.detach().clone() for name, p in stages.parameters.items() if p.grad is not None
-                }
+                results.gradients = copied((n, p.grad) for n, p in stages.parameters.items() if p.grad is not None)
             if optimizer is not None:
                 stages.update(optimizer)
                 optimizer.zero_grad()
-        results.parameters = {n: p.detach().clone() for n, p in stages.parameters.items()} if training else {}
-        results.buffers = {name: b.detach().clone() for name, b in stages.buffers.items()}
+        results.parameters = copied(stages.parameters.items()) if training else {}
+        results.buffers = copied(stages.buffers.items())
         torch.save(vars(results), folder / f"results{process.number}.pt")
         stages.record = None
         del results
         return _time(job, stages, optimizer, process)
 
 
-def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
+def _time(job: RunJob, stages: StageRunner, optimizer: Any, process: Process) -> Worker:
     """Batches that are timed, and one whose memory is."""
-    times: list[float] = []
-    processor: list[float] = []
     weights = [*stages.parameters.values(), *stages.buffers.values()]
     held = sum(array.numel() * array.element_size() for array in weights)
 
@@ -111,13 +120,12 @@ def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
 
     with Peak() as peak:
         batch()
-    for _ in range(job.repeats):
+
+    def begin() -> None:
         stages.slices.clear()
         dist.barrier()
-        start, worked = time.perf_counter(), time.process_time()
-        batch()
-        times.append(time.perf_counter() - start)
-        processor.append(time.process_time() - worked)
+
+    times, processor = timed(job.repeats, batch, begin)
     return Worker(
         stage=process.stages[0],
         replica=process.replica,
@@ -128,3 +136,43 @@ def _time(job: Job, stages: Stages, optimizer: Any, process: Process) -> Worker:
         peak_memory_bytes=held + peak.most_bytes,
         weight_bytes=held,
     )
+
+
+#: Of ``struct mallinfo2``.
+_FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+
+
+class _Info(ctypes.Structure):
+    """``struct mallinfo2`` of the GNU C library (mallinfo(3)): in use are ``uordblks`` and, mapped, ``hblkhd``."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in _FIELDS]
+
+
+def in_use() -> Callable[[], int]:
+    """What says how many bytes are allocated; where the C library does not say, it is 0."""
+    try:
+        call = ctypes.CDLL(None).mallinfo2
+    except (OSError, AttributeError):
+        return lambda: 0
+    call.restype = _Info
+
+    def used() -> int:
+        info = call()
+        return int(info.uordblks + info.hblkhd)
+
+    return used
+
+
+class Peak(DispatchMode):
+    """Within, ``most_bytes`` is the most that was allocated beyond what was there before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used = in_use()
+        self.start = self.used()
+        self.most_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.most_bytes = max(self.most_bytes, self.used() - self.start)
+        return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,23 +17,20 @@ from partita.frontends.run import loss_of, output_tensors
 
 @dataclass
 class Results:
-    """What a run computes.
+    """What a run computes."""
 
-    Attributes
-    ----------
-    outputs
-        By (microbatch, place among the results) a tensor, of the first step.
-    losses
-        By (step, microbatch).
-    gradients, parameters, buffers
-        By name: after the first step's backward part, and after the last step.
-    """
-
+    #: By (microbatch, place among the results) a tensor, of the first step.
     outputs: dict[tuple[int, int], Any] = field(default_factory=dict)
-    losses: dict[tuple[int, int], float] = field(default_factory=dict)
+    losses: dict[tuple[int, int], float] = field(default_factory=dict)  #: By (step, microbatch).
+    #: By name: after the first step's backward part, and after the last step.
     gradients: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)
+
+
+def copied(named: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Tensors by name as they are now."""
+    return {name: tensor.detach().clone() for name, tensor in named}
 
 
 @contextmanager
@@ -71,25 +68,15 @@ def run_reference(
 ) -> Results:
     """Run the model on microbatches, in training with gradients of the mean of their losses.
 
-    Parameters
-    ----------
-    module
-        The model; its parameters and buffers change.
-    inputs, microbatches
-        The data, and which of it.
-    training, steps, optimizer
-        Whether to train, how many steps, and what makes an optimizer of parameters.
-    seed, random_calls
-        Of random draws, and whether there are any.
-    weights
-        Where the parameters before every step are kept, if that is wanted.
+    The model's parameters and buffers change. ``optimizer`` makes one of parameters; ``random_calls`` says whether
+    there are random draws; ``weights`` takes the parameters before every step, if that is wanted.
     """
     results = Results()
     update = optimizer(list(module.parameters())) if training else None
     with settled(module, training), torch.set_grad_enabled(training):
         for step in range(steps):
             if weights is not None:
-                weights.append({name: p.detach().clone() for name, p in module.named_parameters()})
+                weights.append(copied(module.named_parameters()))
             for number in microbatches:
                 tensors = inputs.of(number)
                 out = run_microbatch(module, inputs, tensors, seeder(seed + step, number), random_calls)
@@ -102,13 +89,9 @@ def run_reference(
                     (loss / len(microbatches)).backward()
             if update is not None:
                 if step == 0:
-                    results.gradients = {
-                        name: parameter.grad.detach().clone()
-                        for name, parameter in module.named_parameters()
-                        if parameter.grad is not None
-                    }
+                    results.gradients = copied((n, p.grad) for n, p in module.named_parameters() if p.grad is not None)
                 update.step()
                 update.zero_grad()
-    results.parameters = {name: p.detach().clone() for name, p in module.named_parameters()} if training else {}
-    results.buffers = {name: b.detach().clone() for name, b in module.named_buffers()}
+    results.parameters = copied(module.named_parameters()) if training else {}
+    results.buffers = copied(module.named_buffers())
     return results

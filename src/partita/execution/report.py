@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from partita.documents.tables.text import new_table, paragraphs
-from partita.execution.job import Answer, Worker
+from partita.execution.job import RunAnswer, Worker
 from partita.execution.run import Ran, predicted_s
 from partita.ground.units import format_bytes, format_time
 from partita.simulator.timeline import BACKWARD, COPY_IN, FORWARD, INPUT, SORTS, Lane, Timeline
@@ -17,18 +17,19 @@ from partita.simulator.timeline import BACKWARD, COPY_IN, FORWARD, INPUT, SORTS,
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-#: What is compared, by its name in documents.
-_COMPARED = ("output", "gradient", "parameter", "buffer", "loss")
-
 
 def worst(ran: Ran) -> dict[str, tuple[float, str] | None]:
     """The largest error of everything that is compared, and of what; None where there is nothing of it."""
-    answer = ran.answer
-    tables = (answer.outputs, answer.gradients, answer.parameters, answer.buffers, answer.losses)
     return {
         name: max(((error, what) for what, error in table.items()), default=None)
-        for name, table in zip(_COMPARED, tables, strict=True)
+        for name, table in _compared(ran.answer).items()
     }
+
+
+def _compared(answer: RunAnswer) -> dict[str, dict[str, float]]:
+    """All relative errors, by what is compared as documents call it."""
+    tables = (answer.outputs, answer.gradients, answer.parameters, answer.buffers, answer.losses)
+    return dict(zip(("output", "gradient", "parameter", "buffer", "loss"), tables, strict=True))
 
 
 def verified(ran: Ran) -> bool:
@@ -39,7 +40,7 @@ def verified(ran: Ran) -> bool:
     return all(entry is None or entry[0] <= ran.job.tolerance for entry in found.values())
 
 
-def measured_s(answer: Answer) -> float:
+def measured_s(answer: RunAnswer) -> float:
     """Time of a batch: the middle of those that were timed, each as long as its slowest process."""
     rows = [worker.step_s for worker in answer.workers]
     return float(statistics.median(max(times) for times in zip(*rows, strict=True)))
@@ -85,7 +86,7 @@ def _finite(error: float) -> float | None:
     return error if np.isfinite(error) else None
 
 
-def _device(answer: Answer, worker: Worker) -> dict[str, Any]:
+def _device(answer: RunAnswer, worker: Worker) -> dict[str, Any]:
     busy = sum(end - start for sort, start, end, *_ in worker.slices if SORTS[sort].work)
     exposed = _exposed(answer, worker)
     return {
@@ -101,7 +102,7 @@ def _device(answer: Answer, worker: Worker) -> dict[str, Any]:
     }
 
 
-def _exposed(answer: Answer, worker: Worker) -> float:
+def _exposed(answer: RunAnswer, worker: Worker) -> float:
     """Time that a process waits for data after it has been made; waiting for somebody's work is no communication."""
     ready: dict[tuple[int, int, bool], float] = {}
     for other in answer.workers:
@@ -175,8 +176,7 @@ def run_tables(ran: Ran) -> Sequence[RenderableType]:
             "–" if predicted is None else f"works {format_time(predicted['busy_s'])}",
         )
     errors = new_table("Against the model that is not split", (), "", ("compared", "largest relative error", "of"))
-    counts = (answer.outputs, answer.gradients, answer.parameters, answer.buffers, answer.losses)
-    for (name, entry), values in zip(worst(ran).items(), counts, strict=True):
+    for (name, entry), values in zip(worst(ran).items(), _compared(answer).values(), strict=True):
         if entry is not None:
             errors.add_row(name, str(len(values)), f"{entry[0]:.1e}", entry[1])
     times = document["step_time_s"]

@@ -12,7 +12,7 @@ import msgspec
 
 from partita.conductor.simulate import simulate_plan
 from partita.documents.document import document_keys, read_bytes
-from partita.execution.job import Answer, Job
+from partita.execution.job import RunAnswer, RunJob
 from partita.execution.launch import Host
 from partita.ground.errors import InputError, PartitaError
 from partita.nouns.graph import Source
@@ -29,19 +29,12 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 @dataclass(frozen=True)
 class Ran:
-    """A plan that ran.
+    """A plan that ran."""
 
-    Attributes
-    ----------
-    job, answer
-        What was asked for, and what was found.
-    simulation
-        The same run in the simulator; None where it cannot be simulated in seconds.
-    """
-
-    job: Job
-    answer: Answer
-    simulation: Simulation | None
+    #: What was asked for, and what was found.
+    job: RunJob
+    answer: RunAnswer
+    simulation: Simulation | None  #: The same run in the simulator; None where it cannot be simulated in seconds.
 
     @property
     def program(self) -> Program | None:
@@ -76,7 +69,7 @@ def run_plan(
     host
         Where processes come from, if there is one already.
     options
-        Further fields of ``partita.execution.job.Job``.
+        Further fields of ``partita.execution.job.RunJob``.
 
     Raises
     ------
@@ -89,7 +82,7 @@ def run_plan(
     keys = document_keys(read_bytes(path), path)
     facts = msgspec.json.decode(bytes(keys["model"])) if "model" in keys else {}
     times, batch = _numbers(split, processes, microbatches)
-    job = Job(
+    job = RunJob(
         split=split,
         source=_source(path, split, model, settings or {}),
         operators=facts.get("operators"),
@@ -128,7 +121,7 @@ def _numbers(split: Split, processes: int | None, microbatches: int | None) -> t
     return times, microbatches
 
 
-def _simulation(path: str | Path, job: Job) -> Simulation | None:
+def _simulation(path: str | Path, job: RunJob) -> Simulation | None:
     """What the simulator says of one copy of the plan."""
     try:
         found = read_planned(path)

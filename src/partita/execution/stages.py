@@ -15,10 +15,10 @@ from partita.engines.processes.forks import COMPUTING, WAITING
 from partita.execution.draws import seeder
 from partita.execution.inputs import Inputs
 from partita.execution.orders import Orders, Process
-from partita.execution.pieces import Piece, Tensor
-from partita.execution.program import Program, compile_piece
+from partita.execution.pieces import HandedTensor, PlanPiece
+from partita.execution.program import CompiledPiece, compile_piece
 from partita.execution.reference import Results
-from partita.execution.wire import Form, Wire
+from partita.execution.wire import TensorLayout, Wire
 from partita.frontends.tape import Tape
 from partita.simulator.schedules.protocol import Action
 from partita.simulator.timeline import BACKWARD, COPY_IN, COPY_OUT, FORWARD, INPUT, SYNC, UPDATE, WEIGHT
@@ -39,21 +39,21 @@ class Slice(NamedTuple):
     microbatch: int = -1
 
 
-class Edge(NamedTuple):
+class PieceEdge(NamedTuple):
     """A tensor from one piece to another."""
 
     source: int
     target: int
-    tensor: Tensor
+    tensor: HandedTensor
 
 
-def edges_of(pieces: Sequence[Piece]) -> dict[Edge, int]:
+def edges_of(pieces: Sequence[PlanPiece]) -> dict[PieceEdge, int]:
     """All edges with their numbers, the same in every process."""
-    found: dict[Edge, int] = {}
+    found: dict[PieceEdge, int] = {}
     for target, piece in enumerate(pieces):
         for source, tensors in sorted(piece.receives.items()):
             for tensor in tensors:
-                found.setdefault(Edge(source, target, tensor), len(found))
+                found.setdefault(PieceEdge(source, target, tensor), len(found))
     return found
 
 
@@ -72,13 +72,13 @@ def differentiable(tape: Tape) -> set[int]:
 class _Running:
     """What a stage keeps of a microbatch between its forward and its backward part."""
 
-    received: list[tuple[Edge, Any]]
-    kept: list[tuple[Tensor, Any]]
+    received: list[tuple[PieceEdge, Any]]
+    kept: list[tuple[HandedTensor, Any]]
     loss: Any
     gradients: list[Any] = field(default_factory=list)
 
 
-class Stages:
+class StageRunner:
     """What one process does.
 
     Parameters
@@ -99,7 +99,7 @@ class Stages:
         self,
         process: Process,
         orders: Orders,
-        pieces: Sequence[Piece],
+        pieces: Sequence[PlanPiece],
         tape: Tape,
         arrays: Mapping[str, Any],
         inputs: Inputs,
@@ -115,7 +115,7 @@ class Stages:
         self.edges = edges_of(pieces)
         self.mine = sorted({action.stage for action in process.actions})
         reached = differentiable(tape) if training else set()
-        self.forms = {edge: Form(tape.slots[edge.tensor.slot]) for edge in self.edges}
+        self.forms = {edge: TensorLayout(tape.slots[edge.tensor.slot]) for edge in self.edges}
         self.reached = {edge for edge in self.edges if tape.slots[edge.tensor.slot].storage in reached}
         self.reached = {edge for edge in self.reached if self.forms[edge].dtype.is_floating_point}
         self.wire = Wire()
@@ -123,12 +123,12 @@ class Stages:
         self.data: dict[int, dict[str, Any]] = {}
         self.record: Results | None = None
         self.step = 0
-        self.programs: dict[int, Program] = {
+        self.programs: dict[int, CompiledPiece] = {
             stage: compile_piece(tape, pieces[stage], arrays, training=training) for stage in self.mine
         }
         self.reads = {
             stage: [
-                Edge(source, stage, pieces[stage].receives[source][place])
+                PieceEdge(source, stage, pieces[stage].receives[source][place])
                 for source, place in self.programs[stage].receives
             ]
             for stage in self.mine
@@ -196,7 +196,7 @@ class Stages:
         self.beat[0] += 1
         return found
 
-    def _tag(self, edge: Edge, microbatch: int, back: bool) -> int:
+    def _tag(self, edge: PieceEdge, microbatch: int, back: bool) -> int:
         return 2 * (microbatch * len(self.edges) + self.edges[edge]) + back
 
     def _post(self, action: Action) -> None:
@@ -219,7 +219,7 @@ class Stages:
         me, piece = self.process.number, self.pieces[stage]
         self.beat[1] = WAITING
         start = time.perf_counter()
-        received: list[tuple[Edge, Any]] = []
+        received: list[tuple[PieceEdge, Any]] = []
         for edge in self.reads[stage]:
             if self.orders.holder(edge.source, microbatch) == me:
                 tensor = dict(running[edge.source, microbatch].kept)[edge.tensor].detach()
@@ -302,7 +302,7 @@ class Stages:
     ) -> list[tuple[Any, Any]]:
         """What is differentiated, with the gradients that come from where it went."""
         me = self.process.number
-        sums: dict[Tensor, Any] = {}
+        sums: dict[HandedTensor, Any] = {}
         for edge in self.writes[stage]:
             if edge not in self.reached:
                 continue

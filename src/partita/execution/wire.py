@@ -12,7 +12,7 @@ from partita.execution.program import WIDENED
 from partita.frontends.tape import Slot
 
 
-class Form:
+class TensorLayout:
     """How a tensor looks at both ends of a message."""
 
     def __init__(self, slot: Slot) -> None:
@@ -58,7 +58,7 @@ class Wire:
         self.coming: dict[int, tuple[Any, Any]] = {}
         self.going: list[tuple[Any, Any, int]] = []
 
-    def post(self, tag: int, source: int, form: Form) -> None:
+    def post(self, tag: int, source: int, form: TensorLayout) -> None:
         """Make room for a message."""
         tensor, flat = form.room()
         self.coming[tag] = tensor, dist.irecv(flat, source, tag=tag) if form.count else None
@@ -70,7 +70,7 @@ class Wire:
             work.wait()
         return tensor
 
-    def send(self, tag: int, target: int, form: Form, tensor: Any, group: int) -> None:
+    def send(self, tag: int, target: int, form: TensorLayout, tensor: Any, group: int) -> None:
         """Send a tensor; ``release`` with the group's number waits for it."""
         if form.count:
             flat = form.bytes_of(tensor)

@@ -34,10 +34,7 @@ EXPORTERS: tuple[Exporter, ...] = (
 def find_exporter(name: str) -> Exporter:
     """The exporter of a runtime.
 
-    Raises
-    ------
-    InputError
-        If there is none of that name.
+    Raises ``InputError`` if there is none of that name.
     """
     for exporter in EXPORTERS:
         if exporter.name == name:

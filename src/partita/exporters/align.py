@@ -33,27 +33,13 @@ _FINER = {
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a trace.
+    """One call of a trace."""
 
-    Attributes
-    ----------
-    module
-        Qualified name of the module that makes it.
-    target
-        What it computes: ``aten.add.Tensor``.
-    inputs
-        Numbers of the calls whose results it reads, all before it.
-    state
-        Whether it reads a weight, or a floating input of the model, itself.
-    follows
-        Whether it takes a part of a result and has to be where that is.
-    """
-
-    module: str
-    target: str
-    inputs: tuple[int, ...] = ()
-    state: bool = False
-    follows: bool = False
+    module: str  #: Qualified name of the module that makes it.
+    target: str  #: What it computes: ``aten.add.Tensor``.
+    inputs: tuple[int, ...] = ()  #: Numbers of the calls whose results it reads, all before it.
+    state: bool = False  #: Whether it reads a weight, or a floating input of the model, itself.
+    follows: bool = False  #: Whether it takes a part of a result and has to be where that is.
 
 
 def align(split: Split, calls: Sequence[Call], *, contiguous: bool) -> list[int]:

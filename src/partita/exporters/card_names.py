@@ -22,15 +22,7 @@ def is_card(kind: str, reported: str) -> bool:
 
 
 def check_cards(wanted: dict[int, str], names: dict[int, str]) -> None:
-    """Stop if cards are not what the plan was made for.
-
-    Parameters
-    ----------
-    wanted
-        By number the kind that the plan has there.
-    names
-        By number what the driver calls it; a card that is missing here is not there.
-    """
+    """Stop if cards are not those of the plan: by number the kinds wanted, and what the driver calls those there."""
     for number, kind in sorted(wanted.items()):
         if number not in names:
             raise SystemExit(f"the plan uses card {number}, a {kind}, and there are {len(names)} cards")

@@ -20,18 +20,12 @@ ORDER = "CUDA_DEVICE_ORDER=PCI_BUS_ID"
 
 @dataclass(frozen=True)
 class Cards:
-    """The accelerators of a split.
+    """The accelerators of a split."""
 
-    Attributes
-    ----------
-    kinds, machines
-        Kind and machine of each card of the cluster, by number.
-    stages
-        By stage the numbers of its cards, replica after replica; none of a stage on the CPU.
-    """
-
+    #: Kind and machine of each card of the cluster, by number.
     kinds: tuple[str, ...]
     machines: tuple[int, ...]
+    #: By stage the numbers of its cards, replica after replica; none of a stage on the CPU.
     stages: tuple[tuple[int, ...], ...]
 
     @property
@@ -83,6 +77,22 @@ class Cards:
         """Which card has to be which, in words."""
         listed = ", ".join(f"{number} is {self.kinds[number]}" for number in order)
         return f"cards as CUDA counts them with {ORDER}: {listed}"
+
+
+def rank_lines(cards: Cards, order: Sequence[int]) -> list[str]:
+    """Lines that say which card each rank has to be on; none where rank n is on card n and all are alike."""
+    if not cards.mixed and tuple(order) == tuple(range(len(order))):
+        return []
+    return [
+        f"Rank by rank, {cards.sentence(order)}.",
+        f"On one host: export {ORDER} CUDA_VISIBLE_DEVICES={','.join(map(str, order))}",
+    ]
+
+
+def cards_said(text: str, order: str = "cards_by_stage") -> dict[str, tuple[int, ...]]:
+    """The fact that such lines, or those of a shell script, say: cards in an order; nothing where there are none."""
+    found = re.search(r"CUDA_VISIBLE_DEVICES=([\d,]+)", text)
+    return {} if found is None else {order: tuple(map(int, found[1].split(",")))}
 
 
 def order_notes(split: Split, place: str, moment: str) -> Iterator[str]:

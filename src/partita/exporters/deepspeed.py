@@ -8,10 +8,9 @@ from itertools import accumulate
 from pprint import pformat
 from typing import Any
 
-from partita.exporters.cards import cards_of_split, check_source
+from partita.exporters.cards import cards_of_split, cards_said, check_source, rank_lines
 from partita.exporters.exporter import FileExporter, lines
 from partita.exporters.facts import Facts
-from partita.exporters.rank_cards import rank_cards, rank_lines
 from partita.nouns.split import Split
 
 _TEMPLATE = '''"""Where the stages of {model} begin: a pipeline of {stages} stages for DeepSpeed, planned by partita.
@@ -147,9 +146,8 @@ class DeepSpeed(FileExporter):
         }
         mesh, config, parts = known["TOPOLOGY"], known["CONFIG"], known["PARTS"]
         narrow = next((name for name, short in _FORMATS.items() if short in config), "float32")
-        cards = rank_cards(text)
         groups = mesh["num_dp"]
-        found: dict[str, Any] = {
+        return {
             "ranks": mesh["num_pp"],
             "chunks": 1,
             "data": groups,
@@ -163,8 +161,8 @@ class DeepSpeed(FileExporter):
             "recompute": "full" if known["RECOMPUTED"] else "none",
             "weights": narrow,
             "optimizer": {name: own for own, name in _OPTIMIZERS.items()}[config["optimizer"]["type"]],
+            **cards_said(text),
         }
-        return found if cards is None else {**found, "cards_by_stage": cards}
 
 
 def _functions() -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
+import shlex
+import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,28 +16,22 @@ from partita.documents.document import write_atomic
 from partita.exporters.cards import card_refusals
 from partita.exporters.facts import Facts, differences
 from partita.exporters.refusals import refusals
-from partita.exporters.writing import Content, write_folder
-from partita.ground.errors import UnsupportedError
+from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
 from partita.nouns.split import Split
 
 if TYPE_CHECKING:
     from os import PathLike
 
+#: What a file holds, or what writes it.
+Content = bytes | Callable[[Path], None]
+
 
 class Exporter(ABC):
-    """One runtime, which takes one file (``FileExporter``) or a folder of several (``FolderExporter``).
+    """One runtime, which takes one file (``FileExporter``) or a folder of several (``FolderExporter``)."""
 
-    Attributes
-    ----------
-    name
-        Of the runtime, as in ``partita.nouns.catalogue.runtimes``.
-    needs_model
-        Whether the model itself is needed, not only its split.
-    """
-
-    name: str
-    needs_model: bool = False
+    name: str  #: Of the runtime, as in ``partita.nouns.catalogue.runtimes``.
+    needs_model: bool = False  #: Whether the model itself is needed, not only its split.
 
     @property
     def runtime(self) -> Runtime:
@@ -108,12 +107,7 @@ class FileExporter(Exporter):
     def checked(self, split: Split, model: Any = None) -> bytes:
         """The file, if the runtime can run the split and the file says what the split does.
 
-        Raises
-        ------
-        UnsupportedError
-            If not.
-        InputError
-            If the model cannot be built.
+        Raises ``UnsupportedError`` if not; ``InputError`` if the model cannot be built.
         """
         self.check(split)
         found = self.content(split, model)
@@ -138,10 +132,40 @@ class FolderExporter(Exporter):
         """By name the files of a split that the runtime can run."""
 
     def write(self, split: Split, path: Path, model: Any) -> list[str]:
-        """The files in a folder of their own."""
-        return write_folder(path, self.contents(split, model))
+        """The files in a folder of their own; a crash leaves none of that name, or the whole one."""
+        files = self.contents(split, model)
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+            raise InputError(
+                f"{path} exists, and several files are written in a folder of their own; name a new folder"
+            )
+        draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
+        try:
+            draft.mkdir()
+            for name, content in files.items():
+                if callable(content):
+                    content(draft / name)
+                else:
+                    (draft / name).write_bytes(content)
+            # An empty folder gives way to one that takes its name.
+            os.replace(draft, path)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+        finally:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(draft)
+        return [str(path / name) for name in files]
 
 
 def lines(*texts: str) -> bytes:
     """A text file."""
     return "".join(f"{text}\n" for text in texts).encode()
+
+
+def read_arguments(text: str) -> dict[str, str]:
+    """By name the value of every ``--name value`` in a text whose lines of remarks begin with ``#``."""
+    words = [word for line in text.splitlines() if not line.startswith("#") for word in shlex.split(line)]
+    found: dict[str, str] = {}
+    for word, behind in zip(words, [*words[1:], "--"], strict=True):
+        if word.startswith("--"):
+            found[word] = "" if behind.startswith("--") else behind
+    return found

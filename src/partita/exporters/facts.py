@@ -21,7 +21,7 @@ def facts_of(split: Split) -> dict[str, Any]:
     first, cards = split.stages[0], cards_of_split(split)
     formats = split.formats
     return {
-        "blocks": tuple(split.blocks_of(number) for number in range(len(split.stages))),
+        "blocks": tuple(layer_counts(split)),
         "blocks_of_cards": tuple(
             split.blocks_of(number) for number, stage in enumerate(split.stages) if stage.accelerator
         ),
@@ -47,6 +47,26 @@ def facts_of(split: Split) -> dict[str, Any]:
         "cards_by_replica": cards.by_replica(split),
         "hosts": tuple(not stage.accelerator for stage in split.stages),
     }
+
+
+def layer_counts(split: Split) -> list[int]:
+    """Layers of every stage, first stage first."""
+    return [split.blocks_of(number) for number in range(len(split.stages))]
+
+
+def list_of(split: Split) -> str | None:
+    """The module list that holds all layers; None if there is not exactly one."""
+    names = [layer.name.rpartition(".") for layer in split.blocks]
+    parents = {parent for parent, _, _ in names}
+    return parents.pop() if len(parents) == 1 and all(number.isdigit() for _, _, number in names) else None
+
+
+def ends_tied(split: Split) -> bool:
+    """Whether embedding and head are one weight."""
+    return any(
+        not weight.buffer and weight.aliases and {0, len(split.stages) - 1} == set(weight.stages)
+        for weight in split.weights
+    ) or (len(split.stages) == 1 and any(weight.aliases and not weight.buffer for weight in split.weights))
 
 
 def differences(split: Split, said: Facts) -> list[str]:

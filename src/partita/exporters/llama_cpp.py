@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from partita.exporters.arguments import read_arguments
-from partita.exporters.cards import cards_of_split, shell_lines
-from partita.exporters.exporter import FileExporter, lines
-from partita.exporters.facts import Facts
-from partita.exporters.rank_cards import rank_cards
-from partita.exporters.rows import layer_counts
+from partita.exporters.cards import cards_of_split, cards_said, shell_lines
+from partita.exporters.exporter import FileExporter, lines, read_arguments
+from partita.exporters.facts import Facts, layer_counts
 from partita.nouns.split import Split
 
 
@@ -44,10 +41,9 @@ class LlamaCpp(FileExporter):
         text = content.decode()
         known = read_arguments(text.splitlines()[-1])
         shares = [int(part) for part in known["--tensor-split"].split(",")] if "--tensor-split" in known else []
-        cards = rank_cards(text)
-        found: dict[str, Any] = {"data": 1, "tensor": 1, "context": 1, "expert": 1, "chunks": 1}
+        found: dict[str, Any] = {"data": 1, "tensor": 1, "context": 1, "expert": 1, "chunks": 1, **cards_said(text)}
         if shares:
             shares[-1] -= 1
             # Layers of the CPU are those of the model that are missing here, which the file does not say.
             found["blocks_of_cards"] = tuple(shares)
-        return found if cards is None else {**found, "cards_by_stage": cards}
+        return found

@@ -6,12 +6,9 @@ import re
 from itertools import groupby
 from typing import Any
 
-from partita.exporters.arguments import read_arguments
-from partita.exporters.cards import cards_of_split
-from partita.exporters.exporter import FileExporter, lines
-from partita.exporters.facts import Facts
-from partita.exporters.rank_cards import rank_cards, rank_lines
-from partita.exporters.rows import ends_tied, layer_counts
+from partita.exporters.cards import cards_of_split, cards_said, rank_lines
+from partita.exporters.exporter import FileExporter, lines, read_arguments
+from partita.exporters.facts import Facts, ends_tied, layer_counts
 from partita.nouns.split import Split
 
 #: Flags of number formats.
@@ -78,8 +75,7 @@ class Megatron(FileExporter):
         tensor, ranks = int(known["--tensor-model-parallel-size"]), int(known["--pipeline-model-parallel-size"])
         context, samples = int(known.get("--context-parallel-size", 1)), int(known["--micro-batch-size"])
         blocks = read_layout(known.get("--pipeline-model-parallel-layout", "t" * int(known["--num-layers"])))
-        cards = rank_cards(text)
-        found: dict[str, Any] = {
+        return {
             "blocks": blocks,
             "ranks": ranks,
             "chunks": len(blocks) // ranks,
@@ -93,8 +89,8 @@ class Megatron(FileExporter):
                 known.get("--recompute-granularity", ""), "none"
             ),
             "weights": next((name for name, flag in _FORMATS.items() if flag in known), "float32"),
+            **cards_said(text),
         }
-        return found if cards is None else {**found, "cards_by_stage": cards}
 
 
 def layout(counts: list[int]) -> str:

@@ -22,10 +22,7 @@ def wrapped_model(split: Split, seed: int = 0) -> tuple[torch.nn.Module, tuple[t
 
     Its inputs are the tensors of its example arguments, in order, its output one tensor or a tuple of them.
 
-    Raises
-    ------
-    InputError
-        If the split does not say where its model comes from, or the model cannot be built.
+    Raises ``InputError`` if the split does not say where its model comes from, or the model cannot be built.
     """
     if split.source is None:
         raise InputError(

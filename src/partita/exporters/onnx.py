@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from partita.exporters.cards import ORDER, cards_of_split, order_notes
-from partita.exporters.exporter import FolderExporter
+from partita.exporters.exporter import Content, FolderExporter
 from partita.exporters.onnx_model import StagedModel, encoded, staged_model
-from partita.exporters.writing import Content
 from partita.frontends.options import passed_over
 from partita.ground.errors import InputError
 from partita.nouns.split import Split

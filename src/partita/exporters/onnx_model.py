@@ -21,34 +21,20 @@ _MOST_BYTES = 2**31 - 1
 
 @dataclass(frozen=True)
 class StagedModel:
-    """An ONNX model with the stage of every node of its graph.
+    """An ONNX model with the stage of every node of its graph."""
 
-    Attributes
-    ----------
-    model
-        An ``onnx.ModelProto``.
-    stages
-        By node, in order.
-    constant
-        By node, whether it depends on no weight and no floating input: such nodes may run on every stage.
-    """
-
-    model: Any
-    stages: list[int]
+    model: Any  #: An ``onnx.ModelProto``.
+    stages: list[int]  #: By node, in order.
+    #: By node, whether it depends on no weight and no floating input: such nodes may run on every stage.
     constant: list[bool]
 
 
 def staged_model(split: Split, model: Any, *, contiguous: bool) -> StagedModel:
     """The ONNX model of a split; ``model`` is the path of one, or None to export the model that was planned.
 
-    Raises
-    ------
-    MissingExtraError
-        If onnx is not installed, or torch or onnxscript to export the model.
-    InputError
-        If the model cannot be built, exported or read, or is not the one that was planned.
-    UnsupportedError
-        If a stage has nothing to do but make constants.
+    Raises ``MissingExtraError`` if onnx is not installed, or torch or onnxscript to export the model; ``InputError`` if
+    the model cannot be built, exported or read, or is not the one that was planned; ``UnsupportedError`` if a stage has
+    nothing to do but make constants.
     """
     require("onnx", "onnx")
     source = model or (split.source.model if split.source is not None else None)

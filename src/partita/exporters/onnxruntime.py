@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from partita.exporters.cards import cards_of_split, order_notes
-from partita.exporters.exporter import FolderExporter
+from partita.exporters.exporter import Content, FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
-from partita.exporters.writing import Content
 from partita.nouns.split import Split
 
 #: Where the annotation of a node is, and the session option that assigns annotations to devices.

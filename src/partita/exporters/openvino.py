@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from partita.exporters.cards import cards_of_split, check_source
-from partita.exporters.exporter import FolderExporter
+from partita.exporters.exporter import Content, FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
-from partita.exporters.writing import Content
 from partita.nouns.split import Split
 
 _SCRIPT = '''"""Compile {model} for OpenVINO with the nodes on the devices that partita planned.

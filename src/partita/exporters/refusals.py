@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from partita.exporters.rows import list_of
+from partita.exporters.facts import list_of
 from partita.nouns.catalogue.formats import format_refusals, needs_shares
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.catalogue.runtimes import Limits
@@ -48,15 +48,10 @@ def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
     most = max(stage.replicas for stage in split.stages)
     if not limits.data and most > 1:
         yield f"{name} has no data-parallel replicas, and a stage has {most}"
-    most = max(stage.tensor for stage in split.stages)
-    if not limits.tensor and most > 1:
-        yield f"{name} has no tensor parallelism with such splits, and a stage has degree {most}"
-    most = max(stage.context for stage in split.stages)
-    if not limits.context and most > 1:
-        yield f"{name} has no context parallelism with such splits, and a stage has degree {most}"
-    most = max(stage.expert for stage in split.stages)
-    if not limits.expert and most > 1:
-        yield f"{name} has no expert parallelism with such splits, and a stage has degree {most}"
+    for kind in ("tensor", "context", "expert"):
+        most = max(getattr(stage, kind) for stage in split.stages)
+        if not getattr(limits, kind) and most > 1:
+            yield f"{name} has no {kind} parallelism with such splits, and a stage has degree {most}"
     hosts = [number for number, stage in enumerate(split.stages) if not stage.accelerator]
     if limits.host == "alone" and 0 < len(hosts) < len(split.stages):
         yield f"stage {hosts[0]} is on a CPU beside accelerators, and {name} runs no stage there; plan without the CPU"

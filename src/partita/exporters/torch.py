@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from partita.exporters.exporter import FolderExporter
-from partita.exporters.writing import Content
+from partita.exporters.exporter import Content, FolderExporter
 from partita.ground.errors import InputError
 from partita.nouns.split import Split
 from partita.simulator.schedules import find_schedule

@@ -7,17 +7,24 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from partita.exporters.cards import cards_of_split
+from partita.exporters.cards import cards_of_split, cards_said, rank_lines
 from partita.exporters.exporter import FileExporter, lines
-from partita.exporters.facts import Facts
-from partita.exporters.rank_cards import rank_cards, rank_lines
-from partita.exporters.rows import list_of
-from partita.exporters.schedule_names import TORCH_NAMES
+from partita.exporters.facts import Facts, list_of
 from partita.nouns.split import Split
 
 #: What torchtitan's own language models call their parts.
 _EMBEDDING, _LAYERS, _HEAD = ("tok_embeddings",), "layers", ("norm", "output")
 
+#: Schedules as ``torch.distributed.pipelining.schedules.get_schedule_class`` knows them.
+_SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved1F1B",
+    "looped-bfs": "LoopedBFS",
+    "interleaved-zero-bubble": "InterleavedZeroBubble",
+    "zero-bubble-v": "ZBVZeroBubble",
+    "dualpipe-v": "DualPipeV",
+}
 
 #: What its configuration calls optimizers, and what blocks recompute.
 _OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW"}
@@ -50,7 +57,7 @@ class TorchTitan(FileExporter):
         found += [
             "[parallelism]",
             f"pipeline_parallel_degree = {split.ranks}",
-            f'pipeline_parallel_schedule = "{TORCH_NAMES[split.schedule]}"',
+            f'pipeline_parallel_schedule = "{_SCHEDULES[split.schedule]}"',
             f"pipeline_parallel_microbatch_size = {samples}",
             f"tensor_parallel_degree = {first.tensor}",
             f"context_parallel_degree = {first.context}",
@@ -95,9 +102,8 @@ class TorchTitan(FileExporter):
         )
         policy = mesh.get("fsdp_reshard_after_forward")
         zero = {"always": 3, "never": 1 if ranks > 1 else 2}.get(policy) if policy else None
-        named = {name: known for known, name in TORCH_NAMES.items()}
-        cards = rank_cards(text)
-        found: dict[str, Any] = {
+        named = {name: known for known, name in _SCHEDULES.items()}
+        return {
             "ranks": ranks,
             "chunks": -(-len(stages) // ranks),
             "data": data,
@@ -113,8 +119,8 @@ class TorchTitan(FileExporter):
             "weights": training["mixed_precision_param"],
             "gradients": training["mixed_precision_reduce"],
             "optimizer": {name: known for known, name in _OPTIMIZERS.items()}[table["optimizer"]["name"]],
+            **cards_said(text),
         }
-        return found if cards is None else {**found, "cards_by_stage": cards}
 
 
 def module_names(split: Split) -> list[list[str]]:

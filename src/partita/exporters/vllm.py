@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from partita.exporters.arguments import read_arguments
-from partita.exporters.cards import cards_of_split, shell_lines
-from partita.exporters.exporter import FileExporter, lines
-from partita.exporters.facts import Facts
-from partita.exporters.rank_cards import rank_cards
-from partita.exporters.rows import layer_counts
+from partita.exporters.cards import cards_of_split, cards_said, shell_lines
+from partita.exporters.exporter import FileExporter, lines, read_arguments
+from partita.exporters.facts import Facts, layer_counts
 from partita.nouns.split import Split
 
 #: Number formats that it is asked for.
@@ -48,15 +45,13 @@ class Vllm(FileExporter):
         known = read_arguments(text.splitlines()[-1])
         partition = re.search(r"^export VLLM_PP_LAYER_PARTITION=(\S+)$", text, re.MULTILINE)
         assert partition is not None
-        cards = rank_cards(text)
-        found: dict[str, Any] = {
+        return {
             "blocks": tuple(map(int, partition[1].split(","))),
             "ranks": int(known["--pipeline-parallel-size"]),
             "tensor": int(known["--tensor-parallel-size"]),
             "data": int(known.get("--data-parallel-size", 1)),
             "context": 1,
             "expert": 1,
+            **({"dtype": known["--dtype"]} if "--dtype" in known else {}),
+            **cards_said(text, "cards_by_replica"),
         }
-        if "--dtype" in known:
-            found["dtype"] = known["--dtype"]
-        return found if cards is None else {**found, "cards_by_replica": cards}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
 from partita.frontends.loops import fold_loops
-from partita.frontends.records import Call, Capture, Layout, Read, Value
-from partita.frontends.views import Piece, fold, live_calls, region
+from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
+from partita.frontends.views import TensorPart, fold, live_calls, region
 from partita.ground.errors import TraceError
 from partita.ground.units import format_bytes
 from partita.nouns.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
@@ -16,25 +16,18 @@ from partita.nouns.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Ten
 if TYPE_CHECKING:
     from partita.frontends.tape import Tape
 
+#: What an operator has of its call as it is.
+_MEASURED = set(Operator.__struct_fields__).intersection(RecordedCall.__slots__) - {"module"}
 _ATTENTION_NOTE = (
     "Attention's backward counts four products; the scores that fused kernels compute once more are not counted."
 )
 
 
-def assemble(capture: Capture, name: str, training: bool) -> Graph:
-    """Build the graph of what a capture's outputs and gradients depend on.
+def assemble(capture: Capture, name: str, training: bool, tape: Tape | None = None) -> tuple[Graph, list[int | None]]:
+    """The graph of what outputs and gradients depend on, and of every operator the number of its call; None for slices.
 
-    Nothing but constants, and a used trainable parameter without a gradient, is a ``TraceError``.
-    """
-    return assemble_calls(capture, name, training)[0]
-
-
-def assemble_calls(
-    capture: Capture, name: str, training: bool, tape: Tape | None = None
-) -> tuple[Graph, list[int | None]]:
-    """The graph, and of every operator the number of its call in the capture; None for a free slice.
-
-    Loops are folded, in the capture and on the ``tape``.
+    Loops are folded, in the capture and on the ``tape``. Nothing but constants, and a used trainable parameter without
+    a gradient, is a ``TraceError``.
     """
     _own_gradients(capture)
     live = live_calls(capture)
@@ -46,7 +39,7 @@ def assemble_calls(
         entry.call = folded.get(entry.call, entry.call) if entry.call is not None else None
     table = fold(live, capture.outputs, (read for _, read in capture.gradients))
     builder = _Builder(capture, live, table)
-    calls = [step.index if isinstance(step, Call) else None for step in builder.steps]
+    calls = [step.index if isinstance(step, RecordedCall) else None for step in builder.steps]
     return builder.graph(name, training), calls
 
 
@@ -58,17 +51,19 @@ def _own_gradients(capture: Capture) -> None:
             continue
         reads = [] if read.value.constant else [read]
         calls = capture.calls
-        call = Call(len(calls), "partita.gradient.default", "", True, reads, stored.dtype, bytes_written=stored.bytes)
+        call = RecordedCall(
+            len(calls), "partita.gradient.default", "", True, reads, stored.dtype, bytes_written=stored.bytes
+        )
         call.bytes_read = sum(min(stored.bytes, r.value.layout.bytes) for r in reads)
         calls.append(call)
         users = (c for c in calls if not c.backward and any(r.value.stored is stored for r in c.reads))
         call.partner = next(users, None)
-        value = Value(call, None, Layout((0, ((stored.bytes, 1),)), stored.shape, stored.dtype))
+        value = Value(call, None, ByteLayout((0, ((stored.bytes, 1),)), stored.shape, stored.dtype))
         call.writes.append(value)
         capture.gradients[number] = stored, Read(value, value.layout)
 
 
-def _check_gradients(capture: Capture, live: list[Call]) -> None:
+def _check_gradients(capture: Capture, live: list[RecordedCall]) -> None:
     if not capture.gradients:
         return
     have = {id(stored) for stored, _ in capture.gradients}
@@ -86,7 +81,9 @@ def _check_gradients(capture: Capture, live: list[Call]) -> None:
 
 
 class _Builder:
-    def __init__(self, capture: Capture, live: list[Call], table: dict[Value, dict[Geometry, Piece]]) -> None:
+    def __init__(
+        self, capture: Capture, live: list[RecordedCall], table: dict[Value, dict[Geometry, TensorPart]]
+    ) -> None:
         self.capture = capture
         self.table = table
         self.partners = find_partners(capture, live)
@@ -94,7 +91,6 @@ class _Builder:
         self.counts: dict[str, int] = {}
         self.steps = self._order(live)
         self.place = {id(step): index for index, step in enumerate(self.steps)}
-        self.names: list[str] = []
         self.together = {} if capture.gradients else self._together()
 
     def _together(self) -> dict[int, int]:
@@ -104,28 +100,28 @@ class _Builder:
         """
         written = {id(value.home) for call in self.capture.calls for value in call.writes if value.home is not None}
         first: dict[int, int] = {}
-        home: dict[int, int] = {}
+        roots: dict[int, int] = {}
 
         def root(place: int) -> int:
-            while place in home:
-                place = home[place]
+            while place in roots:
+                place = roots[place]
             return place
 
         for place, step in enumerate(self.steps):
-            reads = step.reads if isinstance(step, Call) else [step]
+            reads = step.reads if isinstance(step, RecordedCall) else [step]
             for read in reads:
                 stored = read.value.home or read.value.stored
                 if stored is None or id(stored) not in written:
                     continue
                 a, b = sorted((root(place), root(first.setdefault(id(stored), place))))
                 if a != b:
-                    home[b] = a
-        return {place: root(place) for place in home}
+                    roots[b] = a
+        return {place: root(place) for place in roots}
 
-    def _order(self, live: list[Call]) -> list[Call | Piece]:
+    def _order(self, live: list[RecordedCall]) -> list[RecordedCall | TensorPart]:
         """Live calls with the free slices, each just before its first reader."""
-        before: dict[int, list[Piece]] = {}
-        last: list[Piece] = []
+        before: dict[int, list[TensorPart]] = {}
+        last: list[TensorPart] = []
         for pieces in self.table.values():
             for piece in pieces.values():
                 if not piece.slice:
@@ -134,7 +130,7 @@ class _Builder:
                     before.setdefault(piece.consumers[0].index, []).append(piece)
                 else:
                     last.append(piece)
-        steps: list[Call | Piece] = []
+        steps: list[RecordedCall | TensorPart] = []
         for call in live:
             steps.extend(before.get(call.index, ()))
             steps.append(call)
@@ -146,7 +142,6 @@ class _Builder:
 
     def graph(self, name: str, training: bool) -> Graph:
         operators = tuple(self._operator(place, step) for place, step in enumerate(self.steps))
-        self.names = [op.name for op in operators]
         parameters = self._parameters()
         notes = list(self.capture.notes)
         if any(op.target.startswith("aten.scaled_dot_product_attention_backward") for op in operators):
@@ -161,7 +156,7 @@ class _Builder:
         return Graph(
             name=name,
             operators=operators,
-            tensors=self._tensors(),
+            tensors=self._tensors([op.name for op in operators]),
             parameters=parameters,
             modules=self.capture.modules,
             training=training,
@@ -177,11 +172,8 @@ class _Builder:
                 self.taken.add(name)
                 return name
 
-    def _operator(self, place: int, step: Call | Piece) -> Operator:
-        if isinstance(step, Call):
-            call: Call | None = step
-        else:
-            call = step.consumers[0] if step.consumers else step.value.call
+    def _operator(self, place: int, step: RecordedCall | TensorPart) -> Operator:
+        call = step if isinstance(step, RecordedCall) else step.consumers[0] if step.consumers else step.value.call
         # What runs backward, and nothing else, has a partner.
         partner = None if call is None else self.partners.get(call.index)
         home = partner or call
@@ -190,31 +182,19 @@ class _Builder:
             "phase": "forward" if partner is None else "backward",
             "colocation": self.together.get(place) if partner is None else self.place[id(partner)],
         }
-        if isinstance(step, Piece):
+        if isinstance(step, TensorPart):
             target, dtype = "partita.slice.default", step.layout.dtype
             return Operator(name=self._unique("slice"), target=target, dtype=dtype, free=True, **common)
-        return Operator(
-            name=self._unique(step.target.split(".")[1]),
-            target=step.target,
-            dtype=step.dtype,
-            flops=step.flops,
-            bytes_read=step.bytes_read,
-            bytes_written=step.bytes_written,
-            product=step.product,
-            consecutive=step.consecutive,
-            causal=step.causal,
-            free=step.free,
-            launches=step.launches,
-            **common,
-        )
+        measured = {field: getattr(step, field) for field in _MEASURED}
+        return Operator(name=self._unique(step.target.split(".")[1]), **measured, **common)
 
-    def _producer(self, piece: Piece) -> int | None:
+    def _producer(self, piece: TensorPart) -> int | None:
         if piece.slice:
             return self.place[id(piece)]
         call = piece.value.call
         return None if call is None else self.place[id(call)]
 
-    def _tensors(self) -> tuple[Tensor, ...]:
+    def _tensors(self, names: list[str]) -> tuple[Tensor, ...]:
         tensors = [
             Tensor(
                 name=GRADIENT_PREFIX + stored.name,
@@ -239,7 +219,7 @@ class _Builder:
                     name = value.stored.name
                 else:
                     assert producer is not None
-                    name = self.names[producer]
+                    name = names[producer]
                     if not piece.slice:
                         name += f".{value.order}" if value.order else ""
                         name += "" if piece.whole else f"[{split}]"
@@ -260,11 +240,10 @@ class _Builder:
     def _parameters(self) -> tuple[Parameter, ...]:
         users: dict[int, set[int]] = {}
         for index, step in enumerate(self.steps):
-            if isinstance(step, Call):
+            if isinstance(step, RecordedCall):
                 for read in step.reads:
                     if read.value.stored is not None:
                         users.setdefault(id(read.value.stored), set()).add(index)
-        arrays = (stored for stored in self.capture.stored if stored.kind != "input")
         return tuple(
             Parameter(
                 name=stored.name,
@@ -276,5 +255,6 @@ class _Builder:
                 trainable=stored.trainable,
                 buffer=stored.kind == "buffer",
             )
-            for stored in arrays
+            for stored in self.capture.stored
+            if stored.kind != "input"
         )

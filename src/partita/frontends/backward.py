@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from partita.frontends.records import Call, Capture, Value
+from partita.frontends.records import Capture, RecordedCall, Value
 
 
-def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
+def find_partners(capture: Capture, live: list[RecordedCall]) -> dict[int, RecordedCall]:
     """Forward partner of every live backward call, by the call's index.
 
     Autograd numbers the node of a forward call as it runs, and says which node is at work when a backward call runs:
@@ -19,9 +19,9 @@ def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
     forward = [call for call in live if not call.backward]
     alive = {call.index for call in live}
     numbers = sorted(capture.nodes)
-    partners: dict[int, Call] = {}
+    partners: dict[int, RecordedCall] = {}
 
-    def by_node(call: Call) -> Call | None:
+    def by_node(call: RecordedCall) -> RecordedCall | None:
         if call.partner is not None and call.partner.index in alive:
             return call.partner
         if call.node is None or not numbers or call.node < numbers[0]:
@@ -33,7 +33,7 @@ def find_partners(capture: Capture, live: list[Call]) -> dict[int, Call]:
         readers = forward[bisect_left(forward, position, key=lambda reader: reader.index) :]
         return next((reader for reader in readers if any(read.value is origin for read in reader.reads)), None)
 
-    def by_reads(call: Call) -> Call | None:
+    def by_reads(call: RecordedCall) -> RecordedCall | None:
         makers = [read.value.call for read in call.reads]
         made = [maker for maker in makers if maker is not None and maker.index in alive]
         newest = max(made, key=lambda maker: maker.index, default=None)

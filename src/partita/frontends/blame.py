@@ -1,10 +1,14 @@
-"""Where in a user's code an error comes from, and whether it comes from having no data."""
+"""Where in a user's code an error comes from, whether from having no data, or from an argument that was not given."""
 
 from __future__ import annotations
 
+import inspect
+import linecache
+import re
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import Any
 
 from partita.inside.messages import looks_at_values
 
@@ -40,3 +44,17 @@ def reads_values(error: BaseException) -> bool:
 
     asked = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
     return asked or looks_at_values(str(error))
+
+
+def unset_arguments(error: BaseException, model: Any) -> list[str]:
+    """Names of arguments of a model's ``forward`` that are None, in the line of it that failed; empty if none is."""
+    code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
+    cause = error.__cause__
+    frames = [] if cause is None else list(traceback.walk_tb(cause.__traceback__))
+    own = [(frame, line) for frame, line in frames if frame.f_code is code]
+    if not own:
+        return []
+    frame, number = own[-1]
+    words = re.findall(r"\w+", linecache.getline(frame.f_code.co_filename, number))
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    return [name for name in dict.fromkeys(words) if name in names and frame.f_locals.get(name, model) is None]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
 
+from partita.frontends.flops import aten
 from partita.frontends.surroundings import OnePlace, plain_conversions
 from partita.frontends.values import Values
 from partita.inside.torch_inside import DispatchMode, FakeTensorMode, packet_name, storage_id, tree_leaves
@@ -27,9 +29,7 @@ class _Limited(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if packet_name(func) in _ALLOCATES and args:
-            size = 4
-            for side in args[0] if isinstance(args[0], (list, tuple)) else ():
-                size *= int(side)
+            size = 4 * math.prod(map(int, args[0] if isinstance(args[0], (list, tuple)) else ()))
             if size > _MOST_BYTES:
                 raise MemoryError(f"a tensor of {size} bytes")
         out = func(*args, **(kwargs or {}))
@@ -41,29 +41,28 @@ class _Limited(DispatchMode):
         return out
 
 
-_ALLOCATES = frozenset(f"aten.{name}" for name in ("empty", "full", "ones", "rand", "randn", "zeros"))
+_ALLOCATES = aten("empty full ones rand randn zeros")
+
+
+@contextmanager
+def with_values() -> Iterator[Values]:
+    """Within, arrays have no data, but small numbers that code may read, such as drop rates by layer, are kept."""
+    with FakeTensorMode(allow_non_fake_inputs=True), Values() as values:
+        yield values
 
 
 @contextmanager
 def _fake() -> Iterator[None]:
-    """Small numbers that code may read, such as drop rates by layer, keep their values; what has none is no guess."""
-    with FakeTensorMode(allow_non_fake_inputs=True), Values() as values:
+    with with_values() as values:
         yield
     if values.presumed:
+        # What has no value is no guess.
         raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
 
 
-@contextmanager
-def on_meta() -> Iterator[None]:
-    """No array that is made has data."""
-    with torch.device("meta"):
-        yield
-
-
-@contextmanager
-def _real() -> Iterator[None]:
-    with _Limited():
-        yield
+def on_meta() -> AbstractContextManager[Any]:
+    """Within, no array that is made has data."""
+    return torch.device("meta")
 
 
 def _with_shapes(result: Any) -> Any:
@@ -79,13 +78,10 @@ def _with_shapes(result: Any) -> Any:
 def build_without_weights(build: Callable[[], Any]) -> Any:
     """What a callable returns, called on fake tensors; if that fails on meta ones, or on real ones if they are small.
 
-    Raises
-    ------
-    Exception
-        What the first call raises, if the others fail, too.
+    What the first call raises is raised if the others fail, too.
     """
     first: BaseException | None = None
-    for way in (_fake, on_meta, _real):
+    for way in (_fake, on_meta, _Limited):
         try:
             with ExitStack() as stack:
                 stack.enter_context(way())

@@ -12,6 +12,8 @@ In-place calls write a new version of their storage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,12 +25,13 @@ from partita.frontends.flops import (
     GATHERS,
     OVERWRITES,
     SCATTERS,
+    aten,
     consecutive_dimensions,
     count_flops,
     product_shape,
 )
 from partita.frontends.geometry import make_geometry
-from partita.frontends.records import Call, Capture, Event, Layout, Read, Stored, Value
+from partita.frontends.records import ByteLayout, Capture, DispatchedCall, Read, RecordedCall, Stored, Value
 from partita.frontends.tape import Tape
 from partita.inside.torch_inside import (
     DispatchMode,
@@ -51,9 +54,9 @@ _RANDOM = torch.Tag.nondeterministic_seeded
 _CONSTANT = "partita.constant.default"
 
 
-def event_of(target: str, arguments: Any) -> Event:
+def event_of(target: str, arguments: Any) -> DispatchedCall:
     """What is written down of every dispatched operator."""
-    return Event(target, tuple((tuple(t.shape), dtype_name(t.dtype)) for t in tensors_in(arguments)))
+    return DispatchedCall(target, tuple((tuple(t.shape), dtype_name(t.dtype)) for t in tensors_in(arguments)))
 
 
 def dtype_name(dtype: Any) -> str:
@@ -108,7 +111,7 @@ class Recorder(DispatchMode):
         if self.tape is not None:
             self.tape.store(tensor, stored)
 
-    def _write(self, tensor: Any, call: Call | None, stored: Stored | None = None) -> Value:
+    def _write(self, tensor: Any, call: RecordedCall | None, stored: Stored | None = None) -> Value:
         self._alive.append(tensor.untyped_storage())
         value = Value(call, stored, _layout(tensor))
         if call is not None:
@@ -125,10 +128,10 @@ class Recorder(DispatchMode):
             value = self._write(tensor, self._new_call(_CONSTANT, [], ""))
         return Read(value, _layout(tensor))
 
-    def _new_call(self, target: str, reads: list[Read], dtype: str, *, random: bool = False) -> Call:
+    def _new_call(self, target: str, reads: list[Read], dtype: str, *, random: bool = False) -> RecordedCall:
         calls = self.capture.calls
         constant = not random and all(read.value.constant for read in reads)
-        call = Call(len(calls), target, self.module, self.backward, reads, dtype, constant)
+        call = RecordedCall(len(calls), target, self.module, self.backward, reads, dtype, constant)
         if self.keep_events and target != _CONSTANT:
             call.event = len(self.capture.events) - 1
         if self.backward:
@@ -241,7 +244,7 @@ class Recorder(DispatchMode):
             traffic += size
         return reads, traffic
 
-    def _overwrite(self, call: Call, tensor: Any) -> None:
+    def _overwrite(self, call: RecordedCall, tensor: Any) -> None:
         """Give a storage its next version, laid out like the last."""
         before = self._latest.get(storage_id(tensor))
         value = self._write(tensor, call)
@@ -250,7 +253,7 @@ class Recorder(DispatchMode):
             stored = before.home or before.stored
             value.home = None if stored is None or stored.kind == "input" else stored
 
-    def _mark_node(self, origin: Call | Value) -> None:
+    def _mark_node(self, origin: RecordedCall | Value) -> None:
         """Forward, remember which call the newest autograd node stands for."""
         # Calls that make no node find an older number, which is taken already.
         if not self.backward:
@@ -282,11 +285,11 @@ class Recorder(DispatchMode):
         target: str,
         inputs: list[Any],
         outputs: list[Any],
-        flops: int,
+        flops: int = 0,
         *,
-        causal: bool,
-        partner: Call | None = None,
-    ) -> Call:
+        causal: bool = False,
+        partner: RecordedCall | None = None,
+    ) -> RecordedCall:
         """Write down a fused call whose outputs were allocated while paused."""
         if self.keep_events:
             self.capture.events.append(event_of(target, inputs))
@@ -300,12 +303,26 @@ class Recorder(DispatchMode):
                 self.tape.announce(tensor)
         return call
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Within, nothing is written down."""
+        self.paused = True
+        try:
+            yield
+        finally:
+            self.paused = False
+
+    def again(self, func: Any, args: Any, kwargs: Any, out: Any, *, random: bool = False) -> None:
+        """Say what makes the results of the call written down last again, on real tensors."""
+        if self.tape is not None and not self.backward:
+            self.tape.note(func, args, kwargs, out, self.capture.calls[-1].index, random=random)
+
 
 #: What a draw of a single number is: layer drop compares it with a small probability, and every layer is kept.
 KEEPS_LAYERS = 1 - 2**-8
 
 _FUSED: Any = SimpleNamespace(overwrites=False, scatters=False, gathers=False)
-FACTORIES = {f"aten.{name}" for name in ("arange", "full", "linspace", "logspace", "ones", "scalar_tensor", "zeros")}
+FACTORIES = aten("arange full linspace logspace ones scalar_tensor zeros")
 
 
 def _check_layout(name: str, tensors: list[Any]) -> None:
@@ -323,10 +340,10 @@ def _check_layout(name: str, tensors: list[Any]) -> None:
             )
 
 
-def _layout(tensor: Any) -> Layout:
+def _layout(tensor: Any) -> ByteLayout:
     shape = tuple(tensor.shape)
     geometry = make_geometry(tensor.storage_offset(), shape, tensor.stride(), tensor.element_size())
-    return Layout(geometry, shape, dtype_name(tensor.dtype))
+    return ByteLayout(geometry, shape, dtype_name(tensor.dtype))
 
 
 def _touched(target: _Target, tensor: Any, inputs: list[Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from partita.inside.torch_inside import (
     FakeTensor,
     contents_of,
     is_traceable_wrapper_subclass,
-    storage_id,
+    place_in_memory,
     tree_flatten_with_path,
     tree_leaves,
     tree_unflatten,
@@ -78,14 +79,10 @@ def _has_stand_ins(*values: Any) -> bool:
     for value in tree_leaves(values):
         if isinstance(value, torch.Tensor):
             return True
-        if isinstance(value, torch.nn.Module) and any(isinstance(held, FakeTensor) for held in _arrays(value)):
+        held = chain(value.parameters(), value.buffers()) if isinstance(value, torch.nn.Module) else ()
+        if any(isinstance(tensor, FakeTensor) for tensor in held):
             return True
     return False
-
-
-def _arrays(module: Any) -> Iterator[Any]:
-    yield from module.parameters()
-    yield from module.buffers()
 
 
 @contextmanager
@@ -104,8 +101,7 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
 
     def stand_in(tensor: Any, name: str, kind: str) -> Any:
         _check_plain(f"{kind} {name!r}", tensor)
-        # Equal for tensors that are the same array.
-        key = storage_id(tensor), tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+        key = place_in_memory(tensor)
         if key in made:
             fake, stored = made[key]
             if stored is not None and kind != "constant" and name not in (stored.name, *stored.aliases):
@@ -131,9 +127,6 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
         made[key] = fake, stored
         return fake
 
-    def swap(holder: dict[str, Any], key: str, name: str, kind: str) -> None:
-        holder[key] = stand_in(holder[key], name, kind)
-
     try:
         # Parameters first, so that a buffer tied to one is an alias of it and not the reverse.
         for place, kind in enumerate(("parameter", "buffer", "constant")):
@@ -141,7 +134,7 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
                 holder = contents_of(child)[place]
                 for key, tensor in list(holder.items()):
                     if isinstance(tensor, torch.Tensor):
-                        swap(holder, key, f"{path}.{key}" if path else key, kind)
+                        holder[key] = stand_in(tensor, f"{path}.{key}" if path else key, kind)
         yield parameters
     finally:
         for held, was in before:

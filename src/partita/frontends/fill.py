@@ -8,10 +8,10 @@ import math
 import re
 import typing
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from partita.frontends.given import FORM, OWN, SCALAR, Array, array_of, is_array
+from partita.frontends.given import FORM, OWN, SCALAR, GivenArray, array_of, is_array
 from partita.frontends.options import nearest
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
@@ -35,7 +35,7 @@ def made(value: Any, name: str, own: Any) -> Any:
     return value
 
 
-def _tensor(array: Array, name: str, own: Any) -> Any:
+def _tensor(array: GivenArray, name: str, own: Any) -> Any:
     import torch
 
     dtype = own if array.dtype == OWN else getattr(torch, array.dtype)
@@ -69,34 +69,47 @@ def fill_module(
     own: Any = None,
     beside: Collection[str] | None = None,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a module with the given ones in their places, as :func:`fill` puts them there.
+    """Arguments of a module with the given ones in their places; a name that it does not take is an ``InputError``.
 
-    ``own`` is the format that it computes in, by default that of its first floating parameter. A module that takes any
-    name gets those ``beside`` its own parameters that are stated, or any.
+    A name is that of a parameter, ``input0``, ``input1``, … for a place without one, or followed by ``.key`` something
+    inside an argument. None leaves an argument out. ``own`` is the format that the module computes in, by default that
+    of its first floating parameter. One that takes any name gets those ``beside`` its own parameters that are stated,
+    or any.
     """
     import torch
 
     if own is None:
-        floating = (p.dtype for p in module.parameters() if p.is_floating_point())
-        own = next(floating, torch.float32)
-    return fill(given, _forward(module), what, args, kwargs, own, beside)
-
-
-def _forward(module: Any) -> Callable[..., Any]:
-    """What a module runs; a compiled one wraps the one that was given to ``torch.compile``."""
-    from partita.inside.torch_inside import uncompiled
-
-    forward: Callable[..., Any] = uncompiled(module).forward
-    return forward
+        own = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+    places, named = list(args), dict(kwargs)
+    parameters = _named(module)
+    for name, value in given.items():
+        head, _, rest = name.partition(".")
+        place = _place(head, _places(parameters), len(places))
+        if place is None and head not in {*parameters, *named, *(beside or ())}:
+            _check_name(head, module, what, strict=beside is not None)
+        tensor = made(value, name, own)
+        if rest:
+            before = named.get(head) if place is None else places[place]
+            tensor = _inside(before, rest.split("."), tensor, name)
+        usual = parameters[head].default if head in parameters else None
+        unset = usual is inspect.Parameter.empty
+        left_out = value is None and not rest
+        if place is not None:
+            places[place] = (None if unset else usual) if left_out else tensor
+        else:
+            named.pop(head, None)
+            if not left_out or unset:
+                named[head] = tensor
+    return tuple(places), named
 
 
 def unread(given: Mapping[str, Any], module: Any, args: Sequence[Any], graph: Graph) -> list[str]:
     """Notes on given arrays that no operator of a graph reads."""
     seen = {tensor.name for tensor in graph.tensors if tensor.producer is None and tensor.consumers}
-    notes = []
+    notes, order = [], _places(_named(module))
     for name, value in given.items():
         head, dot, rest = name.partition(".")
-        place = _place(head, _forward(module), len(args))
+        place = _place(head, order, len(args))
         named = (head if place is None else f"input{place}") + dot + rest
         if is_array(value) and named not in seen:
             notes.append(f"No operator reads input {name!r}, which was given.")
@@ -111,8 +124,8 @@ def what_ran(message: str, module: Any, args: Sequence[Any], kwargs: Mapping[str
     """What a failed run had as inputs, what it had not, and how to give others."""
     import torch
 
-    parameters = accepted(_forward(module))
-    order = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
+    parameters = _named(module)
+    order = _places(parameters)
     had = {order[place] if place < len(order) else f"input{place}": value for place, value in enumerate(args)}
     had |= kwargs
     words = set(re.findall(r"\w+", message))
@@ -128,107 +141,57 @@ def what_ran(message: str, module: Any, args: Sequence[Any], kwargs: Mapping[str
     without = [name for name, p in parameters.items() if had.get(name) is None and (p.default is p.empty or none)]
     if not shown and not without:
         return ""
-    said = [f"it ran {verb} {_some(names)}" for verb, names in (("on", shown), ("without", without)) if names]
+    said = [
+        f"it ran {verb} {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+        for verb, names in (("on", shown), ("without", without))
+        if names
+    ]
     return f"{' and '.join(said).replace('and it ran', 'and')}; give inputs with --input NAME={FORM}"
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+def _parameters(module: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Those of what a module runs, None if it does not say; a compiled one wraps another."""
+    from partita.inside.torch_inside import uncompiled
 
-
-def fill(
-    given: Mapping[str, Any],
-    forward: Callable[..., Any],
-    what: str,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    own: Any,
-    beside: Collection[str] | None = None,
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of a call with the given ones in their places.
-
-    A name is that of a parameter, ``input0``, ``input1``, … for a place without one, or followed by ``.key`` something
-    inside an argument. None leaves an argument out.
-
-    Raises
-    ------
-    InputError
-        If there is no such argument.
-    """
-    places = list(args)
-    named = dict(kwargs)
-    for name, value in given.items():
-        head, _, rest = name.partition(".")
-        place = _place(head, forward, len(places))
-        _check_name(head, place, forward, what, {*named, *(beside or ())}, strict=beside is not None)
-        tensor = made(value, name, own)
-        if rest:
-            before = named.get(head) if place is None else places[place]
-            tensor = _inside(before, rest.split("."), tensor, name)
-        if place is None:
-            named.pop(head, None)
-            if value is not None or rest or _needs(forward, head):
-                named[head] = tensor
-        elif value is None and not rest:
-            places[place] = _default(forward, head)
-        else:
-            places[place] = tensor
-    return tuple(places), named
-
-
-def accepted(forward: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The named parameters of a function."""
     try:
-        parameters = inspect.signature(forward).parameters
-    except (TypeError, ValueError):
-        return {}
-    return {
-        n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY, p.POSITIONAL_ONLY)
-    }
-
-
-def _others(forward: Callable[..., Any]) -> set[str] | None:
-    """Names that a function takes beside its parameters, None if that is any name."""
-    try:
-        rest = [p for p in inspect.signature(forward).parameters.values() if p.kind is p.VAR_KEYWORD]
+        return inspect.signature(uncompiled(module).forward).parameters
     except (TypeError, ValueError):
         return None
-    if not rest:
-        return set()
-    # Typed as the names of a table.
-    said = [getattr(each, "__annotations__", None) for each in typing.get_args(rest[0].annotation)]
-    return set(said[0]) if said and said[0] is not None else None
 
 
-def _place(name: str, forward: Callable[..., Any], count: int) -> int | None:
+def _named(module: Any) -> dict[str, inspect.Parameter]:
+    """The named parameters of a module."""
+    found = (_parameters(module) or {}).items()
+    return {name: p for name, p in found if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+
+
+def _places(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    return [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
+
+
+def _place(name: str, order: list[str], count: int) -> int | None:
     """Where among ``count`` positional arguments a name stands; None if it is given by name."""
-    order = [n for n, p in accepted(forward).items() if p.kind is not p.KEYWORD_ONLY]
-    if name in order:
-        return order.index(name) if order.index(name) < count else None
     number = name.removeprefix("input")
-    return int(number) if number.isdigit() and number != name and int(number) < count else None
+    place = order.index(name) if name in order else int(number) if number.isdigit() and number != name else count
+    return place if place < count else None
 
 
-def _check_name(
-    name: str, place: int | None, forward: Callable[..., Any], what: str, more: Collection[str], *, strict: bool
-) -> None:
-    """Refuse a name that a function does not take; not ``strict``, one that takes any name takes all but slips."""
-    known, others = accepted(forward), _others(forward)
-    if place is not None or name in known or name in more or (others is not None and name in others):
+def _check_name(name: str, module: Any, what: str, *, strict: bool) -> None:
+    """Refuse a name that is no parameter; not ``strict``, a module that takes any name takes all but slips."""
+    known, parameters = _named(module), _parameters(module)
+    others: set[str] | None = None
+    if parameters is not None:
+        rest = [p for p in parameters.values() if p.kind is p.VAR_KEYWORD]
+        # Typed as the names of a table.
+        said = (
+            [getattr(each, "__annotations__", None) for each in typing.get_args(rest[0].annotation)] if rest else [()]
+        )
+        others = set(said[0]) if said and said[0] is not None else None
+    if others is not None and name in others:
         return
     # What takes any name would swallow a slip of the pen.
     if strict or others is not None or difflib.get_close_matches(name, known, n=1, cutoff=0.8):
         raise InputError(f"{what} takes no input {name!r}{nearest(name, known) if known else ''}")
-
-
-def _needs(forward: Callable[..., Any], name: str) -> bool:
-    parameter = accepted(forward).get(name)
-    return parameter is not None and parameter.default is parameter.empty
-
-
-def _default(forward: Callable[..., Any], name: str) -> Any:
-    parameter = accepted(forward).get(name)
-    return None if parameter is None or parameter.default is parameter.empty else parameter.default
 
 
 def _inside(holder: Any, path: list[str], value: Any, name: str) -> Any:

@@ -11,23 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def _aten(names: str) -> frozenset[str]:
+def aten(names: str) -> frozenset[str]:
+    """Names of calls, given without what they begin with."""
     return frozenset(f"aten.{name}" for name in names.split())
 
 
-FRESH = _aten(
+FRESH = aten(
     "empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randint_like "
     "randn_like zeros_like"
 )
 """Calls that take a tensor only for its shape and type and read none of its data."""
 
-OVERWRITES = _aten("bernoulli_ copy_ exponential_ fill_ log_normal_ normal_ random_ uniform_ zero_")
+OVERWRITES = aten("bernoulli_ copy_ exponential_ fill_ log_normal_ normal_ random_ uniform_ zero_")
 """In-place calls whose result does not depend on what their first argument held (``copy_`` reads only its source)."""
 
-GATHERS = _aten("embedding gather index index_select take take_along_dim _embedding_bag")
+GATHERS = aten("embedding gather index index_select take take_along_dim _embedding_bag")
 """Calls that read from their first argument as many elements as they write, not all of it."""
 
-SCATTERS = _aten(
+SCATTERS = aten(
     "index_add_ index_copy_ index_fill_ index_put_ _index_put_impl_ masked_scatter_ put_ scatter_ scatter_add_ "
     "scatter_reduce_"
 )

@@ -8,6 +8,7 @@ kernel does; dropout becomes ``native_dropout``, whose mask is a tensor.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,13 +18,14 @@ from torch.overrides import TorchFunctionMode
 
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import attention_flops
+from partita.frontends.kernels import FusedKernel, run_kernel
 from partita.inside.torch_inside import HigherOrderOperator
 
 #: As it is outside of a trace, whatever stands in its place then.
 _KERNEL = functional.scaled_dot_product_attention
 
-ATTENTION = "aten.scaled_dot_product_attention.default"
-ATTENTION_BACKWARD = "aten.scaled_dot_product_attention_backward.default"
+_NAME = "aten.scaled_dot_product_attention"
+ATTENTION, ATTENTION_BACKWARD = f"{_NAME}.default", f"{_NAME}_backward.default"
 
 
 class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
@@ -67,9 +69,8 @@ def _flexible_attention(
     if recorder.tape is not None:
         raise NotImplementedError("flexible attention is planned, but cannot be run from its trace")
     out = _attention(recorder, query, key, value)
-    recorder.paused = True
-    stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
-    recorder.paused = False
+    with recorder.aside():
+        stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
     return out, stats, stats
 
 
@@ -96,11 +97,24 @@ def _attention(
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         shapes = f"{list(query.shape)}, {list(key.shape)}, {list(value.shape)}"
         raise RuntimeError(f"attention of query, key and value shaped {shapes} is not defined")
-    out = _Attention.apply(recorder, query, key, value, attn_mask, is_causal)
-    if recorder.tape is not None and not recorder.backward:
-        args = query, key, value, attn_mask, dropout_p, is_causal
-        more = {"scale": scale, "enable_gqa": enable_gqa}
-        recorder.tape.note(run_attention, args, more, out, recorder.capture.calls[-1].index, random=dropout_p > 0)
+
+    def make(*tensors: Any) -> list[Any]:
+        # Kernels write (…, sequence, head, feature), so that joining the heads is a view.
+        lead, heads = query.shape[:-3], query.shape[-3:-2]
+        out = query.new_empty((*lead, query.shape[-2], *heads, value.shape[-1]))
+        stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
+        return [out.transpose(-3, -2) if heads else out, stats]
+
+    def backward_flops(needs: Sequence[bool]) -> int:
+        # dV needs one product, dQ and dK one each, and all but dV the gradient of the scores. Recomputing the scores,
+        # as fused kernels do, is not counted: it is not part of the arithmetic that was asked for.
+        return values * (bool(needs[2]) + bool(needs[0] or needs[1] or needs[3])) + scores * (needs[0] + needs[1])
+
+    scores, values = attention_flops(query.shape, key.shape, value.shape)
+    kernel = FusedKernel(_NAME, make, 1, scores + values, backward_flops, is_causal)
+    (out,) = run_kernel(recorder, kernel, query, key, value, attn_mask)
+    args = query, key, value, attn_mask, dropout_p, is_causal
+    recorder.again(run_attention, args, {"scale": scale, "enable_gqa": enable_gqa}, out, random=dropout_p > 0)
     return out
 
 
@@ -110,41 +124,3 @@ def run_attention(*args: Any, **kwargs: Any) -> Any:
     if out.dim() < 4 or out.transpose(-3, -2).is_contiguous():
         return out
     return out.transpose(-3, -2).contiguous().transpose(-3, -2)
-
-
-class _Attention(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, recorder: Recorder, query: Any, key: Any, value: Any, mask: Any, causal: bool) -> Any:
-        # Kernels write (…, sequence, head, feature), so that joining the heads is a view.
-        lead, heads = query.shape[:-3], query.shape[-3:-2]
-        recorder.paused = True
-        out = query.new_empty((*lead, query.shape[-2], *heads, value.shape[-1]))
-        out = out.transpose(-3, -2) if heads else out
-        stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
-        recorder.paused = False
-        inputs = [t for t in (query, key, value, mask) if t is not None]
-        flops = sum(attention_flops(query.shape, key.shape, value.shape))
-        ctx.call = recorder.emit(ATTENTION, inputs, [out, stats], flops, causal=causal)
-        ctx.recorder, ctx.causal = recorder, causal
-        ctx.save_for_backward(query, key, value, mask, out, stats)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        recorder = ctx.recorder
-        query, key, value, mask, out, stats = ctx.saved_tensors
-        needs = ctx.needs_input_grad[1:5]
-        recorder.paused = True
-        grads = [
-            torch.empty_like(t) if need and t is not None else None
-            for t, need in zip((query, key, value, mask), needs, strict=True)
-        ]
-        recorder.paused = False
-        scores, values = attention_flops(query.shape, key.shape, value.shape)
-        # dV needs one product, dQ and dK one each, and all but dV the gradient of the scores. Recomputing the scores,
-        # as fused kernels do, is not counted: it is not part of the arithmetic that was asked for.
-        flops = values * (bool(needs[2]) + bool(needs[0] or needs[1] or needs[3])) + scores * (needs[0] + needs[1])
-        inputs = [t for t in (grad, query, key, value, mask, out, stats) if t is not None]
-        made = [g for g in grads if g is not None]
-        recorder.emit(ATTENTION_BACKWARD, inputs, made, flops, causal=ctx.causal, partner=ctx.call)
-        return (None, *grads, None)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from partita.frontends.options import nearest, parse_value
+from partita.frontends.options import FLOATS, nearest, parse_value
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.files import check_keys, converted, read_document
 
@@ -27,13 +27,9 @@ SCALAR = "scalar"
 OWN = "float"
 #: Number formats by every name that they have.
 FORMATS: dict[str, str] = {
-    **{name: name for name in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128", "bool", OWN)},
-    **{name: name for name in ("int8", "int16", "int32", "int64", "uint8")},
+    **FLOATS,
+    **{name: name for name in ("complex64", "complex128", "bool", "int8", "int16", "int32", "int64", "uint8", OWN)},
     "double": "float64",
-    "fp32": "float32",
-    "fp16": "float16",
-    "half": "float16",
-    "bf16": "bfloat16",
     "int": "int32",
     "long": "int64",
 }
@@ -45,20 +41,11 @@ _SHORT = re.compile(
 _SHAPE = re.compile(r"\d+(x\d+)*")
 
 
-class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An array as it is given.
+class GivenArray(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An array as it is given: of a format of ``FORMATS``, with a shape or ``values`` as lists.
 
-    Attributes
-    ----------
-    dtype
-        One of the values of ``FORMATS``.
-    shape
-        Its sides; stated unless there are ``values``.
-    low, high
-        Between which its values are, both included; without them whole numbers are 1, truths true, and floating
-        numbers have no data.
-    values
-        Its content, as lists.
+    Values are between ``low`` and ``high``, both included; without them whole numbers are 1, truths true, and floating
+    numbers have no data.
     """
 
     dtype: str
@@ -74,13 +61,7 @@ class Array(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def read_inputs(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Given inputs by name, checked, their short forms spelt out: plain values, with an array as a table.
-
-    Raises
-    ------
-    InputError
-        If one is not of a form that is known.
-    """
+    """Given inputs by name, checked, their short forms spelt out: plain values, with an array as a table."""
     return {name: _spelt_out(value, f"input {name!r}") for name, value in given.items()}
 
 
@@ -112,12 +93,12 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Mapping) and bool({"shape", "values"} & set(value))
 
 
-def array_of(table: Mapping[str, Any], what: str) -> Array:
+def array_of(table: Mapping[str, Any], what: str) -> GivenArray:
     """An array as it is given, checked."""
-    check_keys(what, table, Array.__struct_fields__)
+    check_keys(what, table, GivenArray.__struct_fields__)
     if "dtype" not in table:
         raise InputError(f"{what} states no dtype; add one, for example float32 or int64")
-    array = converted(what, {**table, "dtype": _format(str(table["dtype"]), what)}, Array)
+    array = converted(what, {**table, "dtype": _format(str(table["dtype"]), what)}, GivenArray)
     _check(array, what)
     return array
 
@@ -188,7 +169,7 @@ def _from_short(text: str, what: str) -> Any:
     return _table(array_of(table, what))
 
 
-def _table(array: Array) -> Any:
+def _table(array: GivenArray) -> Any:
     """An array as a document has it."""
     return msgspec.json.decode(msgspec.json.encode(array))
 
@@ -200,7 +181,7 @@ def _format(name: str, what: str) -> str:
     return found
 
 
-def _check(array: Array, what: str) -> None:
+def _check(array: GivenArray, what: str) -> None:
     if (array.shape is None) is (array.values is None):
         raise InputError(f"{what} states {'both' if array.shape else 'none'} of shape and values; give one of both")
     if array.shape is not None and any(side < 0 for side in array.shape):

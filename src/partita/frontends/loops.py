@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from partita.frontends.backward import find_partners
 from partita.frontends.geometry import Geometry
-from partita.frontends.records import Call, Capture, Layout, Read, Value
+from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
 
 #: Steps from which a loop is folded.
 STEPS = 32
@@ -26,7 +26,7 @@ _MANY = 8
 TARGET = "partita.loop.default"
 
 
-def fold_loops(capture: Capture, live: Sequence[Call]) -> tuple[list[Call], dict[int, int]]:
+def fold_loops(capture: Capture, live: Sequence[RecordedCall]) -> tuple[list[RecordedCall], dict[int, int]]:
     """The live calls with loops folded, in an execution order, and for every folded call the number of what it is in.
 
     The capture's outputs, gradients and autograd nodes name folded calls afterwards.
@@ -35,7 +35,7 @@ def fold_loops(capture: Capture, live: Sequence[Call]) -> tuple[list[Call], dict
     if not spans:
         return list(live), {}
     partners = find_partners(capture, list(live))
-    inside: dict[int, Call] = {}
+    inside: dict[int, RecordedCall] = {}
     loops: list[_Loop] = []
     for place, span in enumerate(spans):
         free = loops[-1].last if loops else 0
@@ -62,7 +62,7 @@ def fold_loops(capture: Capture, live: Sequence[Call]) -> tuple[list[Call], dict
 # -- finding them -----------------------------------------------------------------------------------------------------
 
 
-def _spans(live: Sequence[Call]) -> list[tuple[int, int, int]]:
+def _spans(live: Sequence[RecordedCall]) -> list[tuple[int, int, int]]:
     """Place of the first call, of the one after the last, and calls a step, of every loop."""
     if len(live) < STEPS:
         return []
@@ -85,7 +85,7 @@ def _spans(live: Sequence[Call]) -> list[tuple[int, int, int]]:
 
 
 def _with_ends(
-    live: Sequence[Call], partners: dict[int, Call], span: tuple[int, int, int], free: int, limit: int
+    live: Sequence[RecordedCall], partners: dict[int, RecordedCall], span: tuple[int, int, int], free: int, limit: int
 ) -> tuple[int, int, int]:
     """A loop with what is left of its first and last step, which differ where there is no step before or after.
 
@@ -93,10 +93,10 @@ def _with_ends(
     """
     first, end, period = span
 
-    def kind(call: Call) -> tuple[str, str, bool]:
+    def kind(call: RecordedCall) -> tuple[str, str, bool]:
         return call.target, partners.get(call.index, call).module, call.backward
 
-    def arrays(call: Call) -> set[int]:
+    def arrays(call: RecordedCall) -> set[int]:
         stored = (read.value.stored or read.value.home for read in call.reads)
         return {id(array) for array in stored if array is not None and array.kind != "input"}
 
@@ -104,7 +104,7 @@ def _with_ends(
     kinds = {kind(call) for call in body}
     own = {array for call in body for array in arrays(call)}
 
-    def belongs(call: Call) -> bool:
+    def belongs(call: RecordedCall) -> bool:
         return kind(call) in kinds and arrays(call) <= own
 
     start, stop = first, end
@@ -115,7 +115,7 @@ def _with_ends(
     return start, stop, period
 
 
-def _signature(call: Call) -> object:
+def _signature(call: RecordedCall) -> object:
     """Equal for calls that do the same, with the same weights, to other arrays of the same form."""
     reads = tuple(
         (read.layout.shape, read.layout.dtype, id(read.value.stored) if read.value.stored is not None else None)
@@ -136,7 +136,7 @@ def _following(row: Sequence[int]) -> list[int]:
 
 
 def _span(
-    row: Sequence[int], following: Sequence[int], live: Sequence[Call], places: dict[int, int], first: int
+    row: Sequence[int], following: Sequence[int], live: Sequence[RecordedCall], places: dict[int, int], first: int
 ) -> tuple[int, int]:
     """End and period of a loop that begins at a place; with period 0 where to look next."""
     other, beyond = following[first], first + 1
@@ -157,7 +157,7 @@ def _span(
     return beyond, 0
 
 
-def _is_chain(live: Sequence[Call], places: dict[int, int], first: int, end: int, period: int) -> bool:
+def _is_chain(live: Sequence[RecordedCall], places: dict[int, int], first: int, end: int, period: int) -> bool:
     """Whether every step reads what the one before it made."""
     linked = set()
     for place in range(first + period, end):
@@ -175,20 +175,22 @@ def _is_chain(live: Sequence[Call], places: dict[int, int], first: int, end: int
 
 
 class _Loop:
-    def __init__(self, live: Sequence[Call], first: int, last: int, period: int) -> None:
+    def __init__(self, live: Sequence[RecordedCall], first: int, last: int, period: int) -> None:
         self.members = list(live[first:last])
         self.first, self.last = first, last
         self.steps = (last - first) // period
         head = self.members[0]
-        self.call = Call(head.index, TARGET, _common(call.module for call in self.members), head.backward, [], "")
+        self.call = RecordedCall(
+            head.index, TARGET, _common(call.module for call in self.members), head.backward, [], ""
+        )
 
-    def partner(self, partners: dict[int, Call], inside: dict[int, Call]) -> Call | None:
+    def partner(self, partners: dict[int, RecordedCall], inside: dict[int, RecordedCall]) -> RecordedCall | None:
         """The forward call, or loop, that most of the loop's backward calls belong to."""
         found = (partners[call.index] for call in self.members if call.index in partners)
         most = Counter(inside.get(call.index, call) for call in found).most_common(1)
         return most[0][0] if most else None
 
-    def absorb(self, live: Sequence[Call]) -> None:
+    def absorb(self, live: Sequence[RecordedCall]) -> None:
         """Take in the calls that put the results of the steps together."""
         mine = {call.index for call in self.members}
         before = live[self.first].index
@@ -201,7 +203,7 @@ class _Loop:
                 self.members.append(call)
                 mine.add(call.index)
 
-    def finish(self, inside: dict[int, Call]) -> None:
+    def finish(self, inside: dict[int, RecordedCall]) -> None:
         """Set what the loop reads and costs."""
         call, members = self.call, self.members
         call.flops = sum(member.flops for member in members)
@@ -219,7 +221,7 @@ class _Loop:
             whole = len(reads) > 1 or next(iter(reads.values())).bytes >= value.layout.bytes
             call.reads.append(Read(value, value.layout) if whole else next(iter(reads.values())))
 
-    def write(self, readers: dict[Value, frozenset[int]], calls: dict[int, Call]) -> None:
+    def write(self, readers: dict[Value, frozenset[int]], calls: dict[int, RecordedCall]) -> None:
         """Set what the loop makes: what others read of it, the many arrays that go the same way as one."""
         ways: dict[frozenset[int], list[Value]] = {}
         for member in self.members:
@@ -237,7 +239,7 @@ class _Loop:
                     self._keep(value)
                 continue
             size = sum(value.layout.bytes for value in values)
-            joined = Value(self.call, None, Layout((0, ((size, 1),)), (size,), "uint8"))
+            joined = Value(self.call, None, ByteLayout((0, ((size, 1),)), (size,), "uint8"))
             self._keep(joined)
             gone = set(values)
             for index in way:
@@ -261,17 +263,17 @@ def _common(modules: Iterable[str]) -> str:
     return ".".join(shared)
 
 
-def _redirect(capture: Capture, live: Sequence[Call], inside: dict[int, Call]) -> None:
+def _redirect(capture: Capture, live: Sequence[RecordedCall], inside: dict[int, RecordedCall]) -> None:
     """Let what names a folded call name the loop that it is in."""
     for call in (*live, *inside.values()):
         if call.partner is not None:
             call.partner = inside.get(call.partner.index, call.partner)
     for number, (origin, position) in capture.nodes.items():
-        if isinstance(origin, Call) and origin.index in inside:
+        if isinstance(origin, RecordedCall) and origin.index in inside:
             capture.nodes[number] = inside[origin.index], position
 
 
-def _readers(capture: Capture, calls: Iterable[Call]) -> dict[Value, frozenset[int]]:
+def _readers(capture: Capture, calls: Iterable[RecordedCall]) -> dict[Value, frozenset[int]]:
     """Numbers of the calls that read each value; -1 stands for the model's results."""
     found: dict[Value, set[int]] = {}
     for call in calls:

@@ -15,33 +15,22 @@ from partita.nouns.graph import Graph
 
 
 @dataclass(frozen=True)
-class Model:
-    """A module with example arguments of one microbatch, made from what names it.
-
-    Attributes
-    ----------
-    name
-        The title of its graph.
-    module, args, kwargs
-        A ``torch.nn.Module`` and what it is called with.
-    asked
-        What it was made for, with what was settled in making it.
-    dtype
-        Number format that floating arrays are to be traced in; None for what each has.
-    notes
-        What a reader should know about how it was made.
-    graph
-        Its graph without these notes, if making the model has traced it.
-    """
+class BuiltModel:
+    """A ``torch.nn.Module`` with example arguments of one microbatch, made from what names it."""
 
     name: str
+    """The title of its graph."""
     module: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     asked: Asked
+    """What it was made for."""
     dtype: str | None = None
+    """Number format that floating arrays are to be traced in; None for what each has."""
     notes: tuple[str, ...] = ()
+    """What a reader should know about how it was made."""
     graph: Graph | None = None
+    """Its graph without these notes, if making the model has traced it."""
 
     def trace(self) -> Graph:
         """Its graph; the module runs for it unless it has."""
@@ -49,7 +38,7 @@ class Model:
         assert graph is not None
         return graph.replace(notes=(*graph.notes, *self.notes))
 
-    def traced(self) -> Model:
+    def traced(self) -> BuiltModel:
         """This model with its graph."""
         training = self.asked.training
         try:
@@ -59,19 +48,14 @@ class Model:
                 error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
             raise
         if self.asked.decode is not None:
-            graph = _with_caches(graph)
+            marked = (
+                msgspec.structs.replace(p, cache=True) if p.buffer and p.name.rpartition(".")[2] in CACHED else p
+                for p in graph.parameters
+            )
+            graph = graph.replace(parameters=tuple(marked))
         unused = unread(self.asked.inputs, self.module, self.args, graph)
         return replace(self, graph=graph.replace(notes=(*graph.notes, *unused)))
 
-    def noted(self, note: str) -> Model:
+    def noted(self, note: str) -> BuiltModel:
         """This model with another note."""
         return replace(self, notes=(*self.notes, note))
-
-
-def _with_caches(graph: Graph) -> Graph:
-    """The graph of a step of decoding, its layers' caches marked as such."""
-    marked = tuple(
-        msgspec.structs.replace(p, cache=True) if p.buffer and p.name.rpartition(".")[2] in CACHED else p
-        for p in graph.parameters
-    )
-    return graph.replace(parameters=marked)

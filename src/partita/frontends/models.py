@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from partita.frontends.given import given_sizes, read_inputs
-from partita.frontends.model import Model
+from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, asked_of
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError, TraceError, require
@@ -83,7 +83,7 @@ def load_model(
         return load_onnx(spec, asked)
     with _saying_inputs():
         if of_hub:
-            from partita.frontends.hf.given import sized
+            from partita.frontends.hf.inputs import sized
             from partita.frontends.hf.load import load_transformers
 
             return load_transformers(spec[3:], sized(asked))
@@ -92,7 +92,7 @@ def load_model(
         return load_file(spec, asked)
 
 
-def load_module(source: Source, *, seed: int | None = None) -> Model:
+def load_module(source: Source, *, seed: int | None = None) -> BuiltModel:
     """The module of a source again, with example arguments.
 
     Parameters
@@ -105,7 +105,7 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
 
     Returns
     -------
-    Model
+    BuiltModel
         Whose ``trace`` gives the graph again.
 
     Raises
@@ -129,7 +129,7 @@ def load_module(source: Source, *, seed: int | None = None) -> Model:
             torch.manual_seed(seed)
         after.enter_context(_saying_inputs())
         if of_hub:
-            from partita.frontends.hf.given import sized
+            from partita.frontends.hf.inputs import sized
             from partita.frontends.hf.load import build_transformers
 
             return build_transformers(source.model[3:], sized(asked), real=seed is not None)

@@ -14,7 +14,8 @@ from partita.nouns.graph import Source
 
 _LOG = logging.getLogger("partita")
 
-_DTYPES = {
+#: Number formats of weights by every name that they have.
+FLOATS = {
     "float64": "float64",
     "float32": "float32",
     "fp32": "float32",
@@ -76,9 +77,9 @@ def parse_dtype(text: str) -> Any:
     """The torch dtype of a name such as ``bfloat16`` or ``fp16``; an unknown one is an ``InputError``."""
     import torch
 
-    name = _DTYPES.get(text.lower().removeprefix("torch."))
+    name = FLOATS.get(text.lower().removeprefix("torch."))
     if name is None:
-        raise InputError(f"dtype {text!r} is not known; use one of {', '.join(sorted(_DTYPES))}")
+        raise InputError(f"dtype {text!r} is not known; use one of {', '.join(sorted(FLOATS))}")
     return getattr(torch, name)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from partita.frontends.geometry import Geometry, geometry_bytes
 
 
-class Layout(NamedTuple):
+class ByteLayout(NamedTuple):
     """Which bytes of a storage an array has, and how it reads them."""
 
     geometry: Geometry
@@ -21,7 +21,7 @@ class Layout(NamedTuple):
         return geometry_bytes(self.geometry)
 
 
-class Event(NamedTuple):
+class DispatchedCall(NamedTuple):
     """One dispatched operator: its overload, and shape and number format of every tensor among its arguments."""
 
     target: str
@@ -46,9 +46,9 @@ class Stored:
 class Value:
     """The content of one storage between two writes to it."""
 
-    call: Call | None
+    call: RecordedCall | None
     stored: Stored | None
-    layout: Layout
+    layout: ByteLayout
     order: int = 0
     """Place among the outputs of its call."""
     home: Stored | None = None
@@ -65,7 +65,7 @@ class Read:
     """One region of one value, as a call or the model's result reads it."""
 
     value: Value
-    layout: Layout
+    layout: ByteLayout
 
     @property
     def whole(self) -> bool:
@@ -79,7 +79,7 @@ class Read:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class RecordedCall:
     """One operator execution in the order it ran."""
 
     index: int
@@ -95,7 +95,7 @@ class Call:
     bytes_written: int = 0
     node: int | None = None
     """Backward: the number of the autograd node that issued it."""
-    partner: Call | None = None
+    partner: RecordedCall | None = None
     """Backward: the forward call it belongs to, where the capture knows it outright."""
     product: tuple[int, int, int, int] | None = None
     """Batch, rows, columns and inner dimension of a matrix product."""
@@ -115,16 +115,16 @@ class Call:
 class Capture:
     """Everything one run of a model left behind."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     stored: list[Stored] = field(default_factory=list)
     modules: dict[str, str] = field(default_factory=dict)
     outputs: list[Read] = field(default_factory=list)
     gradients: list[tuple[Stored, Read]] = field(default_factory=list)
-    nodes: dict[int, tuple[Call | Value, int]] = field(default_factory=dict)
+    nodes: dict[int, tuple[RecordedCall | Value, int]] = field(default_factory=dict)
     """Autograd node number to the forward call that made it, or to the value it is a view of; and the number of calls
     written down when it was made."""
     notes: list[str] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[DispatchedCall] = field(default_factory=list)
     """Everything that was dispatched, in order, whether or not it became a call."""
 
     def note(self, text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -15,7 +15,6 @@ from partita.frontends.blame import where as where_in_code
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
-from partita.frontends.lengths import Lengths
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
 from partita.frontends.scans import whole_scans
@@ -68,10 +67,13 @@ def run_module(
     recorder.keep_events = keep_events
     names = {id(child): name for name, child in module.named_modules()}
     recorder.capture.modules = {name: type(child).__name__ for name, child in module.named_modules()}
-    stack: list[Any] = []
+
+    def tell(running: list[Any]) -> None:
+        recorder.module = next((names[id(m)] for m in reversed(running) if id(m) in names), "")
+
     with alone, _settings(module, recorder, training), fake_state(module, recorder, dtype) as parameters:
         fake_args, fake_kwargs = fake_arguments(args, kwargs, recorder, dtype)
-        with _module_tracking(recorder, names, stack), whole_scans(module, recorder):
+        with running_modules(tell) as stack, whole_scans(module, recorder):
             try:
                 with _caught(recorder, fake), torch.set_grad_enabled(training):
                     out = module(*fake_args, **fake_kwargs)
@@ -183,6 +185,7 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         stack.enter_context(without_compiler())
+        values = Values(settle=recorder.tape is None, recorder=recorder)
         for surrounding in (
             mixed_precision(),
             no_branches(note),
@@ -190,19 +193,14 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
             plain_conversions(True),
             plain_literals(),
             attention_without_checks(),
-        ):
-            stack.enter_context(surrounding)
-        values = Values(settle=recorder.tape is None, recorder=recorder)
-        for mode in (
             fake,
             recorder,
             values,
             FusedCalls(recorder),
             Recurrences(recorder),
-            Lengths(recorder),
             OnePlace(),
         ):
-            stack.enter_context(mode)
+            stack.enter_context(surrounding)
         yield
     for text in sorted(values.presumed):
         note(f"The plan depends on data, and presumes that {text}.")
@@ -214,20 +212,21 @@ def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _module_tracking(recorder: Recorder, names: dict[int, str], stack: list[Any]) -> Iterator[None]:
-    """Keep ``recorder.module`` at the module now running. After an error the stack still ends with the culprit."""
+def running_modules(tell: Callable[[list[Any]], None]) -> Iterator[list[Any]]:
+    """The modules that run, innermost last, told at every change; after an error the last is the culprit."""
+    stack: list[Any] = []
 
     def enter(child: Any, _: Any) -> None:
         stack.append(child)
-        recorder.module = names.get(id(child), recorder.module)
+        tell(stack)
 
     def leave(child: Any, _: Any, __: Any) -> None:
         while stack and stack.pop() is not child:
             pass
-        recorder.module = next((names[id(m)] for m in reversed(stack) if id(m) in names), "")
+        tell(stack)
 
     with register_module_forward_pre_hook(enter), register_module_forward_hook(leave):
-        yield
+        yield stack
 
 
 def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -26,7 +26,8 @@ import torch
 from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
 from partita.frontends.stepping import whole_steps
-from partita.frontends.whole import Trial, Unfit, key_of, nested, try_out, write_down
+from partita.frontends.whole import Trial, Unfit, key_of, run_whole, try_out
+from partita.inside.replacing import replaced
 from partita.inside.torch_inside import tree_flatten, tree_unflatten
 from partita.inside.transformers_inside import kernel_of
 
@@ -79,30 +80,13 @@ class Scans:
             trial = self._trial(function, owner, leaves, spec)
             if trial is None or (kernel is None and trial.calls < LONG):
                 return function(*args, **kwargs)
-            return self._whole(name, trial, fused, function, args, kwargs, inputs)
+            note = (_NOTE if fused else _STEPS_NOTE).format(name)
+            refusal = f"{name} is planned, but reads more than it is handed and cannot be run"
+            return run_whole(
+                self.recorder, name, trial, inputs, function, args, kwargs, fused=fused, note=note, refusal=refusal
+            )
 
         return call
-
-    def _whole(
-        self,
-        name: str,
-        trial: Trial,
-        fused: bool,
-        function: Callable[..., Any],
-        args: Any,
-        kwargs: Any,
-        inputs: list[Any],
-    ) -> Any:
-        recorder = self.recorder
-        result = nested(trial, write_down(recorder, name, trial, inputs, fused=fused))
-        recorder.capture.note((_NOTE if fused else _STEPS_NOTE).format(name))
-        if recorder.tape is not None and not recorder.backward:
-            if trial.captured:
-                raise NotImplementedError(f"{name} is planned, but reads more than it is handed and cannot be run")
-            flat = result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
-            call = functools.partial(_flat, function)
-            recorder.tape.note(call, args, kwargs, flat, recorder.capture.calls[-1].index)
-        return result
 
     def _trial(self, function: Callable[..., Any], owner: Any, leaves: list[Any], spec: Any) -> Trial | None:
         """What a function does with such arguments; None if it cannot be one call."""
@@ -137,21 +121,11 @@ class Scans:
             return try_out(self.recorder, run, inputs)
         finally:
             self._trying = False
-            if owner is not None and _changed(owner, before):
-                vars(owner).clear()
-                vars(owner).update(before)
+            now = {} if owner is None else vars(owner)
+            if now.keys() != before.keys() or any(now[name] is not value for name, value in before.items()):
+                now.clear()
+                now.update(before)
                 raise Unfit("it changes its module")
-
-
-def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function's result as one tensor, or as a list of what is nested in it."""
-    result = function(*args, **kwargs)
-    return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
-
-
-def _changed(owner: Any, before: dict[str, Any]) -> bool:
-    now = vars(owner)
-    return now.keys() != before.keys() or any(now[name] is not value for name, value in before.items())
 
 
 def _settings(owner: Any) -> tuple[Any, ...]:
@@ -162,36 +136,31 @@ def _settings(owner: Any) -> tuple[Any, ...]:
     return (id(type(owner)), plain)
 
 
-def _loops(function: Callable[..., Any]) -> bool:
-    """Whether a function's code goes over a range."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return code is not None and "range" in code.co_names
-
-
 def _is_taken(function: Any) -> bool:
+    """Whether something is a function of a model's own that stands for a kernel, or whose code goes over a range."""
     if not isinstance(function, FunctionType) or function.__module__.partition(".")[0] == "torch":
         return False
-    return not inspect.isgeneratorfunction(function) and (kernel_of(function) is not None or _loops(function))
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    loops = code is not None and "range" in code.co_names
+    return not inspect.isgeneratorfunction(function) and (kernel_of(function) is not None or loops)
 
 
 @contextmanager
 def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
     """Within, the scans of a module's classes and of the files that define them are one call each."""
     scans = Scans(recorder)
-    classes = {cls for child in module.modules() for cls in type(child).__mro__ if _is_own(cls)}
+    bases = {cls for child in module.modules() for cls in type(child).__mro__ if issubclass(cls, torch.nn.Module)}
+    classes = {cls for cls in bases if cls.__module__.partition(".")[0] != "torch"}
     spaces = _spaces(classes)
-    with ExitStack() as after:
-        after.enter_context(whole_steps(spaces, recorder))
-        for space in spaces:
-            for key, value in list(space.items()):
-                if _is_taken(value):
-                    after.callback(space.__setitem__, key, value)
-                    space[key] = scans.replaced(value, False)
-        for cls in classes:
-            for key, value in list(vars(cls).items()):
-                if key != "forward" and not key.startswith("__") and _is_taken(value):
-                    after.callback(setattr, cls, key, value)
-                    setattr(cls, key, scans.replaced(value, True))
+    functions = ((space, key, value) for space in spaces for key, value in space.items())
+    methods = ((cls, key, value) for cls in classes for key, value in vars(cls).items())
+    changes = [(space, key, scans.replaced(value, False)) for space, key, value in functions if _is_taken(value)]
+    changes += [
+        (cls, key, scans.replaced(value, True))
+        for cls, key, value in methods
+        if key != "forward" and not key.startswith("__") and _is_taken(value)
+    ]
+    with whole_steps(spaces, recorder), replaced(*changes):
         yield
 
 
@@ -204,9 +173,3 @@ def _spaces(classes: set[type]) -> list[dict[str, Any]]:
             if isinstance(inner, FunctionType) and inner.__module__ == cls.__module__:
                 found[id(inner.__globals__)] = inner.__globals__
     return list(found.values())
-
-
-def _is_own(cls: type) -> bool:
-    """Whether a class is a model's own, not torch's."""
-    package = cls.__module__.partition(".")[0]
-    return issubclass(cls, torch.nn.Module) and package != "torch"

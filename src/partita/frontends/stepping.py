@@ -7,8 +7,8 @@ followed where its condition is known from the example, and folded as any loop i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,9 @@ import torch
 
 from partita.frontends.capture import Recorder
 from partita.frontends.options import passed_over
-from partita.frontends.whole import Form, Trial, form_of, nested, try_out, write_down
+from partita.frontends.whole import TensorForm, Trial, form_of, run_whole, try_out
 from partita.ground.errors import TraceError
+from partita.inside.replacing import replaced
 from partita.inside.torch_inside import DataDependentOutputException, homes_of, tree_flatten, tree_map, tree_unflatten
 
 WHILE_NOTE = (
@@ -52,8 +53,11 @@ class Stepping:
             ]
             return replace(trial, outputs=forms)
 
-        # What is carried depends on the weights after the first step, if not before.
-        tried = [*_like(self.recorder, states), *_each(self.recorder, rows, dim)]
+        grad = torch.is_grad_enabled()
+        with self.recorder.aside():
+            # What is carried depends on the weights after the first step, if not before.
+            carried = [torch.empty_like(s, requires_grad=grad and s.is_floating_point()) for s in states]
+        tried = [*carried, *self._each(rows, dim)]
         return self._whole("scan", step, result, tried, [*states, *rows], int(rows[0].shape[dim]), plain, False)
 
     def associative_scan(
@@ -78,7 +82,7 @@ class Stepping:
             reached = tuple(a or b for a, b in zip(trial.reached[:half], trial.reached[half : 2 * half], strict=True))
             return replace(trial, outputs=forms, reached=(*reached, *trial.reached[2 * half :]))
 
-        each = _each(self.recorder, rows, dim)
+        each = self._each(rows, dim)
         return self._whole(
             "associative_scan", step, result, [*each, *each], rows, int(rows[0].shape[dim]) - 1, plain, True
         )
@@ -99,6 +103,11 @@ class Stepping:
             f"a while_loop does not end in {_MOST_STEPS} steps; trace the model with inputs for which it does"
         )
 
+    def _each(self, rows: list[Any], dim: int) -> list[Any]:
+        """One step's part of some arrays, of which only the form counts."""
+        with self.recorder.aside(), torch.no_grad():
+            return [row.select(dim, 0).clone().requires_grad_(row.requires_grad) for row in rows]
+
     def _whole(
         self,
         name: str,
@@ -117,53 +126,39 @@ class Stepping:
             # A model's own code. Its steps are followed one by one, and what is wrong with them is said where they are.
             passed_over(f"a trial of {name}", error)
             return plain(*inputs)
-        made = write_down(recorder, name, trial, inputs, steps, fused=fused)
         how = "in one kernel" if fused else "whose steps are launched one by one"
-        recorder.capture.note(f"{name} is one operator, {how}.")
-        if recorder.tape is not None and not recorder.backward:
-            if trial.captured:
-                raise NotImplementedError(f"a {name} that reads more than it is handed is planned, but cannot be run")
-            flat = functools.partial(_leaves, plain)
-            recorder.tape.note(flat, tuple(inputs), {}, made, recorder.capture.calls[-1].index)
-        return nested(trial, made)
-
-
-def _leaves(function: Callable[..., Any], *args: Any) -> list[Any]:
-    return list(tree_flatten(function(*args))[0])
+        return run_whole(
+            recorder,
+            name,
+            trial,
+            inputs,
+            plain,
+            tuple(inputs),
+            {},
+            steps,
+            fused=fused,
+            note=f"{name} is one operator, {how}.",
+            refusal=f"a {name} that reads more than it is handed is planned, but cannot be run",
+        )
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
-def _each(recorder: Recorder, rows: list[Any], dim: int) -> list[Any]:
-    """One step's part of some arrays, of which only the form counts."""
-    recorder.paused = True
-    try:
-        with torch.no_grad():
-            return [row.select(dim, 0).clone().requires_grad_(row.requires_grad) for row in rows]
-    finally:
-        recorder.paused = False
-
-
-def _like(recorder: Recorder, states: list[Any]) -> list[Any]:
-    """Arrays of the form of some others, which gradients reach if there are any."""
-    recorder.paused = True
-    try:
-        grad = torch.is_grad_enabled()
-        return [torch.empty_like(s, requires_grad=grad and s.is_floating_point()) for s in states]
-    finally:
-        recorder.paused = False
-
-
-def _stacked(form: Form, steps: int, dim: int) -> Form:
+def _stacked(form: TensorForm, steps: int, dim: int) -> TensorForm:
     place = dim if dim >= 0 else len(form.shape) + 1 + dim
     place = min(place, len(form.shape))
     shape = (*form.shape[:place], steps, *form.shape[place:])
     return form_of(torch.empty(shape, dtype=form.dtype, device="meta"))
 
 
-def _at(rows: list[Any], dim: int, step: int) -> list[Any]:
+def _order(rows: Sequence[Any], dim: int, reverse: bool) -> range:
+    steps = range(rows[0].shape[dim])
+    return steps[::-1] if reverse else steps
+
+
+def _at(rows: Sequence[Any], dim: int, step: int) -> list[Any]:
     return [row.select(dim, step) for row in rows]
 
 
@@ -172,40 +167,32 @@ def _scan(
 ) -> tuple[Any, Any]:
     states, rows = list(leaves[: spec.num_leaves]), list(leaves[spec.num_leaves :])
     carry = tree_unflatten(states, spec)
-    order = range(rows[0].shape[dim])
     made = []
-    for step in reversed(order) if reverse else order:
+    for step in _order(rows, dim, reverse):
         carry, result = combine_fn(carry, tree_unflatten(_at(rows, dim, step), row_spec))
         made.append(result)
-    if reverse:
-        made.reverse()
-    return carry, tree_map(lambda *parts: torch.stack(parts, min(dim, parts[0].dim())), *made)
+    in_order = reversed(made) if reverse else made
+    return carry, tree_map(lambda *parts: torch.stack(parts, min(dim, parts[0].dim())), *in_order)
 
 
 def _associative(combine_fn: Callable[..., Any], spec: Any, dim: int, reverse: bool, *rows: Any) -> Any:
-    order = list(range(rows[0].shape[dim]))
-    if reverse:
-        order.reverse()
-    made = [tree_unflatten(_at(list(rows), dim, order[0]), spec)]
+    order = _order(rows, dim, reverse)
+    made = [tree_unflatten(_at(rows, dim, order[0]), spec)]
     for step in order[1:]:
-        made.append(combine_fn(made[-1], tree_unflatten(_at(list(rows), dim, step), spec)))
-    if reverse:
-        made.reverse()
-    return tree_map(lambda *parts: torch.stack(parts, dim), *made)
+        made.append(combine_fn(made[-1], tree_unflatten(_at(rows, dim, step), spec)))
+    return tree_map(lambda *parts: torch.stack(parts, dim), *(reversed(made) if reverse else made))
 
 
-@contextmanager
-def whole_steps(spaces: list[dict[str, Any]], recorder: Recorder) -> Iterator[None]:
+def whole_steps(spaces: list[dict[str, Any]], recorder: Recorder) -> AbstractContextManager[None]:
     """Within, torch's loops are one call each, whatever they are called in ``spaces``."""
     stepping = Stepping(recorder)
-    with ExitStack() as after:
-        for name in _MODULES:
-            original, homes = homes_of(name)
-            if original is None:
-                continue
-            for space in (*homes, *spaces):
-                for key, value in list(space.items()):
-                    if value is original:
-                        after.callback(space.__setitem__, key, value)
-                        space[key] = getattr(stepping, name)
-        yield
+    found = [(homes_of(name), getattr(stepping, name)) for name in _MODULES]
+    return replaced(
+        *(
+            (space, key, loop)
+            for (original, homes), loop in found
+            for space in (*homes, *spaces)
+            for key, value in list(space.items())
+            if value is original and original is not None
+        )
+    )

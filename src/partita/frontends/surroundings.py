@@ -8,69 +8,27 @@ is taken as the first one.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from partita.inside.replacing import replaced
 from partita.inside.torch_inside import converted_by, homes_of, tables_of, tree_map
 
 _CPU = torch.device("cpu")
 
 #: What GPUs' mixed precision computes in float32 beyond what the CPU's does; the list of torch.amp's documentation.
-_IN_FLOAT32 = frozenset(
-    [
-        "acos",
-        "asin",
-        "binary_cross_entropy_with_logits",
-        "cosh",
-        "cosine_embedding_loss",
-        "cdist",
-        "cosine_similarity",
-        "cross_entropy",
-        "cumprod",
-        "cumsum",
-        "dist",
-        "erfinv",
-        "exp",
-        "expm1",
-        "group_norm",
-        "hinge_embedding_loss",
-        "kl_div",
-        "l1_loss",
-        "layer_norm",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "log_softmax",
-        "margin_ranking_loss",
-        "mse_loss",
-        "multilabel_margin_loss",
-        "multi_margin_loss",
-        "nll_loss",
-        "norm",
-        "normalize",
-        "pdist",
-        "poisson_nll_loss",
-        "pow",
-        "prod",
-        "reciprocal",
-        "rsqrt",
-        "sinh",
-        "smooth_l1_loss",
-        "soft_margin_loss",
-        "softmax",
-        "softmin",
-        "softplus",
-        "sum",
-        "renorm",
-        "tan",
-        "triplet_margin_loss",
-    ]
+_WIDENED = (
+    "acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist cosine_similarity cross_entropy "
+    "cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log log10 log1p "
+    "log2 log_softmax margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize "
+    "pdist poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus "
+    "sum renorm tan triplet_margin_loss"
 )
+_IN_FLOAT32 = frozenset(_WIDENED.split())
 
 BRANCH_NOTE = "torch.cond branches on data: the trace follows its first branch, and the plan holds for inputs that do."
 
@@ -136,8 +94,7 @@ class _Mixed:
     depth = 0
 
 
-@contextmanager
-def mixed_precision() -> Iterator[None]:
+def mixed_precision() -> AbstractContextManager[None]:
     """Within, ``torch.autocast`` for a device that is not here works, in the number format it has there."""
     cls = torch.amp.autocast_mode.autocast
     start, enter, leave = cls.__init__, cls.__enter__, cls.__exit__
@@ -160,16 +117,10 @@ def mixed_precision() -> Iterator[None]:
         _Mixed.depth -= getattr(self, "_partita_elsewhere", False)
         return leave(self, *error)
 
-    with ExitStack() as after:
-        for name, function in (("__init__", made), ("__enter__", entered), ("__exit__", left)):
-            _replace(after, cls, name, function)
-        after.callback(setattr, _Mixed, "depth", _Mixed.depth)
-        _Mixed.depth = 0
-        yield
+    return replaced((cls, "__init__", made), (cls, "__enter__", entered), (cls, "__exit__", left), (_Mixed, "depth", 0))
 
 
-@contextmanager
-def no_branches(note: Callable[[str], None]) -> Iterator[None]:
+def no_branches(note: Callable[[str], None]) -> AbstractContextManager[None]:
     """Within, ``torch.cond`` takes its first branch, whatever the condition, and a note is made of it."""
 
     def first(pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
@@ -178,28 +129,20 @@ def no_branches(note: Callable[[str], None]) -> Iterator[None]:
         note(BRANCH_NOTE)
         return true_fn(*operands)
 
-    with ExitStack() as after:
-        for home in homes_of("cond")[1]:
-            after.callback(home.__setitem__, "cond", home["cond"])
-            home["cond"] = first
-        yield
+    return replaced(*((home, "cond", first) for home in homes_of("cond")[1]))
 
 
-@contextmanager
-def plain_checkpoints() -> Iterator[None]:
+def plain_checkpoints() -> AbstractContextManager[None]:
     """Within, reentrant checkpoints, which run a backward pass inside another, are of the other kind."""
     from torch.utils import checkpoint
 
     def apply(function: Any, preserve: bool, *args: Any) -> Any:
         return checkpoint.checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)
 
-    with ExitStack() as after:
-        _replace(after, checkpoint.CheckpointFunction, "apply", staticmethod(apply))
-        yield
+    return replaced((checkpoint.CheckpointFunction, "apply", staticmethod(apply)))
 
 
-@contextmanager
-def plain_conversions(differentiable: bool) -> Iterator[None]:
+def plain_conversions(differentiable: bool) -> AbstractContextManager[None]:
     """Within, ``module.to``, ``module.half`` and their like replace a module's arrays, fake ones too.
 
     Where it is ``differentiable``, gradients reach the parameters as they were before.
@@ -219,12 +162,10 @@ def plain_conversions(differentiable: bool) -> Iterator[None]:
                 table[name] = changed
         return module
 
-    with converted_by(convert):
-        yield
+    return converted_by(convert)
 
 
-@contextmanager
-def plain_literals() -> Iterator[None]:
+def plain_literals() -> AbstractContextManager[None]:
     """Within, ``torch.tensor`` of a list that holds tensors reads these one by one, so that known values are known."""
     original = torch.tensor
 
@@ -234,16 +175,4 @@ def plain_literals() -> Iterator[None]:
     def tensor(data: Any, *args: Any, **kwargs: Any) -> Any:
         return original(tree_map(number, data) if isinstance(data, (list, tuple)) else data, *args, **kwargs)
 
-    with ExitStack() as after:
-        _replace(after, torch, "tensor", tensor)
-        yield
-
-
-def _replace(after: ExitStack, owner: Any, name: str, value: Any) -> None:
-    """Put something in the place of an attribute, and what was there back afterwards."""
-    own = vars(owner)
-    if name in own:
-        after.callback(setattr, owner, name, own[name])
-    else:
-        after.callback(delattr, owner, name)
-    setattr(owner, name, value)
+    return replaced((torch, "tensor", tensor))

@@ -6,6 +6,7 @@ among them become numbers of *slots*. Calls made again through the dispatcher ar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +15,15 @@ import torch
 from partita.frontends.flops import FRESH
 from partita.frontends.records import Stored
 from partita.ground.errors import TraceError
-from partita.inside.torch_inside import FakeTensor, packet_name, storage_id, tree_flatten, tree_map_only, without_modes
+from partita.inside.torch_inside import (
+    FakeTensor,
+    packet_name,
+    place_in_memory,
+    storage_id,
+    tree_flatten,
+    tree_map_only,
+    without_modes,
+)
 
 
 class Ref(NamedTuple):
@@ -25,15 +34,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One tensor of the run.
-
-    Attributes
-    ----------
-    storage
-        Number of its storage: slots with one number share their data.
-    shape, stride, dtype
-        As in torch.
-    """
+    """One tensor of the run, as in torch; slots with one number of a ``storage`` share their data."""
 
     storage: int
     shape: tuple[int, ...]
@@ -43,44 +44,29 @@ class Slot:
     @property
     def numel(self) -> int:
         """Number of elements, those that lie on each other counted each."""
-        count = 1
-        for side in self.shape:
-            count *= side
-        return count
+        return math.prod(self.shape)
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
-    """One call.
-
-    Attributes
-    ----------
-    func, args, kwargs
-        What was called; tensors are :class:`Ref`.
-    single
-        Whether it returns one tensor rather than a row of values.
-    outs
-        The slots of the values it returns, None for what is no tensor.
-    reads, writes
-        Slots of its arguments, and those of them that it writes in place.
-    call
-        Number of its call in the capture; None for a view.
-    grad
-        Whether gradients were recorded.
-    random
-        Whether it draws random numbers.
-    """
+class TapedCall:
+    """One call; tensors among its arguments are :class:`Ref`, elsewhere slots."""
 
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     single: bool
+    """Whether it returns one tensor rather than a row of values."""
     outs: tuple[int | None, ...]
+    """What it returns, None for what is no tensor."""
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    """What it is handed, and what of that it writes in place."""
     call: int | None
+    """Number of its call in the capture; None for a view."""
     grad: bool
+    """Whether gradients were recorded."""
     random: bool
+    """Whether it draws random numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +80,14 @@ class Origin:
 
 
 class Tape:
-    """All calls of a forward run, in order.
-
-    Attributes
-    ----------
-    entries, slots, origins
-        The calls; all tensors; and what is there before the first call, by slot.
-    outputs, loss
-        Slots of what the model returns, and in training of what is differentiated.
-    """
+    """All calls of a forward run, in order."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TapedCall] = []
         self.slots: list[Slot] = []
+        #: What is there before the first call, by slot.
         self.origins: dict[int, Origin] = {}
+        #: Slots of what the model returns, and in training of what is differentiated.
         self.outputs: list[int] = []
         self.loss: int | None = None
         self._early: set[int] = set()
@@ -126,15 +106,15 @@ class Tape:
 
     def store(self, tensor: Any, stored: Stored) -> None:
         """A parameter, buffer or input, before the run."""
-        slot = self._new(tensor)
-        self._stored[_place(tensor)] = slot
-        self.origins[slot] = Origin(stored.kind, stored.name, trainable=stored.trainable)
+        self._begin(tensor, Origin(stored.kind, stored.name, trainable=stored.trainable))
 
     def keep(self, tensor: Any, value: Any) -> None:
         """A stand-in for an array that is neither, with the array."""
-        slot = self._new(tensor)
-        self._stored[_place(tensor)] = slot
-        self.origins[slot] = Origin("constant", "", value)
+        self._begin(tensor, Origin("constant", "", value))
+
+    def _begin(self, tensor: Any, origin: Origin) -> None:
+        self._stored[_place(tensor)] = slot = self._new(tensor)
+        self.origins[slot] = origin
 
     def announce(self, tensor: Any) -> None:
         """A result of a call that is written down once it is over; what looks at it before is no part of the run."""
@@ -186,7 +166,7 @@ class Tape:
         self._early.clear()
         writes = tuple(self.slot_of(tensor) for tensor in mutated)
         grad = torch.is_grad_enabled()
-        self.entries.append(Entry(func, args, kwargs, single, outs, tuple(reads), writes, call, grad, random))
+        self.entries.append(TapedCall(func, args, kwargs, single, outs, tuple(reads), writes, call, grad, random))
 
     def _just_made(self, tensor: Any) -> bool:
         """Whether the last call made a tensor out of nothing."""
@@ -197,10 +177,4 @@ class Tape:
 
 
 def _place(tensor: Any) -> Any:
-    return (
-        storage_id(tensor),
-        tensor.storage_offset(),
-        tuple(tensor.shape),
-        tuple(tensor.stride()),
-        tensor.dtype,
-    )
+    return *place_in_memory(tensor), tensor.dtype

@@ -84,7 +84,7 @@ def trace_calls(
     require("torch", "torch")
     import torch
 
-    from partita.frontends.assemble import assemble_calls
+    from partita.frontends.assemble import assemble
     from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
     from partita.inside.torch_inside import uncompiled
@@ -101,7 +101,7 @@ def trace_calls(
     title = name or type(module).__name__
     try:
         capture = run_module(module, args, kwargs or {}, training, number_format, tape, keep_events=keep_events)
-        graph, calls = assemble_calls(capture, title, training, tape)
+        graph, calls = assemble(capture, title, training, tape)
     except PartitaError:
         raise
     except Exception as error:  # what a model holds may be anything

@@ -12,7 +12,7 @@ from typing import Any
 
 from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
-from partita.frontends.model import Model
+from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.frontends.turns import alone
 from partita.ground.errors import InputError, NoBatchSizeError, TraceError
@@ -25,7 +25,7 @@ def load_file(spec: str, asked: Asked) -> Graph:
     return build_file(spec, asked).trace().replace(source=asked.source(spec))
 
 
-def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
+def build_file(spec: str, asked: Asked, *, real: bool = False) -> BuiltModel:
     """What ``path/to/file.py:callable`` builds: without weights wherever possible, or as it is if ``real``."""
     path_text, _, attribute = spec.rpartition(":")
     if not path_text or not attribute.isidentifier():
@@ -37,7 +37,7 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> Model:
         module, args, kwargs = _build(build, spec, given, real)
     if asked.inputs:
         args, kwargs = fill_module(asked.inputs, module, args, kwargs, spec)
-    return Model(attribute, module, args, kwargs, asked, dtype=asked.dtype)
+    return BuiltModel(attribute, module, args, kwargs, asked, dtype=asked.dtype)
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 Weights have no data, so nothing that comes from them can be read. What a model does with positions, masks, sizes of
 images or token types often decides which operators run, though. Such values are computed for real beside the stand-ins,
 as long as all that they come from is known and they are small.
+
+Numbers that code limits to a range and then reads, such as the corners of boxes, come from activations, so nobody knows
+them. They are presumed to be spread evenly over their range, by which a box is the whole image, and are followed
+through what hands them on. Nothing is made of that unless code reads such a number; then a note says so.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 import torch
 
 from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
-from partita.frontends.guesses import SPREAD, guess
+from partita.frontends.flops import aten
 from partita.frontends.options import passed_over
 from partita.inside.torch_inside import (
     DispatchMode,
@@ -62,14 +66,15 @@ class Values(DispatchMode):
             self.presumed.add(tensors[0].partita_presumed[1])
             return tensors[0].partita_presumed[0]
         if self.settle and packet == "aten._local_scalar_dense" and (number := supposed(tensors[0])) is not None:
-            self.presumed.add(SPREAD)
+            self.presumed.add(_SPREAD)
             with undispatched():
                 return number.item()
+        repeats = packet == "aten.repeat_interleave" and len(tensors) == 1
         if not self.settle:
             pass
         elif packet in ("aten.index", "aten.index_put", "aten.index_put_"):
             args = self._plain_indices(args)
-        elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or _repeats(packet, tensors)):
+        elif complete and tensors and (torch.Tag.dynamic_output_shape in func.tags or repeats):
             return self._shaped(compute(func, args, kwargs), tensors)
         elif not complete and packet in _PICKS:
             return self._most(func, packet, args)
@@ -90,7 +95,8 @@ class Values(DispatchMode):
                     for made in tensors_in(out):
                         setattr(made, said, getattr(tensors[0], said))
         elif packet in _CHOOSES and not complete:
-            dim = _CHOOSES[packet](args, kwargs)
+            place, usual = _CHOOSES[packet]
+            dim = args[place] if place < len(args) else kwargs.get("dim", usual)
             indices = out if isinstance(out, torch.Tensor) else out[1]
             if indices.dtype == torch.long:
                 indices.partita_choices = tensors[0].numel() if dim is None else tensors[0].shape[dim]
@@ -146,12 +152,9 @@ class Values(DispatchMode):
         if self.recorder is None:
             with self:
                 return torch.empty(shape, dtype=dtype, device="cpu")
-        self.recorder.paused = True
-        with self:
+        with self.recorder.aside(), self:
             made = torch.empty(shape, dtype=dtype, device="cpu")
-        self.recorder.paused = False
-        inputs = tensors_in(args)
-        self.recorder.emit(str(func), inputs, [made], 0, causal=False)
+        self.recorder.emit(str(func), tensors_in(args), [made])
         return made
 
     def _plain_indices(self, args: Any) -> Any:
@@ -209,13 +212,64 @@ class Values(DispatchMode):
                 for tensor, value in zip(outputs, found, strict=True):
                     tell(tensor, value, sources)
                 return
-        if self.settle and not complete and small and outputs and guess(func, packet, args, kwargs, outputs):
+        if self.settle and not complete and small and outputs and _guess(func, packet, args, kwargs, outputs):
             return
         for position, name in written_arguments(func):
             tensor = args[position] if position < len(args) else kwargs.get(name)
             value = getattr(tensor, "partita_value", None)
             if value is not None:
                 mark(tensor, value, "lost")
+
+
+def _guess(func: Any, packet: str, args: Any, kwargs: Any, outputs: list[Any]) -> bool:
+    """Presume what a call makes, if it limits numbers to a range or hands such numbers on; whether that was done."""
+    if packet == "aten.clamp" and supposed(args[0]) is None:
+        found = _spread(args, kwargs, outputs[0])
+    elif packet in _CARRIES and any(
+        isinstance(leaf, FakeTensor) and supposed(leaf) is not None for leaf in tensors_in((args, kwargs))
+    ):
+        found = _carried(func, packet, args, kwargs)
+    else:
+        return False
+    if [tuple(value.shape) for value in found] != [tuple(tensor.shape) for tensor in outputs]:
+        return False
+    for tensor, value in zip(outputs, found, strict=True):
+        tell(tensor, value)
+        mark(tensor, value, "guessed")
+    return True
+
+
+def _spread(args: Any, kwargs: Any, out: Any) -> list[Any]:
+    low, high = (_limit(args, kwargs, place, name) for place, name in ((1, "min"), (2, "max")))
+    if low is None or high is None or not args[0].is_floating_point():
+        return []
+    count = out.shape[-1] if out.dim() else 1
+    with undispatched():
+        row = torch.linspace(low, high, count) if count > 1 else torch.full((1,), high)
+        return [row.to(out.dtype).expand(out.shape).clone() if out.dim() else row[0].to(out.dtype).clone()]
+
+
+def _limit(args: Any, kwargs: Any, place: int, name: str) -> float | None:
+    given = args[place] if place < len(args) else kwargs.get(name)
+    return float(given) if isinstance(given, (int, float)) else None
+
+
+def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
+    def content(tensor: Any) -> Any:
+        value = supposed(tensor) if isinstance(tensor, FakeTensor) else known(tensor)
+        if value is None and packet in _PLACES and tensor.dtype == torch.long:
+            # All rows are alike, so it makes no difference which one is picked.
+            return torch.zeros(tensor.shape, dtype=torch.long)
+        return value
+
+    try:
+        with undispatched():
+            values = compute(func, args, kwargs, content)
+    except Exception as error:
+        # Any operator's own code, on numbers that nobody knows.
+        passed_over(f"a guess at {packet}", error)
+        return []
+    return tensors_in(values)
 
 
 def _blank(tensor: Any) -> Any:
@@ -243,30 +297,15 @@ def _truths(tensor: Any) -> int | None:
         return int(value.count_nonzero())
 
 
-def _dimension(place: int, usual: int | None) -> Any:
-    """What reads the dimension that a call chooses along, None for all, off its arguments."""
-
-    def read(args: Any, kwargs: Any) -> Any:
-        return args[place] if place < len(args) else kwargs.get("dim", usual)
-
-    return read
-
-
-def _repeats(packet: str, tensors: list[Any]) -> bool:
-    return packet == "aten.repeat_interleave" and len(tensors) == 1
-
-
 #: What is said of tensors: the share of truths, how many places there are to choose from, the most truths there can be.
 _SAID = ("partita_share", "partita_choices", "partita_most")
 #: Calls that set every element.
-_FILLS = frozenset(f"aten.{name}" for name in ("fill_", "uniform_", "zero_"))
+_FILLS = aten("fill_ uniform_ zero_")
 #: Draws that code may branch on, such as one of several sizes of images: they are the same in every trace.
-_DRAWS = frozenset(f"aten.{name}" for name in ("randint", "randperm", "uniform_", "uniform", "multinomial"))
+_DRAWS = aten("randint randperm uniform_ uniform multinomial")
 _MOST_DRAWN = 4096
 #: Calls that take a tensor only for its shape, and what is worth remembering of them.
-_SHAPED = frozenset(
-    f"aten.{name}" for name in ("full_like", "new_full", "new_ones", "new_zeros", "ones_like", "zeros_like")
-)
+_SHAPED = aten("full_like new_full new_ones new_zeros ones_like zeros_like")
 _MOST_SHAPED = 2**17
 #: Calls whose number of rows depends on data.
 _PICKS = frozenset({"aten._unique2", "aten.nonzero", "aten.masked_select", "torchvision.nms"})
@@ -275,37 +314,23 @@ _PRESUMED = {
     "aten.any": (False, "what code asks of any value holds of none"),
     "aten.all": (True, "what code asks of all values holds"),
 }
-#: Calls whose last result is places among several, with what says along which dimension.
-_CHOOSES = {
-    "aten.argmax": _dimension(1, None),
-    "aten.argmin": _dimension(1, None),
-    "aten.max": _dimension(1, None),
-    "aten.min": _dimension(1, None),
-    "aten.multinomial": lambda args, kwargs: -1,
-    "aten.sort": _dimension(1, -1),
-    "aten.topk": _dimension(2, -1),
+#: Calls whose last result is places among several: where among the arguments the dimension is, and what is usual.
+_CHOOSES: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(aten("argmax argmin max min"), (1, None)),
+    "aten.multinomial": (9, -1),
+    "aten.sort": (1, -1),
+    "aten.topk": (2, -1),
 }
 #: Calls that leave the share of truths as it is.
-_KEEPS = frozenset(
-    f"aten.{name}"
-    for name in (
-        "_to_copy",
-        "alias",
-        "clone",
-        "detach",
-        "index",
-        "permute",
-        "select",
-        "slice",
-        "squeeze",
-        "t",
-        "transpose",
-        "unbind",
-        "unsqueeze",
-        "view",
-    )
-)
+_KEEPS = aten("_to_copy alias clone detach index permute select slice squeeze t transpose unbind unsqueeze view")
 #: Calls whose results are not set.
-_UNSET = frozenset(
-    f"aten.{name}" for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
+_UNSET = aten("empty empty_like empty_strided new_empty new_empty_strided")
+#: Calls that hand on numbers, or do arithmetic with a few.
+_CARRIES = aten(
+    "_to_copy _unsafe_view add add_ alias cat ceil clamp clamp_max clamp_min clone copy_ detach div div_ eq expand "
+    "floor gather ge gt index index_select le lt maximum minimum mul mul_ neg permute round rsub select slice split "
+    "split_with_sizes squeeze stack sub sub_ t transpose unbind unsqueeze view"
 )
+#: Those of them that take the places of what they hand on.
+_PLACES = aten("gather index index_select")
+_SPREAD = "numbers that code limits to a range, such as corners of boxes, spread evenly over it"

@@ -12,27 +12,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from partita.frontends.geometry import Geometry, disjoint
-from partita.frontends.records import Call, Capture, Layout, Read, Value
+from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
 
 _MAX_SPLIT = 64
 
 
 @dataclass(slots=True, eq=False)
-class Piece(Read):
+class TensorPart(Read):
     """One tensor of the graph to be: all of a value, or a region of it."""
 
-    consumers: list[Call] = field(default_factory=list)
+    consumers: list[RecordedCall] = field(default_factory=list)
     output: bool = False
     """Whether it is part of the model's result."""
     slice: bool = False
     """Whether a free operator takes it from the value."""
 
 
-def live_calls(capture: Capture) -> list[Call]:
+def live_calls(capture: Capture) -> list[RecordedCall]:
     """The calls that the outputs and gradients depend on and that are not constants, in execution order."""
     pending = [read.value.call for read in capture.outputs]
     pending.extend(read.value.call for _, read in capture.gradients)
-    live: dict[int, Call] = {}
+    live: dict[int, RecordedCall] = {}
     while pending:
         call = pending.pop()
         if call is None or call.constant or call.index in live:
@@ -42,12 +42,14 @@ def live_calls(capture: Capture) -> list[Call]:
     return [live[index] for index in sorted(live)]
 
 
-def fold(live: list[Call], outputs: Iterable[Read], gradients: Iterable[Read]) -> dict[Value, dict[Geometry, Piece]]:
+def fold(
+    live: list[RecordedCall], outputs: Iterable[Read], gradients: Iterable[Read]
+) -> dict[Value, dict[Geometry, TensorPart]]:
     """The tensors between the live calls, what the model returns and the parameters' gradients, by value and region.
 
     Gradients read their value without being a consumer of it. Values that are parameters or constants are left out.
     """
-    table: dict[Value, dict[Geometry, Piece]] = {}
+    table: dict[Value, dict[Geometry, TensorPart]] = {}
     for call in live:
         for read in call.reads:
             piece = _piece(table, read)
@@ -64,19 +66,19 @@ def fold(live: list[Call], outputs: Iterable[Read], gradients: Iterable[Read]) -
     return table
 
 
-def region(read: Read) -> Layout:
+def region(read: Read) -> ByteLayout:
     """The part of its value a read stands for: all of it unless it is narrower."""
     return read.value.layout if read.layout.bytes >= read.value.layout.bytes else read.layout
 
 
-def _piece(table: dict[Value, dict[Geometry, Piece]], read: Read) -> Piece | None:
+def _piece(table: dict[Value, dict[Geometry, TensorPart]], read: Read) -> TensorPart | None:
     value, layout = read.value, region(read)
     if value.constant or (value.stored is not None and value.stored.kind != "input"):
         return None
-    return table.setdefault(value, {}).setdefault(layout.geometry, Piece(value, layout))
+    return table.setdefault(value, {}).setdefault(layout.geometry, TensorPart(value, layout))
 
 
-def _choose(value: Value, pieces: dict[Geometry, Piece]) -> None:
+def _choose(value: Value, pieces: dict[Geometry, TensorPart]) -> None:
     narrow = [piece for piece in pieces.values() if not piece.whole]
     splits = (
         len(narrow) == len(pieces) <= _MAX_SPLIT
@@ -88,4 +90,4 @@ def _choose(value: Value, pieces: dict[Geometry, Piece]) -> None:
         return
     for piece in narrow:
         piece.slice = True
-    pieces.setdefault(value.layout.geometry, Piece(value, value.layout))
+    pieces.setdefault(value.layout.geometry, TensorPart(value, value.layout))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from partita.frontends.capture import Recorder
+from partita.frontends.contents import tensors_in
 from partita.frontends.flops import count_flops
-from partita.frontends.records import Call
+from partita.frontends.kernels import FusedKernel, run_kernel
 from partita.frontends.surroundings import OnePlace
 from partita.inside.torch_inside import (
     DispatchMode,
@@ -45,7 +47,7 @@ class _Captures(Exception):
     """The function reads stand-ins of the trace that it was not handed."""
 
 
-class Form(NamedTuple):
+class TensorForm(NamedTuple):
     """How a tensor lies in memory."""
 
     shape: tuple[int, ...]
@@ -59,38 +61,26 @@ class Form(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Trial:
-    """What a function does with arguments of some forms.
+    """What a function does with arguments of some forms; its costs are those of a :class:`FusedKernel`."""
 
-    Attributes
-    ----------
-    outputs, spec
-        Forms of the tensors that it returns, None in the place of what is no tensor; and how they are nested.
-    calls
-        Number of operators that it dispatches.
-    flops, backward_flops
-        Of the products in it; of those of its backward.
-    steps, backward_steps
-        Kernels launched, and bytes read and written, where its operators run one by one.
-    reached
-        Of every input, whether a gradient reaches it.
-    captured
-        Tensors that it reads without being handed them, such as a module's weights.
-    """
-
-    outputs: list[Form | None] = field(default_factory=list)
-    spec: TreeSpec | None = None
-    calls: int = 0
-    flops: int = 0
+    outputs: list[TensorForm | None]
+    """Forms of the tensors that it returns, None in the place of what is no tensor."""
+    spec: TreeSpec
+    """How they are nested."""
+    calls: int
+    """Number of operators that it dispatches."""
+    flops: int
+    captured: list[Any]
+    """Tensors that it reads without being handed them, such as a module's weights."""
+    steps: tuple[int, int, int]
     backward_flops: int = 0
-    steps: tuple[int, int, int] = (0, 0, 0)
     backward_steps: tuple[int, int, int] = (0, 0, 0)
     reached: tuple[bool, ...] = ()
-    captured: list[Any] = field(default_factory=list)
 
 
-def form_of(tensor: Any) -> Form:
+def form_of(tensor: Any) -> TensorForm:
     """The form of a tensor."""
-    return Form(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+    return TensorForm(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
 
 
 def key_of(leaves: list[Any]) -> tuple[Any, ...]:
@@ -136,8 +126,7 @@ def _try(function: Callable[[list[Any]], Any], inputs: list[Any], device: str) -
     if any(not isinstance(leaf, (torch.Tensor, type(None))) for leaf in leaves):
         raise Unfit("it returns more than arrays")
     forms = [form_of(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
-    trial = Trial(forms, spec, counter.calls, counter.flops, captured=counter.captured)
-    trial.steps = counter.steps
+    trial = Trial(forms, spec, counter.calls, counter.flops, counter.captured, counter.steps)
     _try_backward(trial, counter, made, [*copies, *counter.captured])
     return trial
 
@@ -201,10 +190,10 @@ class _Counter(DispatchMode):
                 raise Unfit("it draws random numbers")
             self._changed[func] = tuple(place for place, _ in written_arguments(func))
         for place in self._changed[func]:
-            for tensor in _tensors(args[place : place + 1]):
+            for tensor in tensors_in(args[place : place + 1]):
                 if storage_id(tensor) in self._foreign:
                     raise Unfit("it changes its arguments")
-        for tensor in _tensors((args, kwargs)):
+        for tensor in tensors_in((args, kwargs)):
             if storage_id(tensor) not in self._known:
                 if self.device == "meta" and isinstance(tensor, FakeTensor):
                     raise _Captures
@@ -216,81 +205,64 @@ class _Counter(DispatchMode):
         self.calls += 1
         self.flops += count_flops(func, args, kwargs, out)
         written = 0
-        for tensor in _tensors(out):
+        for tensor in tensors_in(out):
             if storage_id(tensor) not in self._known or self._changed[func]:
                 written += tensor.numel() * tensor.element_size()
             self._known[storage_id(tensor)] = tensor.untyped_storage()
         if written:
             launches, before, after = self.steps
-            read = sum(tensor.numel() * tensor.element_size() for tensor in _tensors((args, kwargs)))
+            read = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in((args, kwargs)))
             self.steps = launches + 1, before + read, after + written
         return out
 
 
-def _tensors(tree: Any) -> list[Any]:
-    """The tensors among a call's arguments or results, which nest in sequences at most."""
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [tensor for leaf in tree for tensor in _tensors(leaf)]
+def run_whole(
+    recorder: Recorder,
+    name: str,
+    trial: Trial,
+    inputs: list[Any],
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    repeats: int = 1,
+    *,
+    fused: bool,
+    note: str,
+    refusal: str,
+) -> Any:
+    """Write a function down as one call, and return stand-ins of its result.
 
-
-def write_down(
-    recorder: Recorder, name: str, trial: Trial, inputs: list[Any], repeats: int = 1, *, fused: bool = True
-) -> list[Any]:
-    """Write a call down and return stand-ins of its tensors.
-
-    ``inputs`` are the tensors it is handed; what it captures is added. A function that is run ``repeats`` times is
-    counted so many times. One that is not ``fused`` launches its operators one by one, and each has its own traffic.
+    ``inputs`` are the tensors it is handed; what it captures is added. What is run ``repeats`` times is counted so many
+    times. One that is not ``fused`` launches its operators one by one, and each has its own traffic. On real tensors
+    the ``function`` is called with ``args`` and ``kwargs``; where it captures any, that is refused.
     """
-    return list(_Whole.apply(recorder, name, trial, 0 if fused else repeats, repeats, *inputs, *trial.captured))
+    kernel = FusedKernel(
+        f"partita.{name}",
+        lambda *_: [form.empty() for form in trial.outputs if form is not None],
+        sum(form is not None for form in trial.outputs),
+        repeats * trial.flops,
+        lambda _: repeats * trial.backward_flops,
+        saves=False,
+        reached=trial.reached,
+        steps=None if fused else _times(repeats, trial.steps),
+        backward_steps=None if fused else _times(repeats, trial.backward_steps),
+    )
+    made = iter(run_kernel(recorder, kernel, *inputs, *trial.captured))
+    result = tree_unflatten([None if form is None else next(made) for form in trial.outputs], trial.spec)
+    recorder.capture.note(note)
+    if recorder.tape is not None and not recorder.backward and trial.captured:
+        raise NotImplementedError(refusal)
+    flat = result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
+    recorder.again(partial(_flat, function), args, kwargs, flat)
+    return result
 
 
-def nested(trial: Trial, tensors: list[Any]) -> Any:
-    """The function's result, made of its tensors."""
-    rest = iter(tensors)
-    assert trial.spec is not None
-    return tree_unflatten([None if form is None else next(rest) for form in trial.outputs], trial.spec)
+def _times(repeats: int, steps: tuple[int, int, int]) -> tuple[int, int, int]:
+    launches, read, written = steps
+    return repeats * launches, repeats * read, repeats * written
 
 
-class _Whole(torch.autograd.Function):  # type: ignore[misc]
-    @staticmethod
-    def forward(ctx: Any, recorder: Recorder, name: str, trial: Trial, steps: int, repeats: int, *tensors: Any) -> Any:
-        recorder.paused = True
-        made = [form.empty() for form in trial.outputs if form is not None]
-        recorder.paused = False
-        flops = repeats * trial.flops
-        ctx.call = recorder.emit(f"partita.{name}.default", list(tensors), made, flops, causal=False)
-        _one_by_one(ctx.call, trial.steps, steps)
-        ctx.recorder, ctx.name, ctx.trial, ctx.steps, ctx.repeats = recorder, name, trial, steps, repeats
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors)
-        return tuple(made)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        recorder, trial = ctx.recorder, ctx.trial
-        tensors = ctx.saved_tensors
-        recorder.paused = True
-        found = [
-            torch.empty_like(tensor) if need and reached else None
-            for tensor, need, reached in zip(tensors, ctx.needs_input_grad[5:], trial.reached, strict=True)
-        ]
-        recorder.paused = False
-        inputs = [t for t in (*grads, *tensors) if t is not None]
-        made = [t for t in found if t is not None]
-        flops = ctx.repeats * trial.backward_flops
-        target = f"partita.{ctx.name}_backward.default"
-        call = recorder.emit(target, inputs, made, flops, causal=False, partner=ctx.call)
-        _one_by_one(call, trial.backward_steps, ctx.steps)
-        return (None, None, None, None, None, *found)
-
-
-def _one_by_one(call: Call, each: tuple[int, int, int], steps: int) -> None:
-    """Set what a call costs whose operators run one by one so many times."""
-    if steps:
-        launches, read, written = (steps * number for number in each)
-        call.launches, call.bytes_read, call.bytes_written = max(1, launches), read, written
+def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function's result as one tensor, or as a list of what is nested in it."""
+    result = function(*args, **kwargs)
+    return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]

@@ -17,21 +17,12 @@ from partita.nouns.graph import Graph, Operator, Tensor
 
 @dataclass(frozen=True)
 class FusedGraph:
-    """A graph with fused operators.
+    """A graph with fused operators."""
 
-    Attributes
-    ----------
-    graph
-        The model with one operator for each group.
-    groups
-        For every operator of it the places of those of the original graph, in their order.
-    notes
-        What was fused, one sentence each; ``graph`` has them, too.
-    """
-
-    graph: Graph
+    graph: Graph  #: The model with one operator for each group.
+    #: For every operator of it the places of those of the original graph, in their order.
     groups: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  #: What was fused, one sentence each; ``graph`` has them, too.
 
 
 def fuse(graph: Graph, rules: FusionRules | str | Path | None = None) -> FusedGraph:

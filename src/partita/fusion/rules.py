@@ -49,24 +49,15 @@ _COMMON: tuple[Rule, ...] = (
 class FusionRules:
     """Which rows of operators a runtime runs as one kernel.
 
-    Attributes
-    ----------
-    name
-        For notes: of the table or the file.
-    rules
-        Elements are types or categories, by themselves or with ``?`` (none or one), ``*`` (any number) or ``+`` (at
-        least one).
-    types
-        Types of targets that the package does not know, or knows otherwise, by shell-style patterns.
-
-    Raises
-    ------
-    InputError
-        If there are no rules, one is empty, fuses nothing, or has an element that is no name with an optional suffix.
+    Raises ``InputError`` if there are no rules, one is empty, fuses nothing, or has an element that is no name with an
+    optional suffix.
     """
 
-    name: str
+    name: str  #: For notes: of the table or the file.
+    #: Elements are types or categories, by themselves or with ``?`` (none or one), ``*`` (any number) or ``+`` (at
+    #: least one).
     rules: tuple[Rule, ...]
+    #: Types of targets that the package does not know, or knows otherwise, by shell-style patterns.
     types: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,12 +117,8 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 def fusion_rules(stated: FusionRules | str | Path | None = None) -> FusionRules:
     """Rules as they are, the table of a name, or those of a file; the ``common`` ones if None.
 
-    Raises
-    ------
-    FormatError
-        If the file is not of the form above.
-    InputError
-        If it cannot be read, or its rules are invalid.
+    Raises ``FormatError`` if the file is not of the form above; ``InputError`` if it cannot be read, or its rules are
+    invalid.
     """
     if stated is None:
         return next(iter(FUSION_RULES.values()))

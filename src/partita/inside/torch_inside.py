@@ -10,7 +10,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -39,6 +39,8 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
+from partita.inside.replacing import replaced
+
 __all__ = [
     # Stand-ins without data, and what they raise where code asks for a value, a shape that depends on one, or an
     # operator without a rule for shapes.
@@ -59,32 +61,6 @@ __all__ = [
     "tree_unflatten",
     # Whether a tensor is made of others: quantised and distributed ones are.
     "is_traceable_wrapper_subclass",
-    "DispatchMode",
-    "PACK_SEQUENCE",
-    "PAD_SEQUENCE",
-    "attention_without_checks",
-    "composite",
-    "contents_of",
-    "converted_by",
-    "gradients",
-    "has_forward",
-    "homes_of",
-    "keep_gpu_busy",
-    "newest_node",
-    "packet_name",
-    "packet_of",
-    "quiet_stand_ins",
-    "returns_view",
-    "running_node",
-    "storage_id",
-    "switch_gradients",
-    "tables_of",
-    "uncompiled",
-    "undispatched",
-    "without_compiler",
-    "without_function_modes",
-    "without_modes",
-    "written_arguments",
 ]
 
 #: Within, calls go to the kernels of the tensors at hand, past stand-ins' own rules: how real tensors are computed
@@ -154,6 +130,11 @@ def storage_id(tensor: Any) -> int:
     """
     number: int = tensor.untyped_storage()._cdata
     return number
+
+
+def place_in_memory(tensor: Any) -> tuple[Any, ...]:
+    """Equal for tensors that are the same array, whatever format they are read in."""
+    return storage_id(tensor), tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
 
 
 # -- operators ----------------------------------------------------------------------------------------------------
@@ -257,36 +238,19 @@ def has_forward(module: Any) -> bool:
     return bool(module.forward.__name__ != "_forward_unimplemented")
 
 
-@contextmanager
-def converted_by(convert: Callable[[Any, Callable[[Any], Any], bool], Any]) -> Iterator[None]:
+def converted_by(convert: Callable[[Any, Callable[[Any], Any], bool], Any]) -> AbstractContextManager[None]:
     """Within, ``module.to``, ``module.half`` and their like hand a module, a function for its arrays, and whether its
     children are meant, to ``convert``, which returns the module.
     """
-    cls = torch.nn.Module
-    original = cls._apply
 
     def apply(self: Any, fn: Callable[[Any], Any], recurse: bool = True) -> Any:
         return convert(self, fn, recurse)
 
-    cls._apply = apply
-    try:
-        yield
-    finally:
-        cls._apply = original
+    return replaced((torch.nn.Module, "_apply", apply))
 
 
-@contextmanager
-def attention_without_checks() -> Iterator[None]:
+def attention_without_checks() -> AbstractContextManager[None]:
     """Within, flexible attention asks neither for a GPU nor for a compiler; as far as its module is loaded."""
     module = sys.modules.get("torch.nn.attention.flex_attention")
-    table = {} if module is None else vars(module)
-    changed = {
-        "_validate_device": lambda query, key, value: None,
-        "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True,
-    }
-    before = {name: table[name] for name in changed if name in table}
-    table.update((name, changed[name]) for name in before)
-    try:
-        yield
-    finally:
-        table.update(before)
+    changed = {"_validate_device": lambda query, key, value: None, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG": True}
+    return replaced(*((module, name, value) for name, value in changed.items() if hasattr(module, name)))

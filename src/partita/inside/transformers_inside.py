@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
+
+from partita.inside.replacing import replaced
 
 #: While it is "1", checks that compare values of tensors are left out.
 _NO_CHECKS = "TRANSFORMERS_DISABLE_TORCH_CHECK"
@@ -65,22 +67,12 @@ def kernel_of(function: Callable[..., Any]) -> str | None:
     return value if isinstance(value, str) and value.isidentifier() else None
 
 
-@contextmanager
-def without_checks() -> Iterator[None]:
+def without_checks() -> AbstractContextManager[None]:
     """Within, nothing checks whether as many places are kept for an image as it has features: what runs is the same."""
-    before = os.environ.get(_NO_CHECKS)
-    os.environ[_NO_CHECKS] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(_NO_CHECKS, None)
-        else:
-            os.environ[_NO_CHECKS] = before
+    return replaced((os.environ, _NO_CHECKS, "1"))
 
 
-@contextmanager
-def unpacked(counted: Callable[[Any], bool]) -> Iterator[None]:
+def unpacked(counted: Callable[[Any], bool]) -> AbstractContextManager[None]:
     """Within, positions that the model ``counted`` itself are those of one sequence, not of several in a row.
 
     transformers looks for packed sequences in the positions by value, and under stand-ins assumes the worst: a mask of
@@ -92,10 +84,5 @@ def unpacked(counted: Callable[[Any], bool]) -> Iterator[None]:
     def find_packed_sequence_indices(position_ids: Any) -> Any:
         return None if counted(position_ids) else original(position_ids)
 
-    if original is not None:
-        masking.find_packed_sequence_indices = find_packed_sequence_indices
-    try:
-        yield
-    finally:
-        if original is not None:
-            masking.find_packed_sequence_indices = original
+    found = original is not None
+    return replaced(*[(masking, "find_packed_sequence_indices", find_packed_sequence_indices)] * found)

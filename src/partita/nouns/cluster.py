@@ -31,21 +31,13 @@ DEFAULT_NETWORK = "ethernet-100g"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One machine.
+    """One machine."""
 
-    Attributes
-    ----------
-    devices
-        (device name, number) pairs in order.
-    link
-        Name of the link between its accelerators; None where each uses the link of its own spec.
-    nics
-        Its network cards, each with one of the network's links; None for one card per accelerator (per device where
-        there is none).
-    """
-
-    devices: tuple[tuple[str, int], ...]
+    devices: tuple[tuple[str, int], ...]  #: (device name, number) pairs in order.
+    #: Name of the link between its accelerators; None where each uses the link of its own spec.
     link: str | None = None
+    #: Its network cards, each with one of the network's links; None for one card per accelerator (per device where
+    #: there is none).
     nics: int | None = None
 
 

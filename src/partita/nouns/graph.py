@@ -6,6 +6,7 @@ read. It knows sizes and arithmetic, never times: those come from pricing it on 
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -17,146 +18,96 @@ from partita.ground.errors import InputError
 
 Phase = Literal["forward", "backward"]
 
+
+class Workload(enum.StrEnum):
+    """What a model is run for."""
+
+    INFERENCE = "inference"
+    TRAINING = "training"
+
+    @classmethod
+    def of(cls, *, training: bool) -> Workload:
+        """With or without a backward part."""
+        return cls.TRAINING if training else cls.INFERENCE
+
+
 #: The tensor that holds the gradient of parameter ``w`` is named ``grad:w``.
 GRADIENT_PREFIX = "grad:"
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator, executed once per microbatch.
+    """One operator, executed once per microbatch."""
 
-    Attributes
-    ----------
-    name
-        Unique name in the graph.
-    target
-        What it computes, for example ``aten.mm.default``.
-    module
-        Qualified name of the module that calls it; the empty string is the root.
-    phase
-        ``forward`` or ``backward``.
-    dtype
-        The number format its arithmetic runs in, for example ``float16``.
-    flops
-        Floating-point operations (a multiply-add is two), counted for matrix products, convolutions and attention, as
-        ``torch.utils.flop_counter`` does; the arithmetic of other operators is covered by their bytes.
-    bytes_read, bytes_written
-        Device-memory traffic: the sizes of the distinct tensors and parameters it reads and of those it writes.
-    workspace_bytes
-        Scratch memory beyond its inputs and outputs.
-    colocation
-        For a backward operator the index of the forward operator whose device it shares; for a forward operator the
-        index of an earlier forward operator it must share the device with; otherwise None.
-    free
-        True when it computes nothing by itself (a slice, a tuple access, a quantise step inside its neighbour): it
-        costs no time.
-    product
-        Batch, rows, columns and inner dimension (b, m, n, k) of a matrix product, whose arithmetic is 2·b·m·n·k; None
-        for anything else, and where they are not known.
-    consecutive
-        Which of the dimensions m, n and k are those along which a factor or the result lies consecutively in memory.
-    causal
-        True for attention that skips the scores above the diagonal, though ``flops`` counts them.
-    joined
-        True when it runs in the kernel of an operator before it: nothing is launched for it.
-    launches
-        How many kernels are issued for it, one after the other: more than one for the loop of a program.
-    """
-
-    name: str
-    target: str
-    module: str = ""
-    phase: Phase = "forward"
-    dtype: str = "float32"
+    name: str  #: Unique name in the graph.
+    target: str  #: What it computes, for example ``aten.mm.default``.
+    module: str = ""  #: Qualified name of the module that calls it; the empty string is the root.
+    phase: Phase = "forward"  #: ``forward`` or ``backward``.
+    dtype: str = "float32"  #: The number format its arithmetic runs in, for example ``float16``.
+    #: Floating-point operations (a multiply-add is two), counted for matrix products, convolutions and attention, as
+    #: ``torch.utils.flop_counter`` does; the arithmetic of other operators is covered by their bytes.
     flops: int = 0
+    #: Device-memory traffic: the sizes of the distinct tensors and parameters it reads and of those it writes.
     bytes_read: int = 0
     bytes_written: int = 0
-    workspace_bytes: int = 0
+    workspace_bytes: int = 0  #: Scratch memory beyond its inputs and outputs.
+    #: For a backward operator the index of the forward operator whose device it shares; for a forward operator the
+    #: index of an earlier forward operator it must share the device with; otherwise None.
     colocation: int | None = None
+    #: True when it computes nothing by itself (a slice, a tuple access, a quantise step inside its neighbour): it costs
+    #: no time.
     free: bool = False
+    #: Batch, rows, columns and inner dimension (b, m, n, k) of a matrix product, whose arithmetic is 2·b·m·n·k; None
+    #: for anything else, and where they are not known.
     product: tuple[int, int, int, int] | None = None
+    #: Which of the dimensions m, n and k are those along which a factor or the result lies consecutively in memory.
     consecutive: str = "kn"
-    causal: bool = False
-    joined: bool = False
+    causal: bool = False  #: True for attention that skips the scores above the diagonal, though ``flops`` counts them.
+    joined: bool = False  #: True when it runs in the kernel of an operator before it: nothing is launched for it.
+    #: How many kernels are issued for it, one after the other: more than one for the loop of a program.
     launches: int = 1
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One tensor between operators.
+    """One tensor between operators."""
 
-    Attributes
-    ----------
-    name
-        Unique name in the graph.
-    producer
-        Index of the operator that writes it; None for an input of the model.
-    consumers
-        Indices of the operators that read it, ascending and distinct. A gradient of a parameter, or an output of the
-        model, may have none.
-    shape, dtype, bytes
-        Its dimensions, number format and size of its data.
-    stored
-        Name of the buffer or weight that it is a new version of, written in place: it takes no memory beside that, and
-        whoever reads it shares the producer's device. None for a tensor of its own.
-    """
-
-    name: str
-    producer: int | None
+    name: str  #: Unique name in the graph.
+    producer: int | None  #: Index of the operator that writes it; None for an input of the model.
+    #: Indices of the operators that read it, ascending and distinct. A gradient of a parameter, or an output of the
+    #: model, may have none.
     consumers: tuple[int, ...] = ()
+    #: Its dimensions, number format and size of its data.
     shape: tuple[int, ...] = ()
     dtype: str = "float32"
     bytes: int = 0
+    #: Name of the buffer or weight that it is a new version of, written in place: it takes no memory beside that, and
+    #: whoever reads it shares the producer's device. None for a tensor of its own.
     stored: str | None = None
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One stored array of the model: a weight or a buffer, with all names that are tied to it.
+    """One stored array of the model: a weight or a buffer, with all names that are tied to it."""
 
-    Attributes
-    ----------
-    name
-        Qualified name.
-    aliases
-        Further qualified names of the same array (tied parameters).
-    shape, dtype, bytes
-        Its dimensions, number format and size.
-    users
-        Indices of the operators that read it (forward or backward), ascending and distinct.
-    trainable
-        Whether training gives it a gradient and optimizer state.
-    buffer
-        True for a buffer (a constant stored with the model), False for a weight.
-    cache
-        True for keys and values of earlier tokens: a buffer that grows with requests, not with the model.
-    """
-
-    name: str
-    aliases: tuple[str, ...] = ()
+    name: str  #: Qualified name.
+    aliases: tuple[str, ...] = ()  #: Further qualified names of the same array (tied parameters).
+    #: Its dimensions, number format and size.
     shape: tuple[int, ...] = ()
     dtype: str = "float32"
     bytes: int = 0
-    users: tuple[int, ...] = ()
-    trainable: bool = True
-    buffer: bool = False
+    users: tuple[int, ...] = ()  #: Indices of the operators that read it (forward or backward), ascending and distinct.
+    trainable: bool = True  #: Whether training gives it a gradient and optimizer state.
+    buffer: bool = False  #: True for a buffer (a constant stored with the model), False for a weight.
+    #: True for keys and values of earlier tokens: a buffer that grows with requests, not with the model.
     cache: bool = False
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the model of a graph was made, so that it can be made again.
+    """How the model of a graph was made, so that it can be made again."""
 
-    Attributes
-    ----------
-    model
-        As it was named: ``hf:TYPE_OR_FILE``, or ``path/to/file.py:callable``.
-    settings
-        What it was asked for: ``batch_size``, ``sequence_length``, ``dtype``, ``task``, ``decode``, and changed fields
-        as text under ``set``; null is the model's own.
-    training
-        Whether forward and backward were traced.
-    """
-
-    model: str
+    model: str  #: As it was named: ``hf:TYPE_OR_FILE``, or ``path/to/file.py:callable``.
+    #: What it was asked for: ``batch_size``, ``sequence_length``, ``dtype``, ``task``, ``decode``, and changed fields
+    #: as text under ``set``; null is the model's own.
     settings: dict[str, Any] = {}
-    training: bool = False
+    training: bool = False  #: Whether forward and backward were traced.
 
 
 class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -215,6 +166,11 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def replace(self, **changes: Any) -> Graph:
         """A copy with the named fields changed, validated again."""
         return msgspec.structs.replace(self, **changes)
+
+    @property
+    def workload(self) -> Workload:
+        """What it is run for."""
+        return Workload.of(training=self.training)
 
     @property
     def samples(self) -> int:

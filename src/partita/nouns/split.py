@@ -18,21 +18,11 @@ Part = Literal["input", "block", "output"]
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A device of the cluster, which counts them as it was stated: machine after machine.
+    """A device of the cluster, which counts them as it was stated: machine after machine."""
 
-    Attributes
-    ----------
-    kind
-        Its name in the catalogue.
-    machine
-        Number of its machine.
-    accelerator
-        Whether it is an accelerator.
-    """
-
-    kind: str
-    machine: int = 0
-    accelerator: bool = True
+    kind: str  #: Its name in the catalogue.
+    machine: int = 0  #: Number of its machine.
+    accelerator: bool = True  #: Whether it is an accelerator.
 
 
 def cards_of(cluster: Cluster) -> tuple[Card, ...]:
@@ -44,211 +34,104 @@ def cards_of(cluster: Cluster) -> tuple[Card, ...]:
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of the row of parts that runtimes count: what comes before the blocks, each block, what comes behind them.
+    """One of the row of parts that runtimes count: what comes before the blocks, each block, what comes behind them."""
 
-    Attributes
-    ----------
-    name
-        The block's qualified module name; ``input`` and ``output`` for the parts at the ends.
-    part
-        Which of the three it is.
-    modules
-        Outermost modules all of whose forward operators are in it, without those that make constants only.
-    stages
-        The stages that run a part of it, ascending: one, unless the layer is cut.
-    recompute
-        What of it runs again in the backward part: ``none``, ``full``, ``attention`` (what lies between attention's two
-        products), ``operators`` (all but the results of attention and of every other product), ``stage`` (all that its
-        stage has, as one piece), or the name of a configuration that a user stated.
-    """
-
-    name: str
-    part: Part
+    name: str  #: The block's qualified module name; ``input`` and ``output`` for the parts at the ends.
+    part: Part  #: Which of the three it is.
+    #: Outermost modules all of whose forward operators are in it, without those that make constants only.
     modules: tuple[str, ...] = ()
-    stages: tuple[int, ...] = ()
+    stages: tuple[int, ...] = ()  #: The stages that run a part of it, ascending: one, unless the layer is cut.
+    #: What of it runs again in the backward part: ``none``, ``full``, ``attention`` (what lies between attention's two
+    #: products), ``operators`` (all but the results of attention and of every other product), ``stage`` (all that its
+    #: stage has, as one piece), or the name of a configuration that a user stated.
     recompute: str = "none"
 
 
 class StagePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What of a model runs together, and where.
+    """What of a model runs together, and where."""
 
-    Attributes
-    ----------
-    rank
-        Place of its group of devices; with several stages on a device (chunks) stages share ranks.
-    devices
-        Names of its devices, replica after replica; each replica has ``tensor`` of them.
-    kind
-        Name of their kind in the catalogue.
-    accelerator
-        Whether they are accelerators.
-    replicas, tensor
-        Data-parallel replicas, and devices of each tensor-parallel group.
-    operators
-        Indices of its operators in the traced graph, ascending, with those of the backward part.
-    modules
-        Outermost modules all of whose forward operators are on the stage, in execution order.
-    context
-        Tensor-parallel groups of each replica, which share out its sequence.
-    expert
-        Of all groups so many, one behind the other, share out experts.
-    places
-        Numbers of its devices among the cards of the split, in the order of ``devices``; empty if not known.
-    planned
-        Ids of the plan's layers that it has, where these are not the operators themselves.
-    offload
-        What is kept in the host's memory: ``activations``, ``weights``, or nothing.
-    """
-
-    rank: int
-    devices: tuple[str, ...]
-    kind: str = ""
-    accelerator: bool = True
+    rank: int  #: Place of its group of devices; with several stages on a device (chunks) stages share ranks.
+    devices: tuple[str, ...]  #: Names of its devices, replica after replica; each replica has ``tensor`` of them.
+    kind: str = ""  #: Name of their kind in the catalogue.
+    accelerator: bool = True  #: Whether they are accelerators.
+    #: Data-parallel replicas, and devices of each tensor-parallel group.
     replicas: int = 1
     tensor: int = 1
+    #: Indices of its operators in the traced graph, ascending, with those of the backward part.
     operators: tuple[int, ...] = ()
+    #: Outermost modules all of whose forward operators are on the stage, in execution order.
     modules: tuple[str, ...] = ()
-    context: int = 1
-    expert: int = 1
+    context: int = 1  #: Tensor-parallel groups of each replica, which share out its sequence.
+    expert: int = 1  #: Of all groups so many, one behind the other, share out experts.
+    #: Numbers of its devices among the cards of the split, in the order of ``devices``; empty if not known.
     places: tuple[int, ...] = ()
+    #: Ids of the plan's layers that it has, where these are not the operators themselves.
     planned: tuple[int, ...] = ()
-    offload: str = ""
+    offload: str = ""  #: What is kept in the host's memory: ``activations``, ``weights``, or nothing.
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Tensors of the forward part that go from one stage to another.
+    """Tensors of the forward part that go from one stage to another."""
 
-    Attributes
-    ----------
-    source, target
-        Stages.
-    bytes
-        Together, for one microbatch.
-    tensors
-        Their names in the graph.
-    """
-
+    #: Stages.
     source: int
     target: int
-    bytes: int
-    tensors: tuple[str, ...] = ()
+    bytes: int  #: Together, for one microbatch.
+    tensors: tuple[str, ...] = ()  #: Their names in the graph.
 
 
 class Weight(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stored array and the stages whose operators read it.
+    """A stored array and the stages whose operators read it."""
 
-    Attributes
-    ----------
-    name, aliases
-        Its qualified name, and further names of the same array.
-    stages
-        Ascending; empty if nothing reads it.
-    buffer
-        Whether it is a buffer; those are copied wherever they are read.
-    trained
-        Whether training changes it.
-    """
-
+    #: Its qualified name, and further names of the same array.
     name: str
     aliases: tuple[str, ...] = ()
-    stages: tuple[int, ...] = ()
-    buffer: bool = False
-    trained: bool = True
+    stages: tuple[int, ...] = ()  #: Ascending; empty if nothing reads it.
+    buffer: bool = False  #: Whether it is a buffer; those are copied wherever they are read.
+    trained: bool = True  #: Whether training changes it.
 
 
 class SharedModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A module that calls operators of its own on several stages.
+    """A module that calls operators of its own on several stages."""
 
-    Attributes
-    ----------
-    name
-        Its qualified name; the empty string is the root.
-    operators
-        For each of its own forward operators, in execution order, what it computes (``aten.add.Tensor``) and its stage.
-    joins
-        How many of these read tensors that were made on different stages.
-    """
-
-    name: str
+    name: str  #: Its qualified name; the empty string is the root.
+    #: For each of its own forward operators, in execution order, what it computes (``aten.add.Tensor``) and its stage.
     operators: tuple[tuple[str, int], ...]
-    joins: int = 0
+    joins: int = 0  #: How many of these read tensors that were made on different stages.
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model over stages in pipeline order.
 
-    Attributes
-    ----------
-    model
-        The model's name.
-    source
-        Where it comes from; None if that is not known.
-    training
-        Whether the plan is of a training step.
-    stages
-        In pipeline order, first stage first.
-    layers
-        The row of the model's layers, in the model's order.
-    sends
-        What stages send each other in the forward part, constants (masks, positions) left out: every stage makes them
-        itself, or gets them beside its input.
-    constants
-        The same for these constants.
-    weights
-        All stored arrays of the model.
-    shared
-        Modules that call operators of their own on several stages.
-    schedule
-        How microbatches run through the stages.
-    microbatches
-        Of a batch, over all replicas.
-    chunks
-        Stages of each rank.
-    zero
-        What replicas share out (ZeRO's stage).
-    sequential
-        Whether one sample runs alone, stage after stage, instead of a pipeline of several.
-    samples, sequence
-        Samples of a microbatch, and tokens of each; 0 if not known.
-    dtype
-        Number format of most of the weights; empty if not known.
-    sequence_parallel
-        Whether tensor-parallel groups share out tokens where they share out no features.
-    overlap
-        Whether replicas exchange gradients behind the backward part.
-    optimizer, formats
-        Of training; None if not known.
-    cards
-        All devices of the cluster, in its order; empty if not known.
-
-    Raises
-    ------
-    InputError
-        If there is no stage, or a stage or card is named that does not exist.
+    Raises ``InputError`` if there is no stage, or a stage or card is named that does not exist.
     """
 
-    model: str
-    stages: tuple[StagePart, ...]
-    layers: tuple[Layer, ...] = ()
+    model: str  #: The model's name.
+    stages: tuple[StagePart, ...]  #: In pipeline order, first stage first.
+    layers: tuple[Layer, ...] = ()  #: The row of the model's layers, in the model's order.
+    #: What stages send each other in the forward part, constants (masks, positions) left out: every stage makes them
+    #: itself, or gets them beside its input.
     sends: tuple[Send, ...] = ()
-    constants: tuple[Send, ...] = ()
-    weights: tuple[Weight, ...] = ()
-    shared: tuple[SharedModule, ...] = ()
-    source: Source | None = None
-    training: bool = False
-    schedule: str = "forward"
-    microbatches: int = 1
-    chunks: int = 1
-    zero: int = 0
-    sequential: bool = False
+    constants: tuple[Send, ...] = ()  #: The same for these constants.
+    weights: tuple[Weight, ...] = ()  #: All stored arrays of the model.
+    shared: tuple[SharedModule, ...] = ()  #: Modules that call operators of their own on several stages.
+    source: Source | None = None  #: Where it comes from; None if that is not known.
+    training: bool = False  #: Whether the plan is of a training step.
+    schedule: str = "forward"  #: How microbatches run through the stages.
+    microbatches: int = 1  #: Of a batch, over all replicas.
+    chunks: int = 1  #: Stages of each rank.
+    zero: int = 0  #: What replicas share out (ZeRO's stage).
+    sequential: bool = False  #: Whether one sample runs alone, stage after stage, instead of a pipeline of several.
+    #: Samples of a microbatch, and tokens of each; 0 if not known.
     samples: int = 0
     sequence: int = 0
-    dtype: str = ""
-    sequence_parallel: bool = True
-    overlap: bool = True
+    dtype: str = ""  #: Number format of most of the weights; empty if not known.
+    sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens where they share out no features.
+    overlap: bool = True  #: Whether replicas exchange gradients behind the backward part.
+    #: Of training; None if not known.
     optimizer: str | None = None
     formats: Formats | None = None
-    cards: tuple[Card, ...] = ()
+    cards: tuple[Card, ...] = ()  #: All devices of the cluster, in its order; empty if not known.
 
     def __post_init__(self) -> None:
         if not self.stages:

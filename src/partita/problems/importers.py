@@ -20,7 +20,7 @@ NATIVE = "partita"
 
 
 @dataclass(frozen=True)
-class Importer:
+class ForeignFormat:
     """A foreign format.
 
     Attributes
@@ -48,13 +48,13 @@ class Importer:
 
 
 #: Asked in this order.
-IMPORTERS: tuple[Importer, ...] = (
-    Importer(
+IMPORTERS: tuple[ForeignFormat, ...] = (
+    ForeignFormat(
         "cost-graph",
         {"throughput": "partita.problems.throughput.files.cost_graph:read_cost_graph"},
         text="partita.problems.throughput.files.cost_graph:looks_like_cost_graph",
     ),
-    Importer(
+    ForeignFormat(
         "dnn-partitioning",
         {
             "throughput": "partita.problems.throughput.files.dnn_partitioning:read_throughput",
@@ -66,12 +66,12 @@ IMPORTERS: tuple[Importer, ...] = (
             "nothing; leave out --working-memory peak"
         },
     ),
-    Importer(
+    ForeignFormat(
         "piper",
         {"hybrid": "partita.problems.hybrid.files.piper:read_piper"},
         keys=("maxDevices", "maxMemoryPerDevice"),
     ),
-    Importer(
+    ForeignFormat(
         "moirai",
         {"makespan": "partita.problems.makespan.files.moirai:read_moirai"},
         keys=("devices", "flows"),
@@ -130,7 +130,7 @@ def read_problem(
 
 def open_problem(
     path: str | Path, format: str | None = None, problem: str | None = None, *, scale_communication: float = 1.0
-) -> tuple[Any, Importer | None]:
+) -> tuple[Any, ForeignFormat | None]:
     """As ``read_problem``, with the format if it is a foreign one. The file is read once."""
     if format is not None and format not in format_names():
         raise InputError(f"there is no format {format!r}; known are {', '.join(format_names())}")
@@ -139,7 +139,7 @@ def open_problem(
     data = read_bytes(path)
     found = format or detect_format(data, path)
     if found == NATIVE:
-        return _native(data, path, problem, scale_communication), None
+        return stated_problem(data, path, problem, scale_communication), None
     importer = next(entry for entry in IMPORTERS if entry.name == found)
     wanted = problem or next(iter(importer.makes), None)
     if wanted is None or wanted not in importer.makes:
@@ -149,8 +149,11 @@ def open_problem(
     return resolve_name(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
 
 
-def _native(data: bytes, path: str | Path, problem: str | None, scale: float) -> Any:
-    """A document of one of partita's own formats."""
+def stated_problem(data: bytes, path: str | Path, problem: str | None = None, scale: float = 1.0) -> Any:
+    """The problem of a document in one of partita's own formats, such as that which a result file holds.
+
+    Its transfers are scaled. ``FormatError`` if it is malformed; ``path`` is what messages name.
+    """
     keys = document_keys(data, path)
     tag = msgspec.json.decode(keys["format"]) if "format" in keys else None
     kind = next((kind for kind in kinds() if kind.problem.format == tag), None)
@@ -168,14 +171,3 @@ def _native(data: bytes, path: str | Path, problem: str | None, scale: float) ->
     if not hasattr(found, "scale_communication"):
         raise InputError(f"{path}: {kind.name} problems have no communication to scale; leave the factor out")
     return found.scale_communication(scale)
-
-
-def stated_problem(data: bytes, place: str | Path) -> Any:
-    """The problem of a document in one of partita's own formats, such as that which a result file holds.
-
-    Raises
-    ------
-    FormatError
-        If it is malformed; ``place`` is what the message names.
-    """
-    return _native(data, place, None, 1.0)

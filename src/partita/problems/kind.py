@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import functools
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Result, Worth
+from partita.engines.search.result import Bound, PlanEvaluation, Result
 from partita.problems.outcome import Outcome
 from partita.problems.settings import settings_of
 
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
     from partita.problems.facets.model import FromModel
-    from partita.problems.facets.replicas import Replicas
-    from partita.problems.facets.report import Report
-    from partita.problems.facets.stages import FromResult, Stages
+    from partita.problems.facets.replicas import Replication
+    from partita.problems.facets.report import Reporting
+    from partita.problems.facets.stages import FromResult, Staging
     from partita.problems.facets.sweep import Sweep
     from partita.problems.facets.timeline import TimeLine
 
@@ -70,9 +69,10 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return msgspec.structs.replace(self, **changes)
 
 
+T = TypeVar("T", covariant=True)
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=Worth)
+E = TypeVar("E", bound=PlanEvaluation)
 ContraP = TypeVar("ContraP", contravariant=True)
 ContraO = TypeVar("ContraO", contravariant=True)
 CoL = TypeVar("CoL", covariant=True)
@@ -95,6 +95,23 @@ class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     seed: int = 0
     threads: int = 2
+
+    @property
+    def scope(self) -> str:
+        """The plans that are asked for, in the words of the problem; empty for all plans."""
+        return ""
+
+    def covers(self, scope: str) -> bool:
+        """Whether what is proven for a scope holds for the plans that are asked for, as what holds for all does."""
+        return scope in ("", self.scope)
+
+    def unkept(self, evaluation: Any) -> str | None:
+        """What of that which is asked for a plan does not keep; None if it keeps all."""
+        return None
+
+    def marked(self, plan: Any) -> Any:
+        """A plan that keeps all of it, marked as an answer to what was asked for."""
+        return plan
 
 
 class Component(Protocol):
@@ -147,39 +164,27 @@ class BoundMethod(Component, Protocol[ContraP]):
 
 
 @dataclass(frozen=True)
-class Generator:
-    """A family of random problems, or a simpler form of any problem of the kind.
+class ProblemFamily:
+    """A family of random problems, or a simpler form of any problem of the kind, with name and help for people.
 
-    Attributes
-    ----------
-    name, help
-        On the command line.
-    settings
-        A declaration of settings; a family's ``seed`` says which problem.
-    make
-        From an instance of it to the problem; of a simpler form, called with the other problem before that.
+    ``settings`` is a declaration of settings; a family's ``seed`` says which problem. ``make`` makes the problem from
+    an instance of it; that of a simpler form (``simplifies``) gets the other problem before that.
     """
 
     name: str
     help: str
     settings: type[msgspec.Struct]
     make: Callable[..., Any]
+    simplifies: bool = False
 
 
 @dataclass(frozen=True)
 class Proof:
     """What was proven, and by whom.
 
-    Attributes
-    ----------
-    best
-        The largest bound.
-    methods
-        What was proven by the end of each method (its own bound, for a search), with the time of the method alone.
-    objective
-        Of the best plan that was met, None for none.
-    infeasible
-        Whether there is no plan at all; then ``best`` is infinite.
+    ``best`` is the largest bound; ``methods`` what was proven by the end of each method (its own bound, for a search),
+    with the time of the method alone; ``objective`` that of the best plan that was met, None for none. If there is no
+    plan at all (``infeasible``), ``best`` is infinite.
     """
 
     best: Bound
@@ -188,20 +193,24 @@ class Proof:
     infeasible: bool = False
 
 
-class _Lazy:
-    """An attribute that is imported when it is asked for; a class is called with what the attribute is of."""
+class lazy(Generic[T]):
+    """An attribute of a descriptor that is heavy to import, written ``name: lazy[Type] = lazy("module:name")``.
+
+    It is imported when it is asked for; a class is called with the descriptor.
+    """
 
     def __init__(self, home: str) -> None:
         self.home = home
 
-    def __get__(self, owner: Any, kind: type[Any]) -> Any:
+    def __get__(self, owner: Any, kind: type[Any]) -> T:
         found = resolve_name(self.home)
-        return found(owner) if isinstance(found, type) else found
+        return found(owner) if isinstance(found, type) else found  # type: ignore[no-any-return]
 
 
-def lazy(home: str) -> Any:
-    """An attribute of a descriptor that is heavy to import: ``module:name``."""
-    return _Lazy(home)
+Solvers: TypeAlias = Sequence[Solver[P, L, Any]]
+Bounds: TypeAlias = Sequence[BoundMethod[P]]
+Evaluate: TypeAlias = Callable[[P, L], E]
+Certify: TypeAlias = Callable[[P, Bound], msgspec.Struct | None]
 
 
 class Kind(Generic[P, L, E]):
@@ -214,8 +223,6 @@ class Kind(Generic[P, L, E]):
     ----------
     summary
         One line: what is minimised.
-    verb
-        The subcommand that takes files of this problem and no others; empty where ``solve`` is enough.
     problem, plan
         The types; for the problem's see ``Stated``.
     options
@@ -226,52 +233,61 @@ class Kind(Generic[P, L, E]):
         The visible lists: ways to search, bounds cheapest first, what people do by hand.
     usual_solver
         Name of the solver that is used unless another one is named, where ``default_solver`` does not say it.
+    evaluate
+        Objective and feasibility of a plan, from the problem alone: the only place where they are defined.
+    certify
+        A compact certificate that shows a bound's value, made after the proof, in a moment; None for none known.
+    complete
+        A plan with everything decided that baselines may leave open.
     model
         How a model on a cluster becomes a problem; None if it does not.
-    files, report, sweep
-        Plans in files; tables and sentences for people; what can be swept, and which points relax which. Classes: they
-        are made with this descriptor when they are asked for.
-    timeline
-        What happens when a plan runs; a class, like those.
-    stages
-        What plans ask of physical devices; None where plans are not made of stages.
-    replicas
-        How numbers of stages and replicas are searched; None where they are not.
+    files, report, sweep, timeline
+        Plans in files; tables and sentences for people; what can be swept, and which points relax which; what happens
+        when a plan runs. Classes: they are made with this descriptor when they are asked for.
+    stages, replicas
+        What plans ask of physical devices, and how numbers of stages and replicas are searched; None where plans are
+        not made of stages, or these are not searched.
     from_result
         How a plan of stages on a topology becomes a problem; None if it does not.
-    generators, converter
-        Families of random problems; a simpler form of any problem, None for none.
+    generators
+        Families of random problems, and simpler forms of any problem.
     samples
         Small problems that between them reach every compiled loop; those of a group reach much the same ones.
     """
 
     summary: str
-    verb: str = ""
     problem: type[P]
     plan: type[L]
     options: type[SearchOptions] = SearchOptions
     baseline_time_s: float = 10.0
 
-    solvers: Sequence[Solver[P, L, Any]] = ()
+    solvers: Solvers[P, L] = ()
     usual_solver: str
-    bounds: Sequence[BoundMethod[P]] = ()
-    baselines: Sequence[Solver[P, L, Any]] = ()
+    bounds: Bounds[P] = ()
+    baselines: Solvers[P, L] = ()
+    evaluate: Evaluate[P, L, E]
+    certify: Certify[P] = staticmethod(lambda problem, bound: None)
+    complete: Callable[[P, L], L] = staticmethod(lambda problem, plan: plan)
     model: FromModel[P] | None = None
-    files: Files[P, L, E] = lazy("partita.problems.facets.files:Files")
-    report: Report[P, L, E] = lazy("partita.problems.facets.report:Report")
-    sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
-    timeline: TimeLine[P, L, E] = lazy("partita.problems.facets.timeline:TimeLine")
-    stages: Stages[P, L, E] | None = None
-    replicas: Replicas[P, L] | None = None
+    files: lazy[Files[P, L, E]] = lazy("partita.problems.facets.files:Files")
+    report: lazy[Reporting[P, L, E]] = lazy("partita.problems.facets.report:Reporting")
+    sweep: lazy[Sweep[P, L]] = lazy("partita.problems.facets.sweep:Sweep")
+    timeline: lazy[TimeLine[P, L, E]] = lazy("partita.problems.facets.timeline:TimeLine")
+    stages: Staging[P, L, E] | None = None
+    replicas: Replication[P, L] | None = None
     from_result: FromResult[P] | None = None
-    generators: Sequence[Generator] = ()
-    converter: Generator | None = None
+    generators: Sequence[ProblemFamily] = ()
     samples: Sequence[Sequence[P]] = ()
 
     @property
     def name(self) -> str:
         """In listings and in ``--problem``: the ``kind`` of the problem's type."""
         return str(self.problem.kind)
+
+    @property
+    def objective(self) -> str:
+        """What planning models so is called, the value of ``--objective``: the name, unless ``model`` says another."""
+        return (self.model and self.model.objective) or self.name
 
     @functools.cached_property
     def changes(self) -> type[msgspec.Struct]:
@@ -300,42 +316,10 @@ class Kind(Generic[P, L, E]):
         """The baselines that are beside a problem's plan: all of the list."""
         return self.baselines
 
-    # What a plan is worth.
-
-    @abstractmethod
-    def evaluate(self, problem: P, plan: L) -> E:
-        """Objective and feasibility, from the problem alone: the only place where they are defined."""
-
-    def complete(self, problem: P, plan: L) -> L:
-        """A plan with everything decided that baselines may leave open."""
-        return plan
-
-    def keeps(self, problem: P, evaluation: E, options: Any) -> str | None:
-        """What of that which was asked for a plan does not keep; None if it keeps all."""
-        return None
-
-    def asked(self, plan: L, options: Any) -> L:
-        """A plan that ``keeps`` has nothing against, marked as an answer to what was asked for."""
-        return plan
-
-    # What is proven.
-
     def argument(self, method: str) -> str:
         """By which argument a bound or solver proves what it proves; empty if there is none of that name."""
         arguments = {component.name: component.argument for component in self.solvers}
         return (arguments | {component.name: component.argument for component in self.bounds}).get(method, "")
-
-    def certify(self, problem: P, bound: Bound) -> msgspec.Struct | None:
-        """A compact certificate that shows a bound's value, made after the proof, in a moment; None for none known."""
-        return None
-
-    def scope(self, options: Any) -> str:
-        """The scope of a proof about the plans that were asked for; empty for all plans."""
-        return ""
-
-    def covers(self, scope: str, options: Any) -> bool:
-        """Whether what is proven for a scope holds for the plans that were asked for, as what holds for all does."""
-        return scope in ("", self.scope(options))
 
     def prove(self, problem: P, monitor: Monitor) -> Proof | None:
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""
@@ -346,8 +330,6 @@ class Kind(Generic[P, L, E]):
     ) -> str:
         """Why there is no plan, and what would be enough; takes some seconds, and at most those given."""
         return "no plan satisfies every constraint"
-
-    # Other problems.
 
     def change(self, problem: P, changes: Any) -> P:
         """The problem with what ``changes``, an instance of that type, asks for: by default, fields of those names."""

@@ -3,6 +3,9 @@
 A file holds a plan once (``plan``) and beside it what follows from it, so that readers need not know the problem: the
 stages of a model's plan once more with their modules, sums, and the split. All of that is compared here before anybody
 uses any of it, so that an edited file is refused instead of being simulated one way and exported another.
+
+What is malformed raises ``FormatError``; what lacks a problem, a plan or its model, holds a plan of another problem, or
+contradicts itself raises ``InputError``.
 """
 
 from __future__ import annotations
@@ -14,8 +17,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes
-from partita.documents.result_file import RESULT_FORMAT, plan_bytes, problem_digest
-from partita.documents.split_file import decode_split
+from partita.documents.result_file import RESULT_FORMAT, decode_split, plan_bytes, problem_digest
 from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.split import Split, cards_of
@@ -32,16 +34,10 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan with what it is of.
+    """A plan with the problem that it is of.
 
-    Attributes
-    ----------
-    problem, plan
-        The problem, and its plan.
-    split
-        What of a model each stage has; None for plans that are of no model, or have no stages.
-    notes
-        What a reader should know, such as that the plan was made for another problem.
+    ``split`` is what of a model each stage has, None for plans of no model or without stages; ``notes`` is what a
+    reader should know, such as that the plan was made for another problem.
     """
 
     problem: Any
@@ -51,16 +47,7 @@ class Planned:
 
 
 def read_planned(path: str | Path, problem_path: str | Path | None = None) -> Planned:
-    """The plan of a result file with its problem: the one that the file holds, or that of another file.
-
-    Raises
-    ------
-    FormatError
-        If a file is malformed.
-    InputError
-        If no problem is given and the file holds none, the plan is not one of the problem, or the file contradicts
-        itself.
-    """
+    """The plan of a result file with its problem: the one that the file holds, or that of another file."""
     keys = document_keys(read_bytes(path), path)
     if "format" in keys:
         # Says what is wrong with a file that is no result, before a problem is missed in it.
@@ -81,15 +68,7 @@ def read_planned(path: str | Path, problem_path: str | Path | None = None) -> Pl
 
 
 def read_plan(path: str | Path, problem: Any) -> Any:
-    """A plan of a problem, from a result file or another file that its plans are written in.
-
-    Raises
-    ------
-    FormatError
-        If the file is none of these.
-    InputError
-        If it is not a plan of this problem, or the file contradicts itself.
-    """
+    """A plan of a problem, from a result file or another file that its plans are written in."""
     data = read_bytes(path)
     # Other formats say of themselves what is wrong with them.
     if data.lstrip()[:1] == b"{":
@@ -100,15 +79,7 @@ def read_plan(path: str | Path, problem: Any) -> Any:
 
 
 def read_split(path: str | Path) -> Split:
-    """The split of a model's plan in a result file.
-
-    Raises
-    ------
-    FormatError
-        If the file is not a result file, or its split is malformed.
-    InputError
-        If it holds no plan, or none of a model, or contradicts itself.
-    """
+    """The split of a model's plan in a result file."""
     keys = document_keys(read_bytes(path), path)
     plan_bytes(keys, path)
     check_one_plan(keys, path)
@@ -125,13 +96,6 @@ def check_one_plan(keys: dict[str, msgspec.Raw], path: str | Path, kind: AnyKind
     """Refuse a result file, given as its keys, whose parts say different things of the plan.
 
     ``kind`` is the problem's; None for what the file says, or what the plan looks like.
-
-    Raises
-    ------
-    FormatError
-        If a part is malformed.
-    InputError
-        If two parts differ; the message names both.
     """
     data, split = plan_bytes(keys, path), _split(keys, path)
     kind = kind or _kind(keys, data)

@@ -2,6 +2,10 @@
 
 Source: the workloads published with Tarnawski et al., NeurIPS 2020 (device-placement). Times are milliseconds, sizes
 bytes, an edge's cost is the transfer time of its source's output.
+
+A malformed file (an id repeats or is unknown, an edge is a cycle of one node, a cost is negative or not finite, edges
+out of one node disagree) raises ``FormatError``; a scale that is negative or not finite, and a node of a split that is
+unknown or placed twice, ``InputError``.
 """
 
 from __future__ import annotations
@@ -34,13 +38,7 @@ class PublishedNode(msgspec.Struct):
     name: str = ""
 
     def flag(self, path: str | Path, field: str) -> bool:
-        """A field that is true or false, written so or as a number.
-
-        Raises
-        ------
-        FormatError
-            If it is another number.
-        """
+        """A field that is true or false, written so or as a number."""
         value = getattr(self, field)
         if value not in (0, 1):
             raise FormatError(f"{path}: node {self.id}: {field} is {value}; it must be true, false, 0 or 1")
@@ -84,16 +82,7 @@ class PublishedSplit(msgspec.Struct):
 def read_document(
     data: bytes, path: str | Path, scale_communication: float
 ) -> tuple[PublishedDocument, dict[int, tuple[float, set[int]]]]:
-    """A workload, and by producer the transfer time of its output (not scaled) and who reads it.
-
-    Raises
-    ------
-    FormatError
-        If the file is malformed: an id repeats or is unknown, an edge is a cycle of one node, a cost is negative or not
-        finite, or edges out of one node disagree.
-    InputError
-        If the scale is negative or not finite.
-    """
+    """A workload, and by producer the transfer time of its output (not scaled) and who reads it."""
     document = decode(data, PublishedDocument, path)
     if not (math.isfinite(scale_communication) and scale_communication >= 0):
         raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
@@ -139,7 +128,7 @@ def communication_note(compute: float, transfer: float) -> tuple[str, ...]:
     return ()
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PublishedOperator(msgspec.Struct, frozen=True):
     """What a split has to know of an operator: its class (None for its own), and whether it is of the backward part."""
 
     colocation: int | None
@@ -149,7 +138,7 @@ class Placed(msgspec.Struct, frozen=True):
 def read_rows(
     data: bytes,
     path: str | Path,
-    operators: dict[int, Placed],
+    operators: dict[int, PublishedOperator],
     name: str,
     check: Callable[[bool, int], object],
 ) -> tuple[list[list[int]], list[list[int]]]:
@@ -157,11 +146,6 @@ def read_rows(
 
     A backward operator that is missing goes with its colocation class, as the published program does. ``name`` is the
     problem's, ``check`` is called with whether they are accelerators and how many there are, and raises what it wants.
-
-    Raises
-    ------
-    InputError
-        If a node is unknown or placed twice.
     """
     split = decode(data, PublishedSplit, path)
     row_of: dict[int, list[int]] = {}

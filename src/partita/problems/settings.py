@@ -1,7 +1,8 @@
 """Settings: options declared once, as the annotated fields of a structure.
 
 A field's annotation says what it means and how it is written on the command line. Keywords of the Python functions,
-command-line flags, their help, and the refusal of what a problem does not know are all made from the declaration::
+command-line flags, their help, and the refusal of what a problem does not know (``InputError``, which says what is
+expected) are all made from the declaration::
 
     class Options(SearchOptions, frozen=True, kw_only=True):
         contiguity: Annotated[Contiguity, setting("acyclic: stages in a row; free: any assignment.")] = "acyclic"
@@ -93,13 +94,7 @@ class Setting:
         return typing.get_origin(self.type) is tuple
 
     def parse(self, text: str) -> Any:
-        """The value of a text on the command line.
-
-        Raises
-        ------
-        InputError
-            If the text is no such value; the message names the flag, the value and what is expected.
-        """
+        """The value of a text on the command line."""
         if not self.is_list:
             return self._one(text)
         if self.counts:
@@ -210,21 +205,9 @@ def _read_bytes(entry: Setting, value: Any) -> Any:
 
 
 def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: str) -> StructT:
-    """An instance of a declaration from keyword arguments.
+    """An instance of a declaration from keyword arguments; of a list, one value stands for itself alone.
 
-    Parameters
-    ----------
-    declaration
-        The structure.
-    given
-        Values by field name; of a list, one value stands for itself alone.
-    owner
-        What the settings are of, for messages: ``solve of a throughput problem``.
-
-    Raises
-    ------
-    InputError
-        If there is no such setting, or its value is of another type or out of range.
+    ``owner`` is what the settings are of, for messages: ``solve of a mapping problem``.
     """
     known = declaration.__struct_fields__
     for name in given:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from partita.frontends.fused import ATTENTION, ATTENTION_BACKWARD
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 
 #: Operators that stand for several kernels: what they read is not told apart.
 _WHOLE = frozenset({ATTENTION, ATTENTION_BACKWARD})
 
 
-def align(traced: Sequence[Event], ran: Sequence[Event]) -> list[int | None]:
+def align(traced: Sequence[DispatchedCall], ran: Sequence[DispatchedCall]) -> list[int | None]:
     """For every traced event its place among those that ran, None where there is none; both in order.
 
     Traces and runs differ in few places: which kernels a call becomes, gradients that are added up, constants. So the
@@ -65,7 +65,7 @@ def _matches(history: list[dict[int, int]], n: int, m: int) -> list[int | None]:
     return found
 
 
-def besides(operators: Collection[int], ran: Sequence[Event], views: Collection[str]) -> dict[int, list[int]]:
+def besides(operators: Collection[int], ran: Sequence[DispatchedCall], views: Collection[str]) -> dict[int, list[int]]:
     """By place of a graph's operator, the places of what ran behind it and is no operator; without views.
 
     That is copies that kernels ask for, and above all sums: gradients of microbatches are added up, and a graph is
@@ -81,5 +81,5 @@ def besides(operators: Collection[int], ran: Sequence[Event], views: Collection[
     return result
 
 
-def _same(a: Event, b: Event) -> bool:
+def _same(a: DispatchedCall, b: DispatchedCall) -> bool:
     return a.target == b.target and (a.arguments == b.arguments or a.target in _WHOLE)

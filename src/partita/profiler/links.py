@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from partita.costs.profile import Transfer
+from partita.costs.profile import MessageTime
 
 #: Bytes of the messages that are timed.
 SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 19, 1 << 21, 1 << 23)
@@ -19,7 +19,7 @@ SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 19, 1 << 21, 1 << 23)
 _VOLUME, _LEAST, _MOST = 1 << 25, 8, 40
 
 
-def time_messages(rank: int, device: str = "cpu") -> list[Transfer]:
+def time_messages(rank: int, device: str = "cpu") -> list[MessageTime]:
     """Half a way there and back between the first two processes, by size; the others wait, and get nothing."""
     found = []
     for size in SIZES:
@@ -39,11 +39,11 @@ def time_messages(rank: int, device: str = "cpu") -> list[Transfer]:
                 times.append((time.perf_counter() - start) / 2)
         dist.barrier()
         if rank == 0:
-            found.append(Transfer(bytes=size, time_s=median(times[2:])))
+            found.append(MessageTime(bytes=size, time_s=median(times[2:])))
     return found
 
 
-def fit_line(transfers: Sequence[Transfer]) -> tuple[float, float]:
+def fit_line(transfers: Sequence[MessageTime]) -> tuple[float, float]:
     """Latency in seconds and bandwidth in bytes per second: the line with the least relative errors, squared."""
     sizes = np.array([t.bytes for t in transfers], dtype=np.float64)
     times = np.array([t.time_s for t in transfers], dtype=np.float64)

@@ -22,12 +22,7 @@ _LINES = 3
 def run_processes(job: Job) -> list[Report]:
     """What every process saw, by rank.
 
-    Raises
-    ------
-    InputError
-        If the model cannot be built or run.
-    ProfileError
-        If a process ends without a report.
+    Raises ``InputError`` if the model cannot be built or run; ``ProfileError`` if a process ends without a report.
     """
     with ExitStack() as open_ones:
         job = dataclasses.replace(

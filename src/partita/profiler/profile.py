@@ -10,7 +10,7 @@ from statistics import median, quantiles
 import msgspec
 
 from partita.costs.calibration import calibrate
-from partita.costs.profile import Measurement, Phase, Profile, Settings
+from partita.costs.profile import Measurement, Phase, Profile, ProfileSettings
 from partita.costs.signatures import Signature, fingerprint, signatures
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError, require
@@ -75,11 +75,11 @@ def profile_model(
     reports = run_processes(job)
     graph = reports[0].graph
     assert graph is not None
-    settings = Settings(processes=processes, threads=threads, warm_up=warm_up, repeats=repeats)
+    settings = ProfileSettings(processes=processes, threads=threads, warm_up=warm_up, repeats=repeats)
     return graph, _document(reports, settings, accelerator=device != "cpu", name=device_name)
 
 
-def _document(reports: Sequence[Report], settings: Settings, *, accelerator: bool, name: str | None) -> Profile:
+def _document(reports: Sequence[Report], settings: ProfileSettings, *, accelerator: bool, name: str | None) -> Profile:
     first = reports[0]
     graph, hardware = first.graph, first.hardware
     assert graph is not None
@@ -178,7 +178,7 @@ def _phase(times: Sequence[float], operators_s: float, count: int) -> Phase:
     return Phase(time_s=whole, spread_s=_spread(times), issue_s=max(0.0, whole - operators_s) / max(1, count))
 
 
-def _cluster(reports: Sequence[Report], settings: Settings, name: str, *, accelerator: bool) -> Cluster:
+def _cluster(reports: Sequence[Report], settings: ProfileSettings, name: str, *, accelerator: bool) -> Cluster:
     """As many devices as there were processes, each with what it reached, and messages as they were."""
     hardware, transfers = reports[0].hardware, reports[0].transfers
     assert hardware is not None

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from partita.frontends.options import one_line
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.frontends.run import loss_of
 from partita.ground.errors import TraceError
 from partita.profiler.clock import Clock
@@ -31,57 +31,31 @@ class Step:
 
 @dataclass
 class Observed:
-    """What one process saw.
+    """What one process saw."""
 
-    Attributes
-    ----------
-    events, keys
-        Every dispatched operator in order, and what makes it identical to others.
-    first_backward
-        Place of the first one of the backward pass.
-    times
-        For every pass the seconds of every operator.
-    forward_s, backward_s
-        Seconds of the plain passes.
-    update_s_per_byte
-        Seconds of plain SGD steps for each byte of parameters.
-    views
-        Which operators only make another view of what they read.
-    peaks
-        Most bytes that each operator held.
-    """
-
-    events: list[Event]
+    #: Every dispatched operator in order, and what makes it identical to others.
+    events: list[DispatchedCall]
     keys: list[str]
-    first_backward: int
-    views: set[str]
-    peaks: list[int | None]
-    times: list[list[float]] = field(default_factory=list)
+    first_backward: int  #: Place of the first one of the backward pass.
+    views: set[str]  #: Which operators only make another view of what they read.
+    peaks: list[int | None]  #: Most bytes that each operator held.
+    times: list[list[float]] = field(default_factory=list)  #: For every pass the seconds of every operator.
+    #: Seconds of the plain passes.
     forward_s: list[float] = field(default_factory=list)
     backward_s: list[float] = field(default_factory=list)
+    #: Seconds of plain SGD steps for each byte of parameters.
     update_s_per_byte: list[float] = field(default_factory=list)
 
 
 def observe(
     step: Step, clock: Clock, *, warm_up: int, repeats: int, alone: Callable[[], AbstractContextManager[None]]
 ) -> Observed:
-    """Run a step often, plainly and with every operator timed.
+    """Run a step often, plainly and with every operator timed; gradients are summed, as those of microbatches are.
 
-    Parameters
-    ----------
-    step
-        What is run. Gradients are summed from pass to pass, as those of microbatches are.
-    clock
-        Of the device.
-    warm_up, repeats
-        Plain passes that are thrown away, and passes of each kind that count.
-    alone
-        Makes the other processes wait for a pass: a stage works beside others, but not at the same operators.
+    So many plain passes are thrown away to ``warm_up``, and passes of each kind count as ``repeats`` says. ``alone``
+    makes the other processes wait for a pass: a stage works beside others, but not at the same operators.
 
-    Raises
-    ------
-    TraceError
-        If the module cannot be run, or does not call the same operators every time.
+    Raises ``TraceError`` if the module cannot be run, or does not call the same operators every time.
     """
     module = step.module
     if module.training != step.training:

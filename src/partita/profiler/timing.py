@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from partita.frontends.capture import event_of
 from partita.frontends.fused import ATTENTION, ATTENTION_BACKWARD, FusedCalls
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.inside.torch_inside import DispatchMode, composite, returns_view, tree_flatten, without_modes
 from partita.profiler.clock import Clock, CpuClock, CudaClock
 
@@ -29,7 +29,7 @@ class Timer(DispatchMode):
         self.named = named
         self.marks: list[tuple[Any, Any]] = []
         self.calls: list[str] = []
-        self.events: list[Event] = []
+        self.events: list[DispatchedCall] = []
         self.keys: list[str] = []
         self.views: set[str] = {"aten._unsafe_view.default"}
         self._composite: dict[Any, bool] = {}

@@ -10,40 +10,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from partita.costs.profile import Hardware, Transfer
+from partita.costs.profile import Hardware, MessageTime
 from partita.engines.processes.serving import Request, serve
-from partita.frontends.records import Event
+from partita.frontends.records import DispatchedCall
 from partita.nouns.graph import Graph, Source
 from partita.profiler.steps import Observed
 
 if TYPE_CHECKING:
     from partita.execution.inputs import Inputs
-    from partita.frontends.model import Model
+    from partita.frontends.model import BuiltModel
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the processes do.
+    """What the processes do."""
 
-    Attributes
-    ----------
-    source
-        How the model is made.
-    processes, threads, warm_up, repeats
-        As ``partita.costs.profile.Settings`` has them.
-    device
-        ``cpu`` or ``cuda``.
-    folder
-        Where the processes meet.
-    """
-
-    source: Source
+    source: Source  #: How the model is made.
+    #: As ``partita.costs.profile.ProfileSettings`` has them.
     processes: int
     threads: int
     warm_up: int
     repeats: int
-    device: str
-    folder: str
+    device: str  #: ``cpu`` or ``cuda``.
+    folder: str  #: Where the processes meet.
 
 
 @dataclass(frozen=True)
@@ -53,12 +42,12 @@ class Report:
     observed: Observed
     graph: Graph | None = None
     places: list[int | None] | None = None
-    events: list[Event] | None = None
+    events: list[DispatchedCall] | None = None
     hardware: Hardware | None = None
     memory_bytes: int = 0
     device_name: str = ""
     rates: tuple[float, float] = (0.0, 0.0)
-    transfers: tuple[Transfer, ...] = ()
+    transfers: tuple[MessageTime, ...] = ()
 
 
 def work(job: Job, rank: int) -> Report:
@@ -106,7 +95,7 @@ def work(job: Job, rank: int) -> Report:
     )
 
 
-def _ready(model: Model, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
+def _ready(model: BuiltModel, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
     """Module and arguments with data, on the device and in the number format that was asked for."""
     import torch
 

@@ -54,23 +54,10 @@ def _draw(
 
 
 def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> None:
-    """Draw a sweep into a file, whose ending decides the format: times, and efficiency where rows have one.
+    """Draw a sweep along its axes into a file, whose ending decides the format: times, and efficiency where rows have
+    one.
 
-    Parameters
-    ----------
-    path
-        Of the file.
-    along
-        The axes of the sweep.
-    document
-        What ``report.sweep.sweep_document`` gives.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    InputError
-        If the ending is no image format or the file cannot be written.
+    ``document`` is what ``report.sweep.sweep_document`` gives.
     """
 
     def there(key: str) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from partita.documents.tables.text import new_table
-from partita.engines.search.result import Result, Row, Status, StopReason
+from partita.engines.search.result import Result, Rival, Status, StopReason
 from partita.ground.units import format_time
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Reporting
 
 #: What rows of a comparison can be ranked by.
 Rank = Literal["objective", "step"]
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) -> list[str]:
+def summary_lines(report: Reporting[Any, Any, Any], result: Result[Any, Any, Any]) -> list[str]:
     """Objective, bound, gap and status in words."""
     unit = result.problem.unit
     if result.objective is None:
@@ -38,7 +38,7 @@ def summary_lines(report: Report[Any, Any, Any], result: Result[Any, Any, Any]) 
     ]
 
 
-def verdict_lines(report: Report[Any, Any, Any], problem: Any, plan: Any, evaluation: Any) -> list[str]:
+def verdict_lines(report: Reporting[Any, Any, Any], problem: Any, plan: Any, evaluation: Any) -> list[str]:
     """What a given plan is worth."""
     verdict = "feasible" if evaluation.feasible else "not feasible: " + "; ".join(evaluation.violations)
     return [
@@ -48,7 +48,7 @@ def verdict_lines(report: Report[Any, Any, Any], problem: Any, plan: Any, evalua
     ]
 
 
-def worth(report: Report[Any, Any, Any], problem: Any, row: Row, by: Rank = "objective") -> float | None:
+def worth(report: Reporting[Any, Any, Any], problem: Any, row: Rival, by: Rank = "objective") -> float | None:
     """What a row is ranked by: its objective, or the time of its step as it runs; None where it has none."""
     if row.evaluation is None:
         return None
@@ -57,10 +57,10 @@ def worth(report: Report[Any, Any, Any], problem: Any, row: Row, by: Rank = "obj
     return float(row.evaluation.objective)
 
 
-def ranked(report: Report[Any, Any, Any], problem: Any, rows: Sequence[Row], by: Rank) -> list[Row]:
+def ranked(report: Reporting[Any, Any, Any], problem: Any, rows: Sequence[Rival], by: Rank) -> list[Rival]:
     """Rows from the best to the worst; those that do not work come after them, then those without a plan."""
 
-    def key(row: Row) -> tuple[int, float]:
+    def key(row: Rival) -> tuple[int, float]:
         found = worth(report, problem, row, by)
         return (2, 0.0) if found is None else (0 if row.feasible else 1, found)
 
@@ -68,20 +68,17 @@ def ranked(report: Report[Any, Any, Any], problem: Any, rows: Sequence[Row], by:
 
 
 def comparison_table(
-    report: Report[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Row], by: Rank = "objective"
+    report: Reporting[Any, Any, Any], result: Result[Any, Any, Any], rows: Sequence[Rival], by: Rank = "objective"
 ) -> Table:
     """The plan and the rows, judged by one evaluator, with the problem's own figures.
 
     ``by`` says what of a row is set against the plan's.
     """
     problem = result.problem
-    own = Row("partita", "", result.plan, result.evaluation)
-    mine_worth = worth(report, problem, own, by)
-    shown = [("partita", result.plan, result.evaluation, "")] if result.evaluation is not None else []
-    shown += [(row.name, row.plan, row.evaluation, row.note) for row in rows]
-    figures = [
-        {} if evaluation is None else report.figures(problem, plan, evaluation) for _, plan, evaluation, _ in shown
-    ]
+    own = Rival("partita", "", result.plan, result.evaluation)
+    mine = worth(report, problem, own, by)
+    shown = [*(() if own.evaluation is None else (own,)), *rows]
+    figures = [{} if row.evaluation is None else report.figures(problem, row.plan, row.evaluation) for row in shown]
     titles = list(dict.fromkeys(title for found in figures for title in found))
     table = new_table("Compared with")
     table.add_column("plan", overflow="fold")
@@ -90,17 +87,19 @@ def comparison_table(
     for title in titles:
         table.add_column(title, justify="right", overflow="fold")
     table.add_column("what it does", overflow="fold", ratio=1)
-    mine = [None] if result.evaluation is not None else []
-    for (name, _, evaluation, note), found, row in zip(shown, figures, [*mine, *rows], strict=True):
-        if evaluation is None:
-            table.add_row(name, "—", "", *("" for _ in titles), note)
+    for row, found in zip(shown, figures, strict=True):
+        if row.evaluation is None:
+            table.add_row(row.name, "—", "", *("" for _ in titles), row.note)
             continue
-        objective = format_time(evaluation.objective, problem.unit)
         ratio, text = "", ""
-        if row is not None:
+        if row is not own:
             other = worth(report, problem, row, by)
-            ratio = f"{other / mine_worth - 1:+.1%} {_RANKED[by]}" if mine_worth and other is not None else ""
-            text = report.why(result, row) if evaluation.feasible else f"does not work: {note}"
-        cells = [found.get(title, "") for title in titles]
-        table.add_row(name, objective, ratio, *cells, text, style="bold" if row is None else None)
+            ratio = f"{other / mine - 1:+.1%} {_RANKED[by]}" if mine and other is not None else ""
+            text = report.why(result, row) if row.feasible else f"does not work: {row.note}"
+        cells = (
+            format_time(row.evaluation.objective, problem.unit),
+            ratio,
+            *(found.get(title, "") for title in titles),
+        )
+        table.add_row(row.name, *cells, text, style="bold" if row is own else None)
     return table

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.simulator.builder import Builder
+from partita.simulator.builder import ProgramTasks
 from partita.simulator.program import End, Ints
 from partita.simulator.rounds import WORK
 from partita.simulator.timeline import SYNC, UPDATE
 
 
-def add_ends(builder: Builder) -> None:
+def add_ends(builder: ProgramTasks) -> None:
     """Synchronisation and update of every place after every batch."""
     program = builder.program
     link_things: dict[int, Ints] = {}
@@ -32,21 +32,18 @@ def add_ends(builder: Builder) -> None:
             updated.append(_end(builder, number, end, batch, link_things, updated[-1] if updated else None))
 
 
-def _share_device(builder: Builder, number: int) -> None:
+def _share_device(builder: ProgramTasks, number: int) -> None:
     """Let updates between two batches take the device for themselves: what is ready first goes first."""
     program = builder.program
-    things = builder.new_things(program.places[number].instances)
-    builder.device_things[number] = things
-    for s, step in enumerate(program.steps):
-        if step.place == number:
-            for part in range(3):
-                on_device = part == WORK or program.places[number].streams == "sum"
-                if builder.column[s, part] >= 0 and on_device:
-                    builder.hold(builder.column[s, part] + builder.micro, things[builder.micro % len(things)])
+    parts = range(3) if program.places[number].streams == "sum" else (WORK,)
+    columns = [
+        builder.column[s, part] for s, step in enumerate(program.steps) if step.place == number for part in parts
+    ]
+    builder.device_things[number] = builder.take_turns(number, [int(column) for column in columns if column >= 0])
 
 
 def _end(
-    builder: Builder, number: int, end: End, batch: int, link_things: dict[int, Ints], before: Ints | None
+    builder: ProgramTasks, number: int, end: End, batch: int, link_things: dict[int, Ints], before: Ints | None
 ) -> Ints:
     """The end of one batch at one place, after that of the batch before; the last task of every replica."""
     _, steps, micro = _actions(builder, number, batch, last=True)
@@ -96,7 +93,7 @@ def _end(
     return joined
 
 
-def _join(builder: Builder, tasks: Ints) -> Ints:
+def _join(builder: ProgramTasks, tasks: Ints) -> Ints:
     """One task that ends when all of these have."""
     if len(tasks) == 1:
         return tasks
@@ -105,7 +102,7 @@ def _join(builder: Builder, tasks: Ints) -> Ints:
     return joined
 
 
-def _milestones(builder: Builder, works: Ints, durations: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
+def _milestones(builder: ProgramTasks, works: Ints, durations: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
     """Tasks that end when work has gone on for so long: they wait for what the work waits for."""
     before, after = np.concatenate(builder.before), np.concatenate(builder.after)
     found = builder.add(durations, SYNC, -1, microbatches=np.full(len(works), -1))
@@ -116,7 +113,7 @@ def _milestones(builder: Builder, works: Ints, durations: np.ndarray[tuple[int],
     return found
 
 
-def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[Ints, Ints, Ints]:
+def _actions(builder: ProgramTasks, number: int, batch: int, *, last: bool) -> tuple[Ints, Ints, Ints]:
     """The first or last action of each instance of a place that has one in a batch: instances, steps, microbatches."""
     program = builder.program
     instances, steps, micro = [], [], []
@@ -138,6 +135,6 @@ def _actions(builder: Builder, number: int, batch: int, *, last: bool) -> tuple[
     return np.array(instances, np.int64), np.array(steps, np.int64), np.array(micro, np.int64)
 
 
-def _absent(builder: Builder, step: int, microbatch: int) -> bool:
+def _absent(builder: ProgramTasks, step: int, microbatch: int) -> bool:
     absent = builder.program.steps[step].absent
     return absent is not None and bool(absent[microbatch])

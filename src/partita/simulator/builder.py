@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from partita.simulator.program import Ints, Place, Program
+from partita.simulator.engine import TaskGraph
+from partita.simulator.program import Floats, Ints, Place, Program
 from partita.simulator.rounds import IN, OUT, WORK, in_rounds, offsets, parts_of
-from partita.simulator.tasks import Floats, TaskGraph
 from partita.simulator.timeline import COPY_IN, COPY_OUT, TRANSFER, Lane
 
 #: The stream that each part of a step runs on.
@@ -21,9 +20,8 @@ _STREAMS = {
 }
 
 
-@dataclass
-class Tasks:
-    """The tasks of a program, and where each belongs.
+class ProgramTasks:
+    """The tasks of one program, and where each belongs: rows of tasks are added one after the other, then ``finish``.
 
     Attributes
     ----------
@@ -41,20 +39,12 @@ class Tasks:
         Transfers with the lanes of the devices that receive them.
     """
 
-    program: Program
     graph: TaskGraph
     sort: Ints
     lane: Ints
     step: Ints
     microbatch: Ints
-    stand_in: dict[int, int]
-    lanes: list[Lane]
     works: Ints
-    received: list[tuple[Ints, Ints]]
-
-
-class Builder:
-    """Makes the tasks of one program; rows of tasks are added one after the other."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -145,7 +135,7 @@ class Builder:
                     self.lanes.append(Lane(-1, owner, stream, shared=self.shares or place.parallel))
         self.lane_of = {key: np.array(lanes, dtype=np.int64) for key, lanes in placed.items()}
 
-    def lane(self, place: int, stream: str, microbatches: Ints) -> Ints:
+    def lanes_at(self, place: int, stream: str, microbatches: Ints) -> Ints:
         """The lane of a stream of a place, for every microbatch."""
         found: Ints = self.lane_of[place, stream][microbatches % self.program.places[place].instances]
         return found
@@ -174,7 +164,7 @@ class Builder:
                 time = (step.incoming, step.time if step.times is None else step.times, step.outgoing)[part]
                 work = step.sort if step.sorts is None else step.sorts
                 sort = (COPY_IN, TRANSFER if place.is_link else work, COPY_OUT)[part]
-                lanes = self.lane(step.place, self.stream(place, part, step.outward), self.micro)
+                lanes = self.lanes_at(step.place, self.stream(place, part, step.outward), self.micro)
                 if step.absent is not None:
                     lanes = np.where(step.absent, -1, lanes)
                 shared = self.shares and place.is_link and step.time > 0
@@ -189,14 +179,9 @@ class Builder:
         self.head = np.array([min(c for c in row if c >= 0) if max(row) >= 0 else -1 for row in self.column.tolist()])
         self.tail = self.column.max(axis=1)
         self._edges()
-        if program.interval > 0:
-            self.arrivals = [number for number in range(len(program.steps)) if not self._has_source(number)]
         self._order()
         if program.barrier:
             self._barrier()
-
-    def _has_source(self, number: int) -> bool:
-        return any(target == number for _, target in self.program.edges)
 
     def _edges(self) -> None:
         """What waits for what of the same microbatch; messages take the place of the edges that they carry."""
@@ -217,9 +202,9 @@ class Builder:
             )
             if self.program.orders is not None and turns:
                 for stream in ("link", "in", "out", "copy"):
-                    columns = [c for c, name in self._columns(number, place) if name == stream]
+                    columns = [int(self.column[s, part]) for s, part, name in self._parts(number) if name == stream]
                     if columns:
-                        self.link_things[number] = self._take_turns(number, columns)
+                        self.link_things[number] = self.take_turns(number, columns)
 
     def _barrier(self) -> None:
         """Let all backward steps wait for all forward ones."""
@@ -230,13 +215,13 @@ class Builder:
         for s in np.flatnonzero((letters == "B") | (letters == "I")):
             self.wait(self.head[s] + self.micro, np.repeat(passed, self.total))
 
-    def _columns(self, number: int, place: Place) -> Iterator[tuple[Ints, str]]:
-        """Every part of what a place does, and the stream that it runs on."""
+    def _parts(self, number: int) -> Iterator[tuple[int, int, str]]:
+        """Every part of what a place does: its step, which part it is, and the stream that it runs on."""
+        place = self.program.places[number]
         for s in self._steps_at(number):
             for part in (IN, WORK, OUT):
                 if self.column[s, part] >= 0:
-                    stream = self.stream(place, part, self.program.steps[s].outward)
-                    yield self.column[s, part : part + 1], stream
+                    yield s, part, self.stream(place, part, self.program.steps[s].outward)
 
     def chain_blocks(self, place: Place, steps: Ints, microbatches: Ints) -> None:
         """The order of one instance: whole steps where transfers take the device, otherwise each part by its stream."""
@@ -270,11 +255,8 @@ class Builder:
             return
         flat = self.column.reshape(-1)
         found: dict[str, list[tuple[int, int]]] = {}
-        for s in mine:
-            for part in (IN, WORK, OUT):
-                if self.column[s, part] >= 0:
-                    stream = self.stream(place, part, self.program.steps[s].outward)
-                    found.setdefault(stream, []).append((int(depth[s, part]), 3 * s + part))
+        for s, part, stream in self._parts(number):
+            found.setdefault(stream, []).append((int(depth[s, part]), 3 * s + part))
         for units in found.values():
             yield units, flat, flat
 
@@ -301,7 +283,7 @@ class Builder:
         tasks, things = np.broadcast_arrays(tasks, things)
         self.holds.append((np.ascontiguousarray(tasks), np.ascontiguousarray(things)))
 
-    def _take_turns(self, place: int, columns: Sequence[Ints]) -> Ints:
+    def take_turns(self, place: int, columns: Sequence[int]) -> Ints:
         """Let parts of steps take turns as they become ready; the things that stand for the place's instances."""
         things = self.new_things(self.program.places[place].instances)
         for column in columns:
@@ -310,18 +292,21 @@ class Builder:
 
     # -- the graph ------------------------------------------------------------------------------------------------
 
-    def tasks(self) -> Tasks:
-        """All that was added."""
-        durations, amounts, sorts, lanes, steps, micro = (np.concatenate(part) for part in zip(*self.rows, strict=True))
+    def finish(self) -> ProgramTasks:
+        """Make the graph of all that was added."""
+        durations, amounts, self.sort, self.lane, self.step, self.microbatch = (
+            np.concatenate(part) for part in zip(*self.rows, strict=True)
+        )
         release = np.zeros(self.count)
         if self.program.interval > 0:
-            for number in self.arrivals:
-                if self.head[number] >= 0:
-                    release[self.head[number] + self.micro] = self.micro * self.program.interval
+            reached = {target for _, target in self.program.edges}
+            for number, head in enumerate(self.head):
+                if head >= 0 and number not in reached:
+                    release[head + self.micro] = self.micro * self.program.interval
         held_offsets, held = _by_task(self.holds, self.count)
         used_offsets, used = _by_task(self.uses, self.count)
         none = np.zeros(0, dtype=np.int64)
-        graph = TaskGraph(
+        self.graph = TaskGraph(
             duration=durations,
             amount=amounts,
             release=release,
@@ -335,8 +320,11 @@ class Builder:
             things=self.things,
             capacity=np.array(self.capacity, dtype=np.float64),
         )
-        works = np.where(self.column[:, WORK : WORK + 1] >= 0, self.column[:, WORK : WORK + 1] + self.micro, -1)
-        return Tasks(self.program, graph, sorts, lanes, steps, micro, self.stand_in, self.lanes, works, self.received)
+        column = self.column[:, WORK : WORK + 1]
+        self.works = np.where(column >= 0, column + self.micro, -1)
+        # What was concatenated is not held twice.
+        del self.rows, self.before, self.after, self.holds, self.uses
+        return self
 
 
 def _by_task(pairs: Sequence[tuple[Ints, Ints]], count: int) -> tuple[Ints, Ints]:

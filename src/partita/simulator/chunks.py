@@ -12,17 +12,11 @@ from partita.simulator.program import End, Message
 
 
 def cut(pipeline: Pipeline, rank_of: Sequence[int]) -> Pipeline:
-    """The pipeline with each stage's work cut into equal parts, which are stages of their own.
+    """The pipeline, one stage a rank, with each stage's work cut into equal parts, which are stages of their own.
 
-    The parts of a rank share its work, weights and activations evenly. Each hands over to the next one as much as the
-    rank's stage did before (where it handed over nothing, the mean of those that did), unless both are on one rank.
-
-    Parameters
-    ----------
-    pipeline
-        One stage a rank.
-    rank_of
-        The rank of every new stage, first stage first.
+    ``rank_of`` is the rank of every new stage, first stage first. The parts of a rank share its work, weights and
+    activations evenly. Each hands over to the next one as much as the rank's stage did before (where it handed over
+    nothing, the mean of those that did), unless both are on one rank.
     """
     parts = Counter(rank_of)
     count, stages, training = len(rank_of), pipeline.stages, pipeline.training

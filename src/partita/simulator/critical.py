@@ -11,23 +11,13 @@ from partita.simulator.timeline import SORTS, Timeline
 
 @dataclass(frozen=True)
 class CriticalSummary:
-    """Where the time up to the end of a chain of slices went; all in the time line's unit.
+    """Where the time up to the end of a chain of slices went; all in the time line's unit."""
 
-    Attributes
-    ----------
-    finish
-        When the chain's last slice ends.
-    by_sort
-        Time spent in slices, by the name of their sort, in the order of ``SORTS``.
-    by_owner
-        The same time by the device, or what else the lane belongs to, in the order of the lanes.
-    waiting
-        Before the first slice and between slices; it and ``by_sort`` add up to ``finish``, it and ``by_owner`` too.
-    """
-
-    finish: float
-    by_sort: dict[str, float]
+    finish: float  #: When the chain's last slice ends.
+    by_sort: dict[str, float]  #: Time spent in slices, by the name of their sort, in the order of ``SORTS``.
+    #: The same time by the device, or what else the lane belongs to, in the order of the lanes.
     by_owner: dict[str, float]
+    #: Before the first slice and between slices; it and ``by_sort`` add up to ``finish``, it and ``by_owner`` too.
     waiting: float
 
 
@@ -36,10 +26,7 @@ def critical_path(timeline: Timeline) -> list[int]:
 
     The last is the slice that ends last, of several the one with the lowest place; before each stands its cause.
 
-    Raises
-    ------
-    DisagreementError
-        If the causes go round in a circle.
+    Raises ``DisagreementError`` if the causes go round in a circle.
     """
     if not timeline.count:
         return []
@@ -58,13 +45,8 @@ def critical_path(timeline: Timeline) -> list[int]:
 def critical_summary(timeline: Timeline, path: Sequence[int]) -> CriticalSummary:
     """How much of the time up to the end of a chain is spent on what and where, and how much passes in between.
 
-    Parameters
-    ----------
-    timeline
-        Its unit is that of the answer.
-    path
-        Places of slices, the earliest first, such as ``critical_path`` gives; where two overlap, the time both run
-        counts for the earlier.
+    The path is places of slices, the earliest first, such as ``critical_path`` gives; where two overlap, the time both
+    run counts for the earlier.
     """
     by_sort = [0.0] * len(SORTS)
     by_lane = [0.0] * len(timeline.lanes)

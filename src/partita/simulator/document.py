@@ -21,16 +21,9 @@ def simulation_document(
     sensitivities: Sequence[Change] = (),
     holdings: Callable[[int], Sequence[Holding]] | None = None,
 ) -> dict[str, Any]:
-    """What a simulation says, in the program's unit of time and in bytes.
+    """What a simulation says, and what would change it, in the program's unit of time and in bytes.
 
-    Parameters
-    ----------
-    simulation
-        What ran.
-    sensitivities
-        What would change it.
-    holdings
-        What the devices of a place hold, one by one, where that is known.
+    ``holdings`` says what the devices of a place hold, one by one, where that is known.
     """
     program, line = simulation.program, simulation.timeline
     path = simulation.critical()

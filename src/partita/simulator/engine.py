@@ -1,16 +1,17 @@
-"""The engine: when the tasks of a graph run."""
+"""What the engine runs, tasks that wait for each other and for resources, as arrays; and when they run."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.simulator.events import Tasks, nothing_run, run_tasks
+from partita.engines.kernels.simulator.events import TaskArrays, nothing_run, run_tasks
 from partita.engines.kernels.simulator.sharing import nothing_moved
 from partita.ground.errors import InputError, StuckError
-from partita.simulator.tasks import Floats, Ints, TaskGraph, Times
+from partita.simulator.program import Floats, Ints
 
 #: Times beyond this are refused: sums of them would not be finite.
 _LATEST = 1e300
@@ -20,6 +21,53 @@ _MOST = 2**31 - 1
 _AS_COMPILED: Final = ("C_CONTIGUOUS", "ALIGNED", "WRITEABLE")
 
 
+@dataclass(frozen=True)
+class TaskGraph:
+    """Tasks 0, 1, …, n − 1 with what each waits for, holds and moves.
+
+    A task starts as soon as it is released, all it waits for has ended, and everything it holds is free. Of tasks that
+    could start at the same instant and want the same thing, the one with the smallest (priority, time at which it
+    became ready, number) goes first; a task that has to wait for one thing does not keep others from the rest. It ends
+    after its duration and, if it moves an amount, as soon as that is moved after it: all that is being moved shares the
+    links it uses by max-min fairness.
+    """
+
+    duration: Floats  #: (n,) Time that passes whatever else happens; not negative.
+    #: (n,) What is moved after that over the links the task uses; 0 for nothing. Who moves something uses a link.
+    amount: Floats
+    release: Floats  #: (n,) Time before which the task does not start.
+    priority: Floats  #: (n,) Smaller goes first.
+    #: (e,) Task ``before[k]`` ends before ``after[k]`` starts.
+    before: Ints
+    after: Ints
+    #: (n + 1,) and (h,) The things that task i holds alone from start to end are ``held[held_offsets[i]:held_offsets[i
+    #: + 1]]``, numbers below ``things``: streams, links, groups' turns.
+    held_offsets: Ints
+    held: Ints
+    #: (n + 1,) and (u,) The links that it shares while it moves its amount, numbers of entries of ``capacity``.
+    used_offsets: Ints
+    used: Ints
+    things: int  #: How many things there are to be held.
+    capacity: Floats  #: (links,) Amount per unit of time that all who use a link together can move; positive.
+
+    @property
+    def count(self) -> int:
+        """How many tasks there are."""
+        return len(self.duration)
+
+
+@dataclass(frozen=True)
+class Times:
+    """When the tasks of a graph run."""
+
+    #: (n,) Times.
+    start: Floats
+    end: Floats
+    #: (n,) The task whose end let it start when it did: the last of those that it waits for, or the one that held what
+    #: it needed; −1 if it started at its release or at 0.
+    cause: Ints
+
+
 def run(graph: TaskGraph) -> Times:
     """When every task starts and ends, and which task's end let it start.
 
@@ -27,13 +75,8 @@ def run(graph: TaskGraph) -> Times:
     of those that it waits for as its cause, if that one ended at this instant, and otherwise what was freed last of
     what it holds. Of the tasks that end together in a round of an instant the one with the largest number is the last.
 
-    Raises
-    ------
-    StuckError
-        If tasks wait for each other in a circle.
-    InputError
-        Where arrays do not fit each other, a number is out of its range, a task holds a thing or uses a link twice or
-        moves something over no link.
+    Raises ``StuckError`` if tasks wait for each other in a circle; ``InputError`` where arrays do not fit each other, a
+    number is out of its range, a task holds a thing or uses a link twice or moves something over no link.
     """
     tasks = _checked(graph)
     n = tasks.count
@@ -42,7 +85,7 @@ def run(graph: TaskGraph) -> Times:
     missing = np.bincount(tasks.after, minlength=n).astype(np.int32)
     state = nothing_run(tasks.priority, missing, tasks.things, groups)
     ended = run_tasks(
-        Tasks(
+        TaskArrays(
             duration=tasks.duration,
             amount=tasks.amount,
             release=tasks.release,

@@ -34,19 +34,12 @@ MARGIN = 2 * TOLERANCE
 
 @dataclass(frozen=True)
 class FastLinks:
-    """The fastest links of some devices.
+    """The fastest links of some devices."""
 
-    Attributes
-    ----------
-    inside, across
-        Bytes per second of the fastest link inside a machine and between two; 0 where there is none.
-    machines
-        Devices of every machine.
-    """
-
+    #: Bytes per second of the fastest link inside a machine and between two; 0 where there is none.
     inside: float
     across: float
-    machines: tuple[int, ...]
+    machines: tuple[int, ...]  #: Devices of every machine.
 
     @property
     def fastest(self) -> float:
@@ -91,12 +84,7 @@ def _spreads(kind: str, replicas: int, links: FastLinks) -> Iterator[tuple[float
 def least_step(plan: Pipeline, links: FastLinks) -> float:
     """Seconds that no step of a plan goes below, wherever it is placed; 0 if its stages are not in a row.
 
-    Parameters
-    ----------
-    plan
-        The plan; all its stages have as many replicas as they have anywhere.
-    links
-        Of the devices.
+    All its stages have as many replicas as they have anywhere.
     """
     if not plan.passed_once:
         return 0.0

@@ -12,29 +12,18 @@ from partita.simulator.timeline import Lane, Timeline
 
 
 class Span(NamedTuple):
-    """One slice.
+    """One slice."""
 
-    Attributes
-    ----------
-    lane, sort
-        Places among the lanes and ``partita.simulator.timeline.SORTS``.
-    start, end
-        Times.
-    name
-        For people.
-    before
-        Places of the slices that had to end before: what it reads, and who held what it needs.
-    reads
-        Those of them whose results it reads on another lane.
-    """
-
+    #: Places among the lanes and ``partita.simulator.timeline.SORTS``.
     lane: int
     sort: int
+    #: Times.
     start: float
     end: float
-    name: str
+    name: str  #: For people.
+    #: Places of the slices that had to end before: what it reads, and who held what it needs.
     before: tuple[int, ...] = ()
-    reads: tuple[int, ...] = ()
+    reads: tuple[int, ...] = ()  #: Those of them whose results it reads on another lane.
 
 
 def fixed_timeline(
@@ -45,10 +34,7 @@ def fixed_timeline(
     The cause of a slice is, of those that had to end before it, the one that ended last (of equal ones the one that
     took longest, then the first); what passes between that end and its start is waiting.
 
-    Raises
-    ------
-    InputError
-        If a slice is said to wait for itself or for one that is not there.
+    Raises ``InputError`` if a slice is said to wait for itself or for one that is not there.
     """
     count = len(spans)
     cause = np.full(count, -1, dtype=np.int64)

@@ -16,7 +16,8 @@ from partita.documents.document import write_atomic
 from partita.ground.errors import InputError, MissingExtraError
 from partita.ground.units import GIB, format_bytes
 from partita.simulator.gantt_text import main_sorts
-from partita.simulator.timeline import SORTS, Floats, Ints, Timeline
+from partita.simulator.program import Floats, Ints
+from partita.simulator.timeline import SORTS, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ import numpy as np
 
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_time
-from partita.simulator.timeline import SORTS, Ints, Timeline
+from partita.simulator.program import Ints
+from partita.simulator.timeline import SORTS, Timeline
 
 #: Stands where a lane mostly does nothing.
 IDLE = "·"
@@ -16,22 +17,11 @@ _FEWEST = 10
 
 
 def main_sorts(timeline: Timeline, row_of_lane: Ints, rows: int, columns: int) -> Ints:
-    """What takes most of each of several equal pieces of the time from 0 to the finish.
+    """What takes most of each of several equal pieces of the time from 0 to the finish, which is not 0.
 
-    Parameters
-    ----------
-    timeline
-        Its finish is not 0.
-    row_of_lane
-        For each lane the row to which it counts; −1 for none.
-    rows, columns
-        How many rows, and pieces of time, there are.
-
-    Returns
-    -------
-    (rows, columns) int
-        Place of the sort among ``SORTS``, the first of equal ones; −1 where slices take less than half of the piece.
-        Slices that overlap on a row count each.
+    ``row_of_lane`` is for each lane the row to which it counts; −1 for none. The answer is (rows, columns) places of
+    sorts among ``SORTS``, the first of equal ones; −1 where slices take less than half of the piece. Slices that
+    overlap on a row count each.
     """
     row = row_of_lane[timeline.lane]
     chosen = np.flatnonzero((row >= 0) & (timeline.end > timeline.start))

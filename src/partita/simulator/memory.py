@@ -10,22 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.simulator.program import Ints, Place, Program
-from partita.simulator.tasks import Floats
+from partita.simulator.program import Floats, Ints, Place, Program
 from partita.simulator.timeline import MemoryCurve
 
 
 def memory_curves(program: Program, works: Ints, start: Floats, end: Floats) -> tuple[MemoryCurve, ...]:
     """A curve for every instance of every place of devices, in their order; empty if nothing is known of memory.
 
-    Parameters
-    ----------
-    program
-        What ran.
-    works
-        (steps, microbatches) The task that does the work of a step; −1 for none.
-    start, end
-        (tasks,) Times.
+    ``works`` (steps, microbatches) are the tasks that do the work of steps, −1 for none; ``start`` and ``end`` are by
+    task.
     """
     ranks = [(number, place) for number, place in enumerate(program.places) if not place.is_link]
     holding = any(step.saves or step.frees for step in program.steps)

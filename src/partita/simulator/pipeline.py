@@ -36,99 +36,59 @@ class StageWork:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What the replicas of a stage exchange once in a step, layer by layer in the order of the forward part.
+    """What the replicas of a stage exchange once in a step, layer by layer in the order of the forward part."""
 
-    Attributes
-    ----------
-    forward_s, backward_s
-        The work that hides exchanges.
-    reduce_bytes, gather_bytes
-        Of each layer: gradients that all have, and weights of which each replica has a share.
-    reduce_wait_s, gather_wait_s
-        What an exchange takes beside its bytes.
-    scattered
-        Whether each replica wants its share of the sum of gradients alone.
-    overlap
-        Whether exchanges hide: of gradients behind the last backward part, of weights ahead of the first forward part.
-    occupied
-        Part of a device that they take away from the work that hides them.
-    rest_s
-        What is waited for besides.
-    """
-
+    #: The work that hides exchanges.
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...]
+    #: Of each layer: gradients that all have, and weights of which each replica has a share.
     reduce_bytes: tuple[float, ...]
     gather_bytes: tuple[float, ...]
+    #: What an exchange takes beside its bytes.
     reduce_wait_s: tuple[float, ...]
     gather_wait_s: tuple[float, ...]
-    scattered: bool
+    scattered: bool  #: Whether each replica wants its share of the sum of gradients alone.
+    #: Whether exchanges hide: of gradients behind the last backward part, of weights ahead of the first forward part.
     overlap: bool
-    occupied: float = 0.0
-    rest_s: float = 0.0
+    occupied: float = 0.0  #: Part of a device that they take away from the work that hides them.
+    rest_s: float = 0.0  #: What is waited for besides.
 
 
 @dataclass(frozen=True)
 class PipelineStage:
-    """One stage; what it takes where it was planned, and what it asks of devices wherever they are.
+    """One stage; what it takes where it was planned, and what it asks of devices wherever they are."""
 
-    Attributes
-    ----------
-    replicas
-        For every replica the names of its devices, which run in lockstep; replicas take turns at microbatches. Names
-        are empty where the plan says none.
-    forward, backward
-        Its work; there is no backward work in inference.
-    weight_share
-        Share of the backward work that makes gradients of weights, and that nobody else waits for.
-    in_flight
-        Microbatches that each replica may hold at once under 1F1B.
-    sync_each
-        Time to synchronise weights for every microbatch, once its backward work (in inference its forward work) is
-        done and handed over.
-    activation_bytes
-        What each device holds of each microbatch in flight.
-    memory, workspace, limit, weight_bytes
-        Bytes of each device: always held, by what for; while it works; that there are; of one version of the weights.
-    end
-        What happens at the end of a batch.
-    link
-        The link by which its machine is reached, among the pipeline's links; −1 for none.
-    capacity
-        Units of size that each device moves per unit of time.
-    name, kind
-        For people; the kind of device it was planned on.
-    work_s
-        By kind of device on which it can run, forward and backward seconds of a microbatch on a replica, without what
-        passes links between stages. Empty if it is its work on whatever device.
-    parameter_bytes
-        What each device reduces with those of the other replicas, once per batch.
-    update_s
-        Of the optimizer, once per batch.
-    exchange
-        What replicas exchange once in a step, where that is known by layer; otherwise they reduce ``parameter_bytes``,
-        evenly behind the backward part.
-    """
-
+    #: For every replica the names of its devices, which run in lockstep; replicas take turns at microbatches. Names are
+    #: empty where the plan says none.
     replicas: tuple[tuple[str, ...], ...]
+    #: Its work; there is no backward work in inference.
     forward: StageWork
     backward: StageWork | None = None
+    #: Share of the backward work that makes gradients of weights, and that nobody else waits for.
     weight_share: float = WEIGHT_SHARE
-    in_flight: int = 1
+    in_flight: int = 1  #: Microbatches that each replica may hold at once under 1F1B.
+    #: Time to synchronise weights for every microbatch, once its backward work (in inference its forward work) is done
+    #: and handed over.
     sync_each: float = 0.0
-    activation_bytes: float = 0.0
+    activation_bytes: float = 0.0  #: What each device holds of each microbatch in flight.
+    #: Bytes of each device: always held, by what for; while it works; that there are; of one version of the weights.
     memory: Mapping[str, float] = field(default_factory=dict)
     workspace: float = 0.0
     limit: float | None = None
     weight_bytes: float = 0.0
-    end: End = NOTHING
-    link: int = -1
-    capacity: float = 1.0
+    end: End = NOTHING  #: What happens at the end of a batch.
+    link: int = -1  #: The link by which its machine is reached, among the pipeline's links; −1 for none.
+    capacity: float = 1.0  #: Units of size that each device moves per unit of time.
+    #: For people; the kind of device it was planned on.
     name: str = ""
     kind: str = ""
+    #: By kind of device on which it can run, forward and backward seconds of a microbatch on a replica, without what
+    #: passes links between stages. Empty if it is its work on whatever device.
     work_s: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    parameter_bytes: float = 0.0
-    update_s: float = 0.0
+    parameter_bytes: float = 0.0  #: What each device reduces with those of the other replicas, once per batch.
+    update_s: float = 0.0  #: Of the optimizer, once per batch.
+    #: What replicas exchange once in a step, where that is known by layer; otherwise they reduce ``parameter_bytes``,
+    #: evenly behind the backward part.
     exchange: Exchange | None = None
 
     @property
@@ -187,57 +147,31 @@ class Handover:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Stages in a row; *nodes* are the forward works, the backward works, and the hops, numbered in that order.
+    """Stages in a row; *nodes* are the forward works, the backward works, and the hops, numbered in that order."""
 
-    Attributes
-    ----------
-    name, unit
-        As of programs.
-    stages
-        First stage first.
-    edges
-        Pairs of nodes: the second waits for the first, for the same microbatch.
-    links, hops
-        Links between machines and what passes them.
-    messages
-        What nodes of stages hand to each other, as in ``Program`` but by node; ``links`` count from 0.
-    streams
-        What transfers take of a device.
-    end_every, notes
-        As of programs.
-    parts
-        Stages that every rank has, if they are given already: of all ranks the first ones, then all second ones. The
-        first stage of a rank says what of it happens at the end, and what the whole rank asks of devices.
-    handovers
-        What ranks hand to each other, in bytes.
-    microbatches
-        Of a batch, over all replicas.
-    schedule
-        The name of the schedule it was planned for.
-    row
-        Whether stages can run one after the other; if not, they wait for each other in a circle.
-    numbers
-        The plan's stage of each rank; empty if they are in the plan's order.
-    duplex
-        Whether a device sends and receives at once, so that each end of a transfer counts as half of its time.
-    """
-
+    #: As of programs.
     name: str
     unit: str
-    stages: tuple[PipelineStage, ...]
-    edges: tuple[tuple[int, int], ...] = ()
+    stages: tuple[PipelineStage, ...]  #: First stage first.
+    edges: tuple[tuple[int, int], ...] = ()  #: Pairs of nodes: the second waits for the first, for the same microbatch.
+    #: Links between machines and what passes them.
     links: tuple[Place, ...] = ()
     hops: tuple[Hop, ...] = ()
+    #: What nodes of stages hand to each other, as in ``Program`` but by node; ``links`` count from 0.
     messages: tuple[Message, ...] = ()
-    streams: Streams = "sum"
+    streams: Streams = "sum"  #: What transfers take of a device.
+    #: As of programs.
     end_every: int | None = None
     notes: tuple[str, ...] = ()
+    #: Stages that every rank has, if they are given already: of all ranks the first ones, then all second ones. The
+    #: first stage of a rank says what of it happens at the end, and what the whole rank asks of devices.
     parts: int = 1
-    handovers: tuple[Handover, ...] = ()
-    microbatches: int = 1
-    schedule: str = "1f1b"
-    row: bool = True
-    numbers: tuple[int, ...] = ()
+    handovers: tuple[Handover, ...] = ()  #: What ranks hand to each other, in bytes.
+    microbatches: int = 1  #: Of a batch, over all replicas.
+    schedule: str = "1f1b"  #: The name of the schedule it was planned for.
+    row: bool = True  #: Whether stages can run one after the other; if not, they wait for each other in a circle.
+    numbers: tuple[int, ...] = ()  #: The plan's stage of each rank; empty if they are in the plan's order.
+    #: Whether a device sends and receives at once, so that each end of a transfer counts as half of its time.
     duplex: bool = False
 
     @property

@@ -13,8 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from partita.costs.collectives import Level, collective_time
-from partita.costs.exposure import exposed_once
+from partita.costs.collectives import Level, collective_time, exposed_once
 from partita.ground.errors import InputError
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Program, Step
@@ -124,28 +123,14 @@ def placed_program(
     microbatches: int | None = None,
     schedule: str | None = None,
 ) -> Program:
-    """What happens when a plan runs on given devices.
+    """What happens when a plan runs on given devices, those of each replica; bandwidths are by device and device.
 
     Each end of a transfer pays bytes over the bandwidth of its own row, as in the mapping problem, in its work; half of
-    that where devices send and receive at once.
+    that where devices send and receive at once. ``kinds`` of every device say stage times; without them all are as
+    planned. ``machine_of`` every device allows exchanges in levels; without it there is one ring. ``microbatches`` and
+    ``schedule`` are what to run instead of what was planned.
 
-    Parameters
-    ----------
-    plan, layout
-        A plan, and the devices of each of its replicas.
-    bandwidth
-        [device, device] bytes per second.
-    kinds
-        Of every device, for stage times; empty where all are as planned.
-    machine_of
-        Of every device, for exchanges in levels; empty for one ring.
-    microbatches, schedule
-        What to run instead of what was planned.
-
-    Raises
-    ------
-    InputError
-        If the plan's stages are not in a row, or the schedule cannot run it.
+    Raises ``InputError`` if the plan's stages are not in a row, or the schedule cannot run it.
     """
     if not plan.passed_once:
         raise InputError(

@@ -56,16 +56,9 @@ def offsets(program: Program) -> Ints:
 
 
 def in_rounds(units: Sequence[tuple[int, int]], instance: int, instances: int, total: int) -> tuple[Ints, Ints]:
-    """Columns and microbatches of one stream in the order of the rounds.
+    """Columns and microbatches of one stream, the given one of its instances, in the order of the rounds.
 
-    Parameters
-    ----------
-    units
-        (offset, column) of everything that the stream does for a microbatch.
-    instance, instances
-        Which of so many.
-    total
-        Microbatches there are.
+    Units are (offset, column) of everything that the stream does for a microbatch, of which there are so many in total.
     """
     mine = np.arange(instance, total, instances, dtype=np.int64)
     rounds = np.concatenate([mine + offset for offset, _ in units])

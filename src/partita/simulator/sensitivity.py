@@ -19,21 +19,11 @@ _SLICES = 2_000_000
 
 @dataclass(frozen=True)
 class Change:
-    """A change and the step that it makes.
+    """A change and the step that it makes."""
 
-    Attributes
-    ----------
-    what
-        In words.
-    step_time
-        Of the changed program.
-    before
-        Of the program as it is.
-    """
-
-    what: str
-    step_time: float
-    before: float
+    what: str  #: In words.
+    step_time: float  #: Of the changed program.
+    before: float  #: Of the program as it is.
 
     @property
     def saved(self) -> float:

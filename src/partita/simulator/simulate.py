@@ -9,85 +9,58 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.ground.errors import InputError, StuckError
-from partita.simulator.build import build
-from partita.simulator.builder import Tasks, owner_name
+from partita.simulator.batch_end import add_ends
+from partita.simulator.builder import ProgramTasks, owner_name
 from partita.simulator.critical import critical_path
-from partita.simulator.engine import run
+from partita.simulator.engine import Times, run
 from partita.simulator.memory import memory_curves
-from partita.simulator.program import Ints, Program
+from partita.simulator.program import Floats, Ints, Program
 from partita.simulator.rounds import offsets
-from partita.simulator.tasks import Floats, Times
 from partita.simulator.timeline import SORTS, Timeline
+from partita.simulator.transfers import add_messages
 
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """How the devices of one replica, which run in lockstep, spend the step.
+    """How the devices of one replica, which run in lockstep, spend the step."""
 
-    Attributes
-    ----------
-    devices
-        Their names.
-    place, instance
-        Number of the place in the program, and of the replica.
-    busy
-        Time that they work.
-    communication_exposed, communication_hidden
-        Time that they move data or synchronise without working, traffic inside the replica included, and while they
-        work or have such traffic.
-    idle
-        The rest: they wait.
-    peak_memory_bytes, peak_time
-        The most that each holds at once, and when; None if nothing is known of memory.
-    """
-
-    devices: tuple[str, ...]
+    devices: tuple[str, ...]  #: Their names.
+    #: Number of the place in the program, and of the replica.
     place: int
     instance: int
-    busy: float
+    busy: float  #: Time that they work.
+    #: Time that they move data or synchronise without working, traffic inside the replica included, and while they work
+    #: or have such traffic.
     communication_exposed: float
     communication_hidden: float
-    idle: float
+    idle: float  #: The rest: they wait.
+    #: The most that each holds at once, and when; None if nothing is known of memory.
     peak_memory_bytes: float | None = None
     peak_time: float | None = None
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulated step says, in the program's unit of time.
+    """What a simulated step says, in the program's unit of time."""
 
-    Attributes
-    ----------
-    program, timeline
-        What ran, and when.
-    begin, finish
-        The step: from the start (or from the end of the batch before, where batches follow without a break) to the end
-        of the last task.
-    uses
-        One entry for each replica of each place of devices.
-    period
-        Time between two microbatches once that has settled: the longest of all places, so that it is never less than
-        what the busiest device takes. None if the batch is too short for that, or never settles.
-    done
-        (places, microbatches) When each place has done with each microbatch.
-    entered, left
-        (microbatches,) When the first step of each microbatch starts and its last one ends.
-    worked
-        Two of (steps, microbatches): when the work of every step starts and ends; nan where it has none.
-    passed
-        Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
-    """
-
+    #: What ran, and when.
     program: Program
     timeline: Timeline
+    #: The step: from the start (or from the end of the batch before, where batches follow without a break) to the end
+    #: of the last task.
     begin: float
     finish: float
-    uses: tuple[DeviceUse, ...]
+    uses: tuple[DeviceUse, ...]  #: One entry for each replica of each place of devices.
+    #: Time between two microbatches once that has settled: the longest of all places, so that it is never less than
+    #: what the busiest device takes. None if the batch is too short for that, or never settles.
     period: float | None
-    done: Floats
+    done: Floats  #: (places, microbatches) When each place has done with each microbatch.
+    #: (microbatches,) When the first step of each microbatch starts and its last one ends.
     entered: Floats
     left: Floats
+    #: Two of (steps, microbatches): when the work of every step starts and ends; nan where it has none.
     worked: tuple[Floats, Floats]
+    #: Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
     passed: tuple[Floats, Floats]
 
     @property
@@ -136,13 +109,22 @@ class Simulation:
         return critical_path(self.timeline)
 
 
+def build(program: Program) -> ProgramTasks:
+    """The tasks of a program: every part of every step, for every microbatch, with what it waits for and takes."""
+    tasks = ProgramTasks(program)
+    tasks.add_steps()
+    if tasks.contended:
+        # Transfers between the ends of every message, over engines of devices and links that are shared or taken.
+        add_messages(tasks)
+    if program.ends:
+        add_ends(tasks)
+    return tasks.finish()
+
+
 def simulate(program: Program) -> Simulation:
     """Run a program.
 
-    Raises
-    ------
-    InputError
-        If some of its actions can never run.
+    Raises ``InputError`` if some of its actions can never run.
     """
     if program.microbatches < 1:
         raise InputError(f"{program.name}: microbatches is {program.microbatches}; it must be at least 1")
@@ -180,7 +162,7 @@ def simulate(program: Program) -> Simulation:
     )
 
 
-def _stuck(tasks: Tasks, task: int) -> str:
+def _stuck(tasks: ProgramTasks, task: int) -> str:
     """What of a program can never start, in words."""
     program, step = tasks.program, int(tasks.step[task])
     if step < 0:
@@ -193,7 +175,7 @@ def _stuck(tasks: Tasks, task: int) -> str:
     )
 
 
-def _timeline(program: Program, tasks: Tasks, times: Times) -> Timeline:
+def _timeline(program: Program, tasks: ProgramTasks, times: Times) -> Timeline:
     """Everything that has a lane; what has none stands for what let it happen."""
     shown = tasks.lane >= 0
     number = np.cumsum(shown) - 1
@@ -234,7 +216,7 @@ def _names(program: Program, steps: Ints) -> tuple[str, ...]:
     return tuple(named[step] if step >= 0 else "" for step in steps) if any(named) else ()
 
 
-def _flows(tasks: Tasks, number: Ints, shown: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+def _flows(tasks: ProgramTasks, number: Ints, shown: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
     """Pairs of slices of one microbatch on different lanes of which one waits for the other."""
     before, after = tasks.graph.before, tasks.graph.after
     linked = shown[before] & shown[after] & (tasks.lane[before] != tasks.lane[after])
@@ -242,13 +224,13 @@ def _flows(tasks: Tasks, number: Ints, shown: np.ndarray[tuple[int], np.dtype[np
     return np.stack([number[before[linked]], number[after[linked]]], axis=1).astype(np.int64)
 
 
-def _batch_ends(program: Program, tasks: Tasks, times: Times) -> list[float]:
+def _batch_ends(program: Program, tasks: ProgramTasks, times: Times) -> list[float]:
     """When each batch has ended."""
     batch = tasks.microbatch // program.microbatches
     return [float(times.end[batch == k].max()) for k in range(program.batches)]
 
 
-def _passages(program: Program, tasks: Tasks, times: Times) -> tuple[Floats, Floats, Floats]:
+def _passages(program: Program, tasks: ProgramTasks, times: Times) -> tuple[Floats, Floats, Floats]:
     """When every place has done with every microbatch, and when each enters and leaves."""
     done = np.zeros((len(program.places), program.total))
     entered, left = np.full(program.total, math.inf), np.zeros(program.total)
@@ -261,7 +243,7 @@ def _passages(program: Program, tasks: Tasks, times: Times) -> tuple[Floats, Flo
     return done, entered, left
 
 
-def _period(program: Program, tasks: Tasks, done: Floats) -> float | None:
+def _period(program: Program, tasks: ProgramTasks, done: Floats) -> float | None:
     """Time between two microbatches, over the longest part of the run that neither fills nor drains.
 
     Where streams take what is ready first, microbatches may overtake each other and the pace of one part of a run may
@@ -295,7 +277,7 @@ def _per_microbatch(program: Program) -> Floats:
     return found
 
 
-def _busiest(program: Program, tasks: Tasks) -> float:
+def _busiest(program: Program, tasks: ProgramTasks) -> float:
     """The longest that some stream is busy for a microbatch."""
     stepped = (tasks.lane >= 0) & (tasks.step >= 0)
     busy = np.bincount(tasks.lane[stepped], weights=tasks.graph.duration[stepped], minlength=len(tasks.lanes))
@@ -303,7 +285,7 @@ def _busiest(program: Program, tasks: Tasks) -> float:
 
 
 def _uses(
-    program: Program, tasks: Tasks, times: Times, timeline: Timeline, begin: float, finish: float
+    program: Program, tasks: ProgramTasks, times: Times, timeline: Timeline, begin: float, finish: float
 ) -> list[DeviceUse]:
     """How every replica spends the time from ``begin`` to ``finish``."""
     work = np.array([sort.work for sort in SORTS])
@@ -351,7 +333,7 @@ def _uses(
     return found
 
 
-def _rows(program: Program, tasks: Tasks, times: Times) -> tuple[Floats, Floats]:
+def _rows(program: Program, tasks: ProgramTasks, times: Times) -> tuple[Floats, Floats]:
     """Start and end of every part: the tasks of each are numbered in a row."""
     parts = tasks.step >= 0
     return times.start[parts].reshape(-1, program.total), times.end[parts].reshape(-1, program.total)

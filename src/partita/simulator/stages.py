@@ -27,26 +27,12 @@ def staged_program(
 ) -> Program:
     """A pipeline under a schedule.
 
-    Parameters
-    ----------
-    pipeline
-        The stages.
-    schedule
-        How they run.
-    microbatches
-        Of one batch, over all replicas.
-    chunks
-        Stages that each rank is cut into; what is usual for the schedule unless stated.
-    contention
-        What transfers do to each other.
-    interval
-        Time between the arrivals of two microbatches.
+    Microbatches are of one batch, over all replicas; ``chunks`` the stages that each rank is cut into, what is usual
+    for the schedule unless stated; ``contention`` what transfers do to each other; ``interval`` the time between the
+    arrivals of two microbatches.
 
-    Raises
-    ------
-    InputError
-        If the schedule does not run such a pipeline, or can never end. Of schedules in turns, whether they end depends
-        on what waits for what, and is seen when they run.
+    Raises ``InputError`` if the schedule does not run such a pipeline, or can never end. Of schedules in turns, whether
+    they end depends on what waits for what, and is seen when they run.
     """
     ranks = len(pipeline.stages) // pipeline.parts
     if microbatches < 1:
@@ -54,7 +40,7 @@ def staged_program(
     if pipeline.parts > 1 and chunks not in (None, pipeline.parts):
         raise InputError(f"{pipeline.name}: its stages have {pipeline.parts} parts; leave chunks out")
     if chunks is None:
-        chunks = pipeline.parts if pipeline.parts > 1 else schedule.default_chunks()
+        chunks = pipeline.parts if pipeline.parts > 1 else schedule.default_chunks
     if schedule.training and not pipeline.training:
         raise InputError(f"{pipeline.name}: schedule {schedule.name} is for training; use --schedule forward")
     if not schedule.training and pipeline.training:

@@ -20,28 +20,15 @@ _WHOLE = 60_000
 
 @dataclass(frozen=True)
 class StepSummary:
-    """A simulated step, in the program's unit of time.
+    """A simulated step, in the program's unit of time."""
 
-    Attributes
-    ----------
-    time
-        Of the whole step.
-    pipeline
-        Up to the end of the last backward part, or of the last forward part without training.
-    weight_sync, update
-        What synchronisation and update take after that.
-    idle
-        What all devices together wait, device by device.
-    devices
-        How many there are.
-    """
-
-    time: float
-    pipeline: float
+    time: float  #: Of the whole step.
+    pipeline: float  #: Up to the end of the last backward part, or of the last forward part without training.
+    #: What synchronisation and update take after that.
     weight_sync: float
     update: float
-    idle: float
-    devices: int
+    idle: float  #: What all devices together wait, device by device.
+    devices: int  #: How many there are.
 
     @property
     def bubble(self) -> float:
@@ -68,7 +55,7 @@ def summary(simulation: Simulation) -> StepSummary:
 
 
 def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSummary:
-    """The step of a batch.
+    """The step of a batch of so many microbatches, for any number of which ``make`` gives the program.
 
     A long batch is not simulated whole where it repeats itself. A *turn* is as many microbatches as give each replica
     as many as its like. In a shorter batch, with as many microbatches left over from whole turns, look at all that is
@@ -76,13 +63,6 @@ def step_summary(make: Callable[[int], Program], microbatches: int) -> StepSumma
     ends just one turn's time later than the one a turn before, whatever is still to come finds the same state at both
     times. So the longer batch goes on like that, turn by turn, and drains as the shorter one does. Schedules that do
     not settle inside a batch are simulated whole.
-
-    Parameters
-    ----------
-    make
-        The program of a batch of so many microbatches.
-    microbatches
-        Of the batch.
     """
     try:
         found = _from_shorter(make, microbatches)

@@ -6,31 +6,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from partita.simulator.program import Floats, Ints
 
 
 class Sort(NamedTuple):
-    """A sort of slice.
+    """A sort of slice."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    letter
-        In short: of an action of a schedule the one that torch's schedules use.
-    colour
-        In pictures, ``#rrggbb``.
-    work
-        Whether a device is busy with it; other slices move data or wait for others.
-    """
-
-    name: str
-    letter: str
-    colour: str
-    work: bool
+    name: str  #: For people.
+    letter: str  #: In short: of an action of a schedule the one that torch's schedules use.
+    colour: str  #: In pictures, ``#rrggbb``.
+    work: bool  #: Whether a device is busy with it; other slices move data or wait for others.
 
 
 #: The sorts of slices; slices refer to them by place.
@@ -50,44 +36,23 @@ FORWARD, BACKWARD, INPUT, WEIGHT, UPDATE, OPERATOR, COPY_IN, COPY_OUT, TRANSFER,
 
 
 class Lane(NamedTuple):
-    """One row of a time line: nothing overlaps on it unless it is ``shared``.
+    """One row of a time line: nothing overlaps on it unless it is ``shared``."""
 
-    Attributes
-    ----------
-    device
-        Place among the time line's devices; −1 for what belongs to none, such as the link of a machine.
-    owner
-        Name of the device, or of what else it belongs to.
-    stream
-        ``compute``, ``copy``, ``in``, ``out``, ``link``, ``sync``.
-    shared
-        Whether slices may overlap.
-    """
-
-    device: int
-    owner: str
-    stream: str
-    shared: bool = False
+    device: int  #: Place among the time line's devices; −1 for what belongs to none, such as the link of a machine.
+    owner: str  #: Name of the device, or of what else it belongs to.
+    stream: str  #: ``compute``, ``copy``, ``in``, ``out``, ``link``, ``sync``.
+    shared: bool = False  #: Whether slices may overlap.
 
 
 @dataclass(frozen=True)
 class MemoryCurve:
-    """What one device holds over time.
+    """What one device holds over time."""
 
-    Attributes
-    ----------
-    times
-        (k,) Ascending instants at which something changes, the first 0; from each on the values hold. One at which
-        something takes no time may come twice, first with the most that is held within it.
-    parts
-        By what it is for (``weights``, ``activations``, …), (k,) bytes.
-    limit
-        Bytes there are; None for no limit.
-    """
-
+    #: (k,) Ascending instants at which something changes, the first 0; from each on the values hold. One at which
+    #: something takes no time may come twice, first with the most that is held within it.
     times: Floats
-    parts: dict[str, Floats]
-    limit: float | None = None
+    parts: dict[str, Floats]  #: By what it is for (``weights``, ``activations``, …), (k,) bytes.
+    limit: float | None = None  #: Bytes there are; None for no limit.
 
     @property
     def total(self) -> Floats:
@@ -107,48 +72,25 @@ class MemoryCurve:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Slices on lanes, sorted as the tasks were built; every array has one entry a slice unless said otherwise.
+    """Slices on lanes, sorted as the tasks were built; every array has one entry a slice unless said otherwise."""
 
-    Attributes
-    ----------
-    name
-        What is shown, for titles.
-    unit
-        Of all times.
-    devices
-        Names.
-    lanes
-        The rows, those of a device together.
-    start, end
-        Times.
-    lane, sort
-        Places among ``lanes`` and ``SORTS``.
-    stage, microbatch
-        Numbers; −1 where it belongs to none.
-    names
-        Names of slices where sort, stage and microbatch do not say enough; empty otherwise.
-    cause
-        The slice whose end let it start; −1 for none.
-    flows
-        (f, 2) Pairs of slices: what the first made, the second reads on another lane.
-    memory
-        One curve a device; empty if nothing is known.
-    """
-
-    name: str
-    unit: str
-    devices: tuple[str, ...]
-    lanes: tuple[Lane, ...]
+    name: str  #: What is shown, for titles.
+    unit: str  #: Of all times.
+    devices: tuple[str, ...]  #: Names.
+    lanes: tuple[Lane, ...]  #: The rows, those of a device together.
+    #: Times.
     start: Floats
     end: Floats
+    #: Places among ``lanes`` and ``SORTS``.
     lane: Ints
     sort: Ints
+    #: Numbers; −1 where it belongs to none.
     stage: Ints
     microbatch: Ints
-    names: tuple[str, ...]
-    cause: Ints
-    flows: Ints
-    memory: tuple[MemoryCurve, ...] = ()
+    names: tuple[str, ...]  #: Names of slices where sort, stage and microbatch do not say enough; empty otherwise.
+    cause: Ints  #: The slice whose end let it start; −1 for none.
+    flows: Ints  #: (f, 2) Pairs of slices: what the first made, the second reads on another lane.
+    memory: tuple[MemoryCurve, ...] = ()  #: One curve a device; empty if nothing is known.
 
     @property
     def count(self) -> int:

@@ -18,7 +18,8 @@ import numpy as np
 
 from partita.documents.document import decode, read_bytes, write_atomic
 from partita.ground.errors import FormatError, InputError
-from partita.simulator.timeline import SORTS, Ints, Timeline
+from partita.simulator.program import Ints
+from partita.simulator.timeline import SORTS, Timeline
 
 #: Of what partita keeps in ``otherData``.
 TRACE_VERSION = 1
@@ -179,10 +180,7 @@ def trace_document(timeline: Timeline) -> dict[str, Any]:
 def write_trace(path: str | Path, timeline: Timeline) -> None:
     """Write a time line as a file in the Trace Event Format, atomically; equal time lines give equal bytes.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written, or as ``trace_document``.
+    Raises ``InputError`` if the file cannot be written, or as ``trace_document``.
     """
     write_atomic(path, msgspec.json.encode(trace_document(timeline)) + b"\n")
 
@@ -210,24 +208,14 @@ class TraceSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes
-    ----------
-    name, unit
-        Of the time line that was written; times here are µs.
-    slices
-        In the file's order.
-    flows
-        Where each starts and ends.
-    memory
-        By process, the instants at which what it holds changes (µs) with the parts held from then on (bytes).
-    """
-
+    #: Of the time line that was written; times here are µs.
     name: str
     unit: str
-    slices: list[TraceSlice]
-    flows: list[tuple[TracePoint, TracePoint]]
+    slices: list[TraceSlice]  #: In the file's order.
+    flows: list[tuple[TracePoint, TracePoint]]  #: Where each starts and ends.
+    #: By process, the instants at which what it holds changes (µs) with the parts held from then on (bytes).
     memory: dict[str, list[tuple[float, dict[str, float]]]]
 
 
@@ -257,13 +245,9 @@ class _File(msgspec.Struct):
 def read_trace(path: str | Path) -> Trace:
     """Read a file that ``write_trace`` made, or another program in the same form.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    FormatError
-        If it is no JSON, not of this form or version, has a phase other than ``M``, ``X``, ``s``, ``f`` and ``C``, a
-        slice without duration, a process or thread without name, or a flow without one of its ends.
+    Raises ``InputError`` if the file cannot be read; ``FormatError`` if it is no JSON, not of this form or version, has
+    a phase other than ``M``, ``X``, ``s``, ``f`` and ``C``, a slice without duration, a process or thread without name,
+    or a flow without one of its ends.
     """
     file = decode(read_bytes(path), _File, path)
     if file.otherData.version != TRACE_VERSION:

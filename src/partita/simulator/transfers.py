@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from partita.simulator.builder import Builder
+from partita.simulator.builder import ProgramTasks
 from partita.simulator.program import Ints
 from partita.simulator.timeline import TRANSFER
 
@@ -14,7 +14,7 @@ from partita.simulator.timeline import TRANSFER
 class _Engines:
     """What moves data at a place, by direction: things to hold one at a time, or links to share."""
 
-    def __init__(self, builder: Builder) -> None:
+    def __init__(self, builder: ProgramTasks) -> None:
         self.builder = builder
         self.known: dict[tuple[int, str], Ints] = {}
 
@@ -35,7 +35,7 @@ class _Engines:
         return self.known[key]
 
 
-def add_messages(builder: Builder) -> None:
+def add_messages(builder: ProgramTasks) -> None:
     """A transfer for every message and microbatch."""
     program, micro = builder.program, builder.micro
     engines = _Engines(builder)
@@ -48,10 +48,12 @@ def add_messages(builder: Builder) -> None:
         time, amount = message.latency, 0.0
         if capacity:
             time, amount = (time + message.size / capacity, 0.0) if serial else (time, message.size)
-        added = builder.add(time, TRANSFER, builder.lane(ends[0], "link", micro), message.source, micro, amount=amount)
+        added = builder.add(
+            time, TRANSFER, builder.lanes_at(ends[0], "link", micro), message.source, micro, amount=amount
+        )
         builder.wait(added, builder.tail[message.source] + micro)
         builder.wait(builder.head[message.target] + micro, added)
-        builder.received.append((added, builder.lane(ends[1], "link", micro)))
+        builder.received.append((added, builder.lanes_at(ends[1], "link", micro)))
         for _, engine in found:
             if engine is not None and (serial or amount):
                 taken = builder.holds if serial else builder.uses

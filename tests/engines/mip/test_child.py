@@ -31,7 +31,7 @@ from running.soon import SOON_S
 
 @pytest.fixture(autouse=True)
 def _broken(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(BACKENDS, "broken", Backend("broken_backend", "numpy"))
+    monkeypatch.setitem(BACKENDS, "broken", Backend("running.broken_backend", "numpy"))
     yield
     for child in kept.IDLE.pop("broken", []):
         child.end()

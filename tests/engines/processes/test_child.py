@@ -24,7 +24,7 @@ from running.soon import SOON_S
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes as Linux shows them")
 
-MODULE = "processes.served"
+MODULE = "engines.processes.served"
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_one_that_is_stopped_is_noticed(start: Callable[..., Child]) -> None:
 @pytest.mark.parametrize("main", ["main", "forking"])
 def test_nothing_is_left_by_one_who_is_killed(main: str) -> None:
     code = (
-        "import sys, time, processes.served as served\n"
+        "import sys, time, engines.processes.served as served\n"
         "from partita.engines.processes import child\n"
         f"child.main_of = lambda module: [sys.executable, '-c', f'from {{module}} import {main}; {main}()']\n"
         f"made = child.Child({MODULE!r}, print)\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology import topology
-from partita.nouns.topology.generators.dgx1 import CUBE_MESH
+from partita.nouns.topology.generators.machines import CUBE_MESH
 from partita.nouns.topology.routes import widest
 
 GB = 1e9

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from partita.ground.errors import InputError
 from partita.nouns.topology import topology
 from partita.nouns.topology.generators import GENERATORS
-from partita.nouns.topology.grammar import cut_options
-from partita.nouns.topology.values import parse_bandwidth
+from partita.nouns.topology.grammar import cut_options, parse_bandwidth
 
 NAMES = st.sampled_from([generator.name for generator in GENERATORS])
 PIECES = st.sampled_from(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.topology import Topology, topology
-from partita.nouns.topology.importers.hostlist import expand
+from partita.nouns.topology.importers.slurm import expand
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from partita.ground.errors import FormatError
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology import Topology, topology
-from partita.nouns.topology.generators.dgx1 import CUBE_MESH
+from partita.nouns.topology.generators.machines import CUBE_MESH
+from partita.nouns.topology.importers.importer import TextFile
 from partita.nouns.topology.importers.nvidia_smi import NVIDIA_SMI, recognises
-from partita.nouns.topology.importers.source import Source
 
 FOLDER = Path(__file__).parent / "fixtures" / "nvidia_smi"
 
@@ -128,7 +128,7 @@ def test_any_table_is_read_as_it_is_written(labels: list[str]) -> None:
     for i, name in enumerate(names):
         cells = [" X " if i == j else joins.get((min(i, j), max(i, j)), "SYS") for j in range(count + 2)]
         rows.append("\t".join([name, *cells, *(["0-15", "N/A"] if i < count else [])]))
-    source = Source("topo.txt", "\n".join(rows))
+    source = TextFile("topo.txt", "\n".join(rows))
     assert recognises(source)
     found = NVIDIA_SMI.load(source, (("nvlink", "1GB/s"), ("pcie", "16GB/s"), ("socket", "8GB/s")))
     for (i, j), label in joins.items():

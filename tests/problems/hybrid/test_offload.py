@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
-from partita.costs.menus.entries import MenuEntry
+from partita.costs.strategies.strategy import LayerStrategy
 from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.step.pricing import kept_on_host
 from partita.problems.hybrid.training import Training
 
 
-def entry(activation_bytes: float) -> MenuEntry:
+def entry(activation_bytes: float) -> LayerStrategy:
     """A layer whose forward part takes 2 s and whose backward part takes 4 s."""
-    return MenuEntry(
+    return LayerStrategy(
         layer="block",
         degree=1,
         option="none",

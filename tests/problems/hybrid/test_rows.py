@@ -13,7 +13,7 @@ import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.problems.hybrid.baselines.kinds import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
@@ -213,7 +213,7 @@ def test_rows_under_1f1b_are_simulated_no_later(kinds: int, most: float) -> None
         if plan is None:
             continue
         evaluation = evaluate(problem, plan)
-        request = msgspec.structs.replace(Request(), microbatches=problem.microbatches)
+        request = msgspec.structs.replace(RunRequest(), microbatches=problem.microbatches)
         simulation = simulate(hybrid_program(problem, plan, evaluation, request))
         assert simulation.step_time <= evaluation.objective * most * (1 + 1e-9)
         assert simulation.step_time >= 0.4 * evaluation.objective

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
 from partita.problems.hybrid.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.descriptor import HYBRID
 from partita.problems.hybrid.evaluate import evaluate
@@ -199,7 +199,7 @@ def unlike_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
 
 
 def simulated(problem: HybridProblem, plan: Plan) -> Simulation:
-    return simulate(hybrid_program(problem, plan, evaluate(problem, plan), Request()))
+    return simulate(hybrid_program(problem, plan, evaluate(problem, plan), RunRequest()))
 
 
 @given(equal_meshes())

@@ -20,7 +20,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.cluster import Cluster
-from partita.nouns.graph import Graph, Operator, Parameter, Tensor
+from partita.nouns.graph import Graph, Operator, Parameter, Tensor, Workload
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.problem import MakespanProblem
@@ -208,11 +208,11 @@ def test_devices_without_room_for_activations_are_left_out() -> None:
 
 def test_what_is_refused() -> None:
     with pytest.raises(InputError, match="not for training; leave --training out"):
-        choose_problem("latency", CLUSTER, training=True)
+        choose_problem("latency", CLUSTER, Workload.TRAINING)
     with pytest.raises(InputError, match="trace it without training"):
         kind_of(priced()).model.price(GRAPH.replace(training=True), CLUSTER, kind_of(priced()).model.pricing())
     with pytest.raises(UnsupportedError, match="has 65 devices, and every transfer is scheduled for at most 64"):
-        choose_problem("latency", Cluster.from_spec("65xT4"), training=False)
+        choose_problem("latency", Cluster.from_spec("65xT4"), Workload.INFERENCE)
     nowhere = CostTable((CostRow(name="b", runs=False),))
     with pytest.raises(InputError, match="operator 'b' of tiny runs on no device"):
         priced(costs=nowhere)

@@ -11,7 +11,7 @@ from instances.strategies import throughput_problems
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.row import Row
+from partita.problems.throughput.row import UnitRow
 
 __all__ = ["assigned", "best_of_all", "is_row", "rows"]
 
@@ -32,7 +32,7 @@ def rows(draw: st.DrawFn, **wanted: object) -> ThroughputProblem:
     pairs = [(a, b) for a in range(count) for b in range(a + 2, count)]
     handed = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
     return problem.replace(
-        row=Row(units=tuple(map(tuple, units)), handed=tuple(handed), hosts_first=draw(st.booleans()))
+        row=UnitRow(units=tuple(map(tuple, units)), handed=tuple(handed), hosts_first=draw(st.booleans()))
     )
 
 

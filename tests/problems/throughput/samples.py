@@ -9,7 +9,7 @@ from instances.strategies import random_problem, throughput_problems
 from partita.nouns.pipeline import Plan
 from partita.problems.throughput.options import Options
 from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
-from partita.problems.throughput.row import Row
+from partita.problems.throughput.row import UnitRow
 from problems.throughput.every_row import best_of_all, rows
 from second_opinions import brute_force
 
@@ -50,7 +50,7 @@ GROUPED = CHAIN.replace(
 )
 
 #: Whose middle is one unit.
-ROW = CHAIN.replace(row=Row(units=((0,), (1, 2), (3,))))
+ROW = CHAIN.replace(row=UnitRow(units=((0,), (1, 2), (3,))))
 
 #: Nothing but identical devices and what operators cost: every component knows such problems.
 _PLAIN: dict[str, Any] = {
@@ -87,7 +87,7 @@ def _infeasible() -> tuple[ThroughputProblem, ...]:
     tight = (DeviceKind(name="gpu", count=2, memory_bytes=1.5),)
     nowhere = (*CHAIN.operators[:3], Operator(id=3, times=(None,)))
     large = (*CHAIN.operators[:3], Operator(id=3, times=(1.0,), memory_bytes=9.0))
-    whole = Row(units=((0, 1, 2, 3),))
+    whole = UnitRow(units=((0, 1, 2, 3),))
     return (
         CHAIN.replace(kinds=tight),
         CHAIN.replace(operators=large),
@@ -103,7 +103,7 @@ def _long_row() -> ThroughputProblem:
         kinds=(DeviceKind(name="gpu", count=12),),
         operators=tuple(Operator(id=i, times=(1.0 + i * 7 % 11,)) for i in range(200)),
         tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(199)),
-        row=Row(units=tuple((i,) for i in range(200))),
+        row=UnitRow(units=tuple((i,) for i in range(200))),
         max_replicas=3,
     )
 

@@ -26,7 +26,7 @@ from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.programs import minmax_program
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound
 from partita.problems.throughput.bounds.programs.superblocks import GuessBound
-from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers.exact import Exact
@@ -46,7 +46,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     class Crashing(dict[str, Backend]):
         def __getitem__(self, name: str) -> Backend:
-            return Backend("broken_backend", "numpy") if name in crash else super().__getitem__(name)
+            return Backend("running.broken_backend", "numpy") if name in crash else super().__getitem__(name)
 
     crash = list(BACKENDS)
     monkeypatch.setenv("BROKEN_BACKEND", str(broken.SEGFAULT))
@@ -83,7 +83,7 @@ def problem() -> ThroughputProblem:
 
 @pytest.fixture(scope="module")
 def large() -> ThroughputProblem:
-    """The search over ideals alone does not end in some seconds."""
+    """The search over downsets alone does not end in some seconds."""
     return random_problem(3, 400, devices=12)
 
 
@@ -196,7 +196,7 @@ def test_what_a_callback_raises_in_a_race_ends_it(
     at: str, problem: ThroughputProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In whichever thread; the other backend does not go on, and no thread is left."""
-    whole = minmax_program.Program.solve
+    whole = minmax_program.MinMaxProgram.solve
 
     def solve(*arguments: Any, backend: str, **keywords: Any) -> float:
         if backend == at:
@@ -204,7 +204,7 @@ def test_what_a_callback_raises_in_a_race_ends_it(
         return whole(*arguments, backend=backend, **keywords)
 
     monkeypatch.setattr(minmax_program, "SMALL", 0)
-    monkeypatch.setattr(minmax_program.Program, "solve", solve)
+    monkeypatch.setattr(minmax_program.MinMaxProgram, "solve", solve)
     began = time.monotonic()
     with pytest.raises(KeyError, match="from a callback"):
         ExactBound().improve(Knowledge(uniform(problem)), 4 * SOON_S)

@@ -9,7 +9,7 @@ import pytest
 import rustworkx
 
 import partita as pt
-from partita.problems.throughput.baselines.refinement import Refinement, reconverging_distance
+from partita.problems.throughput.baselines.parmesan import StageMoves, reconverging_distance
 from partita.problems.throughput.contraction.clustering import held_bytes, hyper_operators
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.devices import DeviceKind
@@ -72,7 +72,7 @@ def test_moves_keep_stages_in_a_row(seed: int) -> None:
     edges = [(a, b, float(draw.randint(1, 9))) for b in range(1, 12) for a in range(b) if draw.random() < 0.3]
     problem = problem_of([float(draw.randint(1, 9)) for _ in range(12)], edges, memory=7.0)
     instance = build_instance(problem, directed=True)
-    search = Refinement(instance, (np.arange(instance.items) >= instance.items // 2).astype(np.int32))
+    search = StageMoves(instance, (np.arange(instance.items) >= instance.items // 2).astype(np.int32))
     moves = 0
     while moves < 30 and search.move():
         moves += 1
@@ -84,7 +84,7 @@ def test_moves_keep_stages_in_a_row(seed: int) -> None:
 def test_a_cheaper_boundary_is_moved_to() -> None:
     # No branches, so that transfers decide: the cut goes from the large tensor to a small one beside it.
     problem = problem_of([1.0] * 4, [(0, 1, 1.0), (1, 2, 9.0), (2, 3, 1.0)])
-    search = Refinement(build_instance(problem, directed=True), np.array([0, 0, 1, 1], dtype=np.int32))
+    search = StageMoves(build_instance(problem, directed=True), np.array([0, 0, 1, 1], dtype=np.int32))
     assert search.move()
     assert search.label.tolist() in ([0, 0, 0, 1], [0, 1, 1, 1])
 

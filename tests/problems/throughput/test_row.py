@@ -16,7 +16,7 @@ from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.problems.throughput.row import Row
+from partita.problems.throughput.row import UnitRow
 from problems.throughput.every_row import assigned, best_of_all, is_row, rows
 
 
@@ -60,13 +60,13 @@ CHAIN = ThroughputProblem(
     kinds=(DeviceKind(name="gpu", count=4),),
     operators=tuple(Operator(id=i, times=(1.0,)) for i in range(4)),
     tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.25) for i in range(3)),
-    row=Row(units=((0,), (1,), (2,), (3,))),
+    row=UnitRow(units=((0,), (1,), (2,), (3,))),
 )
 
 
 def test_what_must_not_pass_over_a_stage_costs_stages() -> None:
     free = pt.solve(CHAIN)
-    kept = pt.solve(CHAIN.replace(row=Row(units=((0,), (1,), (2,), (3,)), handed=((0, 3),))))
+    kept = pt.solve(CHAIN.replace(row=UnitRow(units=((0,), (1,), (2,), (3,)), handed=((0, 3),))))
     assert len(free.plan.stages) == 4
     assert len(kept.plan.stages) == 2
 
@@ -74,14 +74,14 @@ def test_what_must_not_pass_over_a_stage_costs_stages() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (Row(units=((0,), (1,), (2,))), "operator 3 is not"),
-        (Row(units=((0,), (1, 1), (2, 3))), "operator 1 is not"),
-        (Row(units=((0,), (), (1, 2, 3))), "unit 1 of its row has no operators"),
-        (Row(units=((0,), (1, 2, 3)), handed=((1, 0),)), "no pair of units in order"),
-        (Row(units=((0,), (1, 2, 3)), handed=((0, 2),)), "no pair of units in order"),
+        (UnitRow(units=((0,), (1,), (2,))), "operator 3 is not"),
+        (UnitRow(units=((0,), (1, 1), (2, 3))), "operator 1 is not"),
+        (UnitRow(units=((0,), (), (1, 2, 3))), "unit 1 of its row has no operators"),
+        (UnitRow(units=((0,), (1, 2, 3)), handed=((1, 0),)), "no pair of units in order"),
+        (UnitRow(units=((0,), (1, 2, 3)), handed=((0, 2),)), "no pair of units in order"),
     ],
 )
-def test_rows_of_other_operators_are_refused(row: Row, said: str) -> None:
+def test_rows_of_other_operators_are_refused(row: UnitRow, said: str) -> None:
     with pytest.raises(InputError, match=said):
         CHAIN.replace(row=row)
 
@@ -105,19 +105,19 @@ def staged(*groups: tuple[int, ...], kind: str = "gpu") -> Plan:
 @pytest.mark.parametrize(
     ("row", "plan", "said"),
     [
-        (Row(units=((0,), (1,), (2,), (3,)), handed=((0, 3),)), staged((0,), (1, 2), (3,)), "passes over a stage"),
-        (Row(units=((0, 1), (2,), (3,))), staged((0,), (1, 2, 3)), "units are whole"),
-        (Row(units=((1,), (0,), (2,), (3,))), staged((0,), (1, 2, 3)), "nor on the next one"),
+        (UnitRow(units=((0,), (1,), (2,), (3,)), handed=((0, 3),)), staged((0,), (1, 2), (3,)), "passes over a stage"),
+        (UnitRow(units=((0, 1), (2,), (3,))), staged((0,), (1, 2, 3)), "units are whole"),
+        (UnitRow(units=((1,), (0,), (2,), (3,))), staged((0,), (1, 2, 3)), "nor on the next one"),
     ],
 )
-def test_what_breaks_a_row_is_named(row: Row, plan: Plan, said: str) -> None:
+def test_what_breaks_a_row_is_named(row: UnitRow, plan: Plan, said: str) -> None:
     assert said in "; ".join(evaluate(CHAIN.replace(row=row), plan).violations)
 
 
 def test_only_the_first_stage_is_on_a_host() -> None:
     hosts = CHAIN.replace(
         kinds=(DeviceKind(name="cpu", count=2, accelerator=False),),
-        row=Row(units=((0,), (1,), (2,), (3,)), hosts_first=True),
+        row=UnitRow(units=((0,), (1,), (2,), (3,)), hosts_first=True),
     )
     found = evaluate(hosts, staged((0,), (1, 2, 3), kind="cpu"))
     assert "cpu:1 is no accelerator" in found.violations[0]

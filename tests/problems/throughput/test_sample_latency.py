@@ -12,7 +12,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.nodes import nodes_of
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.problems.throughput.sample_latency import sample_latency
+from partita.problems.throughput.simulated import sample_latency
 from partita.problems.throughput.virtual_stages import edges_of, virtual_stages
 
 

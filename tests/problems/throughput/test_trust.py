@@ -18,8 +18,8 @@ from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
-from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.components import SOLVERS
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
@@ -30,8 +30,8 @@ from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.gap_closing import GapCloser
 from partita.problems.throughput.solvers.race import Target, searcher_of
-from partita.problems.throughput.solvers.remaining_capacity import LowerBounds, lower_bounds
-from partita.problems.throughput.solvers.view import Placed, SearchView, Split
+from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
+from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage
 
 SOLVER = {solver.name: solver for solver in SOLVERS}
 
@@ -55,9 +55,9 @@ def test_a_bound_above_the_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("variant", [False, True])
 def test_a_lower_bound_above_the_first_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch, variant: bool) -> None:
-    def wrong(view: SearchView) -> LowerBounds:
+    def wrong(view: SearchView) -> PhaseLoads:
         low = lower_bounds(view)
-        return LowerBounds(10 * low.both, 10 * low.forward, 10 * low.backward)
+        return PhaseLoads(10 * low.both, 10 * low.forward, 10 * low.backward)
 
     monkeypatch.setattr(contiguous_run, "lower_bounds", wrong)
     with pytest.raises(DisagreementError, match="simple claims bound"):
@@ -125,7 +125,7 @@ class Pretender:
 
     def split(self) -> Split:
         items: Ints = np.arange(self.view.items, dtype=np.int32)
-        return [Placed(0, 1, items)]
+        return [SplitStage(0, 1, items)]
 
 
 def target(
@@ -154,7 +154,7 @@ def test_directions_of_a_race_that_contradict_each_other(
 def test_a_found_split_above_its_target(monkeypatch: pytest.MonkeyPatch, variant: bool) -> None:
     problem = small(variant=variant)
     view = views_of(problem)[0]
-    value = view.value([Placed(0, 1, np.arange(view.items, dtype=np.int32))]).objective
+    value = view.value([SplitStage(0, 1, np.arange(view.items, dtype=np.int32))]).both
     with pytest.raises(DisagreementError, match="its target is"):
         target(monkeypatch, problem, 0.9 * value, [FOUND], False).run(1 << 30)
     assert target(monkeypatch, problem, value, [FOUND], False).run(1 << 30) == FOUND

@@ -32,12 +32,10 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
 )
 from partita.problems.throughput.protocol import Options
-from partita.problems.throughput.solvers.exact import Exact
+from partita.problems.throughput.solvers.exact import Exact, Slicing
 from partita.problems.throughput.solvers.race import Target
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-from partita.problems.throughput.solvers.slicing import Slicing
-from partita.problems.throughput.solvers.variant_decision import VariantSearcher
-from partita.problems.throughput.solvers.variant_view import variant_view
+from partita.problems.throughput.solvers.variant import VariantSearcher, variant_view
 from partita.problems.throughput.working_memory import best_order, order_violation, ordered_plan, peak_of_order
 
 

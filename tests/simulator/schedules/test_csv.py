@@ -74,7 +74,7 @@ def test_a_file_is_a_schedule(tmp_path: Path) -> None:
     schedule = find_schedule(str(path))
     assert isinstance(schedule, UserSchedule)
     assert (schedule.name, schedule.path, schedule.summary) == (str(path), path, f"read from {path}")
-    assert (schedule.ranks, schedule.chunks, schedule.microbatches, schedule.default_chunks()) == (2, 2, 2, 2)
+    assert (schedule.ranks, schedule.chunks, schedule.microbatches, schedule.default_chunks) == (2, 2, 2, 2)
     assert (schedule.training, schedule.flush, schedule.splits_backward) == (True, True, True)
     assert schedule.refusal(2, 2, 2) is None
     assert schedule.rank_of(2, 2) == [0, 1, 1, 0]
@@ -144,7 +144,7 @@ def test_written_schedules_are_read(tmp_path: Path) -> None:
     """All of the list, action by action; no other file is left."""
     count = 0
     for schedule in DEFAULT_SCHEDULES:
-        chunks = schedule.default_chunks()
+        chunks = schedule.default_chunks
         orders = schedule.orders(4, chunks, 8)
         write_schedule(tmp_path / "own.csv", orders)
         again = read_schedule(tmp_path / "own.csv")
@@ -164,7 +164,8 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
 
 def test_torch_writes_and_partita_reads(tmp_path: Path) -> None:
     """Both formats of torch, of all its schedules with several stages on a rank."""
-    torch_schedules = pytest.importorskip("torch_schedules", reason="torch is not installed", exc_type=ImportError)
+    reason = "torch is not installed"
+    torch_schedules = pytest.importorskip("models.torch_schedules", reason=reason, exc_type=ImportError)
     compared = 0
     for name in torch_schedules.MULTI:
         for ranks, microbatches in ((1, 2), (2, 4), (4, 8), (3, 9)):
@@ -185,13 +186,14 @@ def test_torch_writes_and_partita_reads(tmp_path: Path) -> None:
 
 def test_partita_writes_and_torch_reads(tmp_path: Path) -> None:
     """Torch's runtime loads what is written, and places the stages on the same ranks."""
-    torch_schedules = pytest.importorskip("torch_schedules", reason="torch is not installed", exc_type=ImportError)
+    reason = "torch is not installed"
+    torch_schedules = pytest.importorskip("models.torch_schedules", reason=reason, exc_type=ImportError)
     compared = 0
     for schedule in DEFAULT_SCHEDULES:
         if not schedule.training:
             continue
         for ranks, microbatches in ((1, 2), (2, 4), (4, 8), (3, 9)):
-            chunks = schedule.default_chunks()
+            chunks = schedule.default_chunks
             orders = schedule.orders(ranks, chunks, microbatches)
             write_schedule(tmp_path / "own.csv", orders)
             runtime = torch_schedules.make("_PipelineScheduleRuntime", ranks, chunks, microbatches)

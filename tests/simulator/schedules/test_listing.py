@@ -102,7 +102,7 @@ def test_orders_are_complete_and_possible(schedule: Schedule) -> None:
 @each
 def test_defaults_run(schedule: Schedule) -> None:
     """With the number of stages that a schedule has by itself, on four ranks."""
-    assert schedule.refusal(4, schedule.default_chunks(), 8) is None
+    assert schedule.refusal(4, schedule.default_chunks, 8) is None
 
 
 @each

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Problem, classes
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
 from partita.checker.walks import in_order
 

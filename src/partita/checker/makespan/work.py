@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.makespan.places import allowed
 from partita.checker.numbers import FailedCheckError, exact, total
 

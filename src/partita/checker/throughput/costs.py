@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Problem, classes
 from partita.checker.numbers import exact, least, total
 
 NumberT = TypeVar("NumberT", int, Fraction)

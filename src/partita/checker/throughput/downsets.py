@@ -18,8 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.numbers import TOLERANCE, FailedCheckError, exact
 from partita.checker.throughput.costs import (
     links,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from partita.checker.certificate import Certificate, Problem
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, classes
 from partita.checker.numbers import FailedCheckError, exact, least
 from partita.checker.throughput.costs import present, recomputes, work
 

@@ -1,4 +1,4 @@
-"""Figures of matplotlib: made where it is installed, and saved with a message where they cannot be."""
+"""Figures of matplotlib: ``MissingExtraError`` where it is not installed, ``InputError`` where they cannot be saved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, its sides in inches.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    """
+    """An empty figure, its sides in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -26,13 +20,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_figure(figure: Figure, path: str) -> None:
-    """Write a figure; the ending of the path decides the format.
-
-    Raises
-    ------
-    InputError
-        If the ending is no image format or the file cannot be written.
-    """
+    """Write a figure; the ending of the path decides the format."""
     try:
         figure.savefig(path, dpi=150)
     except (ValueError, OSError) as error:

@@ -7,19 +7,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from partita.documents.tables.text import module_ranges
+from partita.documents.tables.text import NUMBERED, module_ranges
 
 
 @dataclass(frozen=True)
 class PartModules:
     """Modules of one part in execution order.
 
-    Attributes
-    ----------
-    complete
-        Outermost modules all of whose forward operators are in the part.
-    partial
-        Innermost modules that the part shares with another one.
+    ``complete`` are the outermost ones all of whose forward operators are in it, ``partial`` the innermost that it
+    shares.
     """
 
     complete: tuple[str, ...]
@@ -28,7 +24,7 @@ class PartModules:
 
 def part_modules(operators: Iterable[tuple[int, str]], parts: int) -> list[PartModules]:
     """Modules of every part, from the part and module of each forward operator; empty where there are no names."""
-    forward = [(part, module, _paths(module)) for part, module in operators]
+    forward = [(part, module, paths_of(module)) for part, module in operators]
     holders: dict[str, set[int]] = {}
     for part, _, paths in forward:
         for path in paths:
@@ -45,12 +41,9 @@ def part_modules(operators: Iterable[tuple[int, str]], parts: int) -> list[PartM
     return [PartModules(tuple(whole), tuple(shared)) for whole, shared in zip(complete, partial, strict=True)]
 
 
-def _paths(module: str) -> list[str]:
+def paths_of(module: str) -> list[str]:
     """A module and those around it, the outermost first."""
     return list(itertools.accumulate(module.split("."), "{}.{}".format)) if module else []
-
-
-_TAIL = re.compile(r"^(.*?)(\d+)$")
 
 
 def shortened(entry: PartModules) -> list[str]:
@@ -92,6 +85,6 @@ def _cut_layer(name: str) -> str | None:
 
 def _before(layer: str, whole: Sequence[str]) -> bool:
     """Whether a cut layer comes before the part's complete numbered siblings."""
-    match = _TAIL.match(layer)
-    numbers = [m for m in map(_TAIL.match, whole) if m and match and m[1] == match[1]]
+    match = NUMBERED.match(layer)
+    numbers = [m for m in map(NUMBERED.match, whole) if m and match and m[1] == match[1]]
     return bool(match and numbers and int(match[2]) < int(numbers[0][2]))

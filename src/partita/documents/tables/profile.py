@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -103,16 +104,7 @@ def calibration_document(calibration: Calibration) -> dict[str, Any]:
     """The comparison and the fitted device as plain values."""
     return {
         "device": calibration.device.name,
-        "classes": [
-            {
-                "name": row.name,
-                "operators": row.operators,
-                "measured_s": row.measured_s,
-                "roofline_s": row.roofline_s,
-                "efficiency": row.efficiency,
-            }
-            for row in calibration.rows
-        ],
+        "classes": [asdict(row) for row in calibration.rows],
         "fitted": msgspec.to_builtins(calibration.fitted),
         "toml": device_toml(calibration),
     }

@@ -37,7 +37,8 @@ def paragraphs(title: str, sentences: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_TAIL = re.compile(r"^(.*?)(\d+)$")
+#: What a numbered name is called, and its number.
+NUMBERED = re.compile(r"^(.*?)(\d+)$")
 
 
 def module_ranges(names: Sequence[str]) -> list[str]:
@@ -46,7 +47,7 @@ def module_ranges(names: Sequence[str]) -> list[str]:
     def run(entry: tuple[int, str]) -> tuple[str, int, bool]:
         """The same for numbers that follow one another."""
         place, name = entry
-        match = _TAIL.match(name)
+        match = NUMBERED.match(name)
         return (match[1], int(match[2]) - place, True) if match else (name, place, False)
 
     result = []

@@ -25,23 +25,9 @@ MOST_PAIRS = 4096
 
 
 def save_topology(path: str, topology: Topology, labels: Mapping[int, str] | None = None) -> None:
-    """Draw a topology into a file, whose ending decides the format.
+    """Draw a topology into a file, whose ending decides the format: its links, or the widest pairs, and its matrix.
 
-    Parameters
-    ----------
-    path
-        Of the file.
-    topology
-        What is drawn: its physical links, or where none are known the widest pairs; and the bandwidth matrix.
-    labels
-        What is written at a device, such as its stage; devices of one label have one colour. Names if None.
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    InputError
-        If the ending is no image format or the file cannot be written.
+    ``labels`` are written at devices, such as their stages, and devices of one label have one colour; None for names.
     """
     figure = new_figure(13.0, 6.0)
     picture, matrix = figure.subplots(1, 2, width_ratios=(1.3, 1.0))

@@ -15,17 +15,10 @@ POLL_S = 0.02
 
 
 def run_in_background(incumbent: Incumbent[Any], monitor: Monitor, work: Callable[[], None]) -> None:
-    """Run ``work`` in a thread until it ends, or told to stop; what it finds is in ``incumbent``.
+    """Run ``work`` in a thread until it ends, or is told to stop; what it finds is in ``incumbent``.
 
-    Parameters
-    ----------
-    incumbent
-        What the search works on. Its ``stop`` is raised when the run should end, and at the end its counters are in
-        the monitor's statistics.
-    monitor
-        The clock and the stop button; gets a report of every better answer and bound.
-    work
-        The search. It returns soon after ``incumbent.stop`` is raised.
+    ``incumbent.stop`` is raised when the run should end, and ``work`` returns soon after that. ``monitor``, the clock
+    and the stop button, gets a report of every better answer and bound, and at the end the counters of the incumbent.
 
     Raises
     ------

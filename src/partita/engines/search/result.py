@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -81,10 +81,7 @@ class Statistics:
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         return {
-            "events": [
-                {"time_s": round(e.time_s, 6), "objective": e.objective, "bound": e.bound, "note": e.note}
-                for e in self.events
-            ],
+            "events": [{**asdict(event), "time_s": round(event.time_s, 6)} for event in self.events],
             "counters": dict(sorted(self.counters.items())),
         }
 
@@ -96,7 +93,7 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
     return max(0.0, (objective - bound) / objective) if objective > 0 else 0.0
 
 
-class Worth(msgspec.Struct, frozen=True, kw_only=True):
+class PlanEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan is worth; a problem adds its own fields.
 
     Attributes
@@ -118,7 +115,7 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
 
 ProblemT = TypeVar("ProblemT")
 PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT", bound=Worth)
+EvaluationT = TypeVar("EvaluationT", bound=PlanEvaluation)
 
 
 @dataclass(frozen=True)
@@ -170,7 +167,7 @@ class Result(Generic[ProblemT, PlanT, EvaluationT]):
 
 
 @dataclass(frozen=True)
-class Row:
+class Rival:
     """A plan from anywhere beside that of a run: a baseline's, an expert's, a neighbour's.
 
     Attributes

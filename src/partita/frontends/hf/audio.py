@@ -6,12 +6,14 @@ Shapes are those that the type's own feature extractor makes of some sound, wher
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import torch
+
 from partita.frontends.hf.parts import configurations
-from partita.frontends.hf.rules import Example, Rule, first
+from partita.frontends.hf.rules import RULES, Example, Rule, first
 from partita.frontends.options import passed_over
 from partita.inside.transformers_inside import extractor_names
 
@@ -29,18 +31,22 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
 
     Spectrograms are of 30 seconds, as many extractors pad them to; waves are one second.
     """
-    import torch
     import transformers
 
     named = extractor_names()
-    fitting = [key for key in named if f"{kind}_".replace("-", "_").startswith(_stem(key))]
+    fitting = [key for key in named if f"{kind}_".replace("-", "_").startswith(f"{key}_".replace("-", "_"))]
     if not fitting:
         return 0, {}
     try:
         extractor = getattr(transformers, named[max(fitting, key=len)])()
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
-        made = _extract(extractor, torch.full((rate * seconds,), 0.01).numpy(), rate)
+        sound = torch.full((rate * seconds,), 0.01).numpy()
+        try:
+            made = extractor(sound, sampling_rate=rate, return_tensors="pt")
+        except ValueError:
+            # Some take lists of sounds alone.
+            made = extractor([sound], sampling_rate=rate, return_tensors="pt")
     except Exception as error:
         # An extractor's own code: some need packages that are not there, and the rules below have to do.
         passed_over(f"the feature extractor of {kind!r}", error)
@@ -49,22 +55,8 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
     return size, {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
 
 
-def _extract(extractor: Any, sound: Any, rate: int) -> Any:
-    """Features of one sound; some extractors take lists of them alone."""
-    try:
-        return extractor(sound, sampling_rate=rate, return_tensors="pt")
-    except ValueError:
-        return extractor([sound], sampling_rate=rate, return_tensors="pt")
-
-
-def _stem(kind: str) -> str:
-    return kind.replace("-", "_") + "_"
-
-
 def _made(example: Example, name: str) -> Any:
     """An argument as the extractor makes it, for as many samples; None if it makes none."""
-    import torch
-
     value = _extracted(example.config.model_type)[1].get(name)
     if value is None or value.dim() == 0 or value.shape[0] != 1:
         return None
@@ -161,16 +153,8 @@ def _codes(example: Example) -> Any:
     return _side_by_side(example, config)
 
 
-def _words(example: Example) -> int:
-    """Tokens of a sample; a decoder of the codes of one moment has a place for each codebook."""
-    books, places = (getattr(example.config, name, None) for name in ("num_codebooks", "max_position_embeddings"))
-    if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
-        return min(example.length, books)
-    return example.length
-
-
 def _side_by_side(example: Example, config: Any) -> Any:
-    tokens = example.tokens(_words(example))
+    tokens = example.tokens(example.words)
     channels = first(config, "n_codes_total", "num_channels", default=None)
     # No image has so many channels: they are codebooks.
     sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
@@ -179,23 +163,8 @@ def _side_by_side(example: Example, config: Any) -> Any:
 
 def _sound_words(example: Example) -> Any:
     """Codes of sound: a number of each frequency, or of each codebook, in a frame."""
-    bins, books = getattr(example.audio, "n_mel_bins", None), getattr(example.config, "num_codebooks", None)
-    wide = bins or books
+    wide = first(example.audio, "n_mel_bins", default=None) or first(example.config, "num_codebooks", default=None)
     return example.integers(_FRAMES // 10, wide) if wide else example.tokens(example.length)
-
-
-def _attention(example: Example) -> Any:
-    """Of text, or of sound where the configuration has no words."""
-    heard = not hasattr(example.text, "vocab_size") and _bins(example) > 0
-    return _mask(example) if heard else example.integers(example.length)
-
-
-def _no_padding(example: Example) -> Any:
-    return example.integers(_frames(example)) < 0
-
-
-def _diffusion(example: Example) -> Any:
-    return first(example.config, "dit_config", default=example.config)
 
 
 def _from_extractor(name: str, otherwise: Rule) -> Rule:
@@ -209,22 +178,13 @@ def _from_extractor(name: str, otherwise: Rule) -> Rule:
 SOUND: dict[str, Rule] = {
     "input_ids": lambda e: _side_by_side(e, e.config),
     "decoder_input_ids": _codes,
-    "attention_mask": _attention,
+    # Of text, or of sound where the configuration has no words.
+    "attention_mask": lambda e: e.integers(e.length) if hasattr(e.text, "vocab_size") or not _bins(e) else _mask(e),
     "audio_input_ids": _sound_words,
     "audio_mel": _features,
-    "audio_mel_mask": _no_padding,
-    "codes": lambda e: e.integers(first(e.config, "num_quantizers", default=8), _FRAMES // 10),
-    "code": lambda e: e.integers(_FRAMES // 10),
-    "conditioning": lambda e: e.numbers(first(_diffusion(e), "enc_emb_dim", default=192)),
-    "reference_mel": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
-    "quantized_code": lambda e: e.integers(_FRAMES // 20),
-    "condition_vector": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "mel_dim", default=80)),
-    "speaker_embedding": lambda e: e.numbers(_FRAMES // 10, first(_diffusion(e), "enc_emb_dim", default=192)),
-    "time_step": lambda e: e.numbers(),
+    "audio_mel_mask": lambda e: _mask(e) < 0,
     "mask": _mask,
-    "last_hidden_state": lambda e: e.numbers(_words(e), first(e.config, "input_size", "hidden_size", default=768)),
     "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
-    "mel_spectrogram": lambda e: e.numbers(first(e.config, "mel_dim", default=80), _FRAMES // 10),
     "input_features_mask": _mask,
     "feature_lens": lambda e: e.integers() * _frames(e),
     "feature_attention_mask": _mask,
@@ -234,7 +194,6 @@ SOUND: dict[str, Rule] = {
         "noise_sequence", lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_channels", default=64))
     ),
     "is_longer": lambda e: e.integers(1) > 0,
-    "spectrogram": lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_dim", "num_mel_bins", default=80)),
     "audio_input_features": _from_extractor("audio_input_features", lambda e: e.numbers(_FRAMES, _bins(e) or 80)),
     "audio_embed_sizes": _from_extractor("audio_embed_sizes", lambda e: e.integers() * (_FRAMES // 8)),
     "input_features": _features,
@@ -246,32 +205,32 @@ SOUND: dict[str, Rule] = {
 _LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
 
 
-def sound_names(accepted: Collection[str], example: Example) -> list[str]:
+def sound_names(example: Example) -> list[str]:
     """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
     names = ["input_features", "input_values"]
     if hasattr(example.audio, "conv_stride"):
         names.reverse()
-    return [name for name in names if name in accepted]
+    return [name for name in names if name in example.accepted]
 
 
-def lengths_of(accepted: Collection[str], features: str, example: Example) -> dict[str, Any]:
+def lengths_of(example: Example, features: str) -> dict[str, Any]:
     """What a model takes of the lengths of the sound in ``features``."""
-    names = [name for name in _LENGTHS if name in accepted and name in SOUND and features == "input_features"]
+    names = [name for name in _LENGTHS if name in example.accepted and name in SOUND and features == "input_features"]
     return {name: SOUND[name](example) for name in names}
 
 
-def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: Example) -> dict[str, Any]:
+def settle_sound(inputs: Mapping[str, Any], example: Example) -> dict[str, Any]:
     """Inputs of sound whose sizes follow from each other, or from what else a model takes."""
     found, config = dict(inputs), example.config
-    if "input_features" in inputs and "feature_lens" in accepted and "input_ids" not in accepted:
-        found |= _one_behind_the_other(example, accepted)
+    if "input_features" in inputs and "feature_lens" in example.accepted and "input_ids" not in example.accepted:
+        found |= _one_behind_the_other(example)
     ratios = getattr(config, "downsampling_ratios", None)
     if "input_features" in inputs and "input_values" in inputs and ratios:
         # The same sound twice: a frame for each code.
         frames = inputs["input_values"].shape[-1] // math.prod(ratios)
         found["input_features"] = example.numbers(frames, inputs["input_features"].shape[-1])
-    if "last_hidden_state" in accepted and "input_ids" in inputs:
-        found["last_hidden_state"] = SOUND["last_hidden_state"](example)
+    if "last_hidden_state" in example.accepted and "input_ids" in inputs:
+        found["last_hidden_state"] = RULES["last_hidden_state"](example)
     if "hidden_states" in inputs and "quantized_code" in inputs:
         found["hidden_states"] = inputs["condition_vector"].clone()
     elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):
@@ -279,13 +238,11 @@ def settle_sound(inputs: Mapping[str, Any], accepted: Collection[str], example: 
     return found
 
 
-def _one_behind_the_other(example: Example, accepted: Collection[str]) -> dict[str, Any]:
+def _one_behind_the_other(example: Example) -> dict[str, Any]:
     """Sounds without a side for samples, and their lengths."""
-    import torch
-
     lengths = example.integers() * _frames(example)
     features = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
     found = {"input_features": features, "feature_lens": lengths}
-    if "aftercnn_lens" in accepted:
+    if "aftercnn_lens" in example.accepted:
         found["aftercnn_lens"] = (lengths - 1) // 2 + 1
     return found

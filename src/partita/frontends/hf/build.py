@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any
 
+import torch
+
+from partita.frontends.contents import tell
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.parts import fill
 from partita.frontends.options import one_line, passed_over
 from partita.ground.errors import TraceError
 from partita.inside.messages import missing_package
+from partita.inside.torch_inside import FakeTensor, has_forward, undispatched
 from partita.inside.transformers_inside import built
 
 Place = Callable[[], AbstractContextManager[Any]]
@@ -22,16 +26,6 @@ Place = Callable[[], AbstractContextManager[Any]]
 _FRAMES_A_TOKEN = 5
 #: How often what is missing is filled in: each time the next thing shows.
 _ROUNDS = 3
-
-
-@contextmanager
-def with_values() -> Iterator[None]:
-    """Slower, but keeps the content of small buffers, which some models read."""
-    from partita.frontends.values import Values
-    from partita.inside.torch_inside import FakeTensorMode
-
-    with FakeTensorMode(allow_non_fake_inputs=True), Values():
-        yield
 
 
 def build(cls: Any, config: Any, dtype: Any, name: str, place: Place) -> tuple[Any, tuple[str, ...]]:
@@ -88,8 +82,6 @@ def _run_as_methods(model: Any) -> tuple[str, ...]:
     """
     from transformers import PreTrainedModel
 
-    from partita.inside.torch_inside import has_forward
-
     if has_forward(model):
         return ()
     title = type(model).__name__
@@ -103,7 +95,7 @@ def _run_as_methods(model: Any) -> tuple[str, ...]:
     }
     if not parts:
         return ()
-    model.forward = Parts(parts)
+    model.forward = RunOfParts(parts)
     return (f"{title} has no forward of its own; this is one run of each of {', '.join(parts)}, on inputs of its own.",)
 
 
@@ -128,10 +120,6 @@ def _presume_durations(model: Any) -> tuple[str, ...]:
 
     How much is computed behind them depends on it, and no weights are there to tell.
     """
-    import torch
-
-    from partita.frontends.contents import tell
-    from partita.inside.torch_inside import FakeTensor, undispatched
 
     def settle(module: Any, _: Any, out: Any) -> None:
         if isinstance(out, FakeTensor):
@@ -148,7 +136,7 @@ def _presume_durations(model: Any) -> tuple[str, ...]:
     return (f"How long tokens last is predicted: the plan presumes {_FRAMES_A_TOKEN} frames a token.",)
 
 
-class Parts:
+class RunOfParts:
     """A call of each part of a model, whose arguments carry the part's name in front."""
 
     __name__ = "forward"

@@ -6,16 +6,14 @@ two buffers of the module that asks for it; attention reads them whole after the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from partita.frontends.options import CACHED
-from partita.frontends.run import run_module
+from partita.frontends.run import run_module, running_modules
 from partita.ground.errors import InputError
 
 
@@ -26,7 +24,11 @@ def resident_cache(model: Any, kwargs: Mapping[str, Any], context: int) -> Any:
     or keeps something else, is an ``InputError``.
     """
     probe = _Probe(model.config.get_text_config(decoder=True))
-    with _running_module(probe):
+
+    def tell(running: list[Any]) -> None:
+        probe.module = running[-1] if running else None
+
+    with running_modules(tell):
         run_module(model, (), {**kwargs, "past_key_values": probe}, training=False)
     if not probe.seen:
         raise InputError(f"{type(model).__name__} keeps no key-value cache, so that there is no step of decoding")
@@ -93,21 +95,3 @@ class _Resident(CacheLayerMixin):  # type: ignore[misc]
     def get_max_length(self) -> int:
         """Rows there are."""
         return self.rows
-
-
-@contextmanager
-def _running_module(probe: _Probe) -> Iterator[None]:
-    """Keep ``probe.module`` at the innermost module that runs."""
-    stack: list[Any] = []
-
-    def enter(child: Any, _: Any) -> None:
-        stack.append(child)
-        probe.module = child
-
-    def leave(child: Any, _: Any, __: Any) -> None:
-        while stack and stack.pop() is not child:
-            pass
-        probe.module = stack[-1] if stack else None
-
-    with register_module_forward_pre_hook(enter), register_module_forward_hook(leave):
-        yield

@@ -38,7 +38,8 @@ def settled_configuration(name: str, fields: Mapping[str, str]) -> tuple[Any, tu
         kind = next((k for k in (kind.replace("-", "_"), kind.replace("_", "-")) if k in known), kind)
     if kind not in known:
         raise InputError(f"transformers has no model type {kind!r}{nearest(kind, known)}")
-    stand_in, parts = STAND_INS.get(kind, (kind, {}))
+    standing = STAND_INS.get(kind, {"type": kind, "fields": {}})
+    stand_in, parts = standing["type"], standing["fields"]
     try:
         cls = configuration_class(stand_in)
         taken = {**parts, **usual_fields(cls, {**parts, **given})}

@@ -8,6 +8,8 @@ import operator
 import re
 from typing import Any
 
+import torch
+
 from partita.frontends.hf.rules import FEW, Example, first, nested
 
 _SHAPE = re.compile(r"of shape\s*[`'(\[]*(?P<sides>[^`'\n]*)|^[^`]*\[(?P<listed>\w+, [^\]]*)\]")
@@ -36,12 +38,10 @@ def describe(model: Any, name: str) -> str:
     return found[1] if found else ""
 
 
-def make_described(model: Any, example: Example, name: str) -> Any:
+def make_described(example: Example, name: str) -> Any:
     """An argument of the type and shape that are documented, None if these do not say enough."""
-    import torch
-
-    said = describe(model, name)
-    parameter = inspect.signature(model.forward).parameters.get(name)
+    said = describe(example.model, name)
+    parameter = inspect.signature(example.model.forward).parameters.get(name)
     annotation = "" if parameter is None else str(parameter.annotation)
     kind = said.split(" of shape")[0] if said.startswith("`") else annotation
     if "Tensor" not in kind and "Tensor" not in annotation:

@@ -9,8 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from partita.frontends.options import nearest
 from partita.ground.errors import InputError
+from partita.inside.torch_inside import has_forward
 from partita.inside.transformers_inside import classes_of
 
 TASKS: dict[str, str] = {
@@ -36,16 +39,8 @@ TASKS: dict[str, str] = {
 
 #: Endings of class names, the most telling first, for types that no task lists.
 _ENDINGS = (
-    "ForConditionalGeneration$",
-    "ForCausalLM$",
-    "ForPreTraining$",
-    "For[A-Z][A-Za-z0-9]*$",
-    "Model$",
-    "Backbone$",
-    "Transformer$",
-    "Encoder$",
-    "Decoder$",
-    "",
+    "ForConditionalGeneration ForCausalLM ForPreTraining For[A-Z][A-Za-z0-9]* Model Backbone Transformer Encoder "
+    "Decoder"
 )
 
 
@@ -53,12 +48,8 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
     """Tasks and classes of a configuration's model, the one to take first; the others are for when it cannot be built.
 
     Without a task they are those of ``TASKS`` that the type has, in that order. Parts of other models, such as their
-    image towers, have none: they are the classes that their configuration belongs to.
-
-    Raises
-    ------
-    InputError
-        If the task is unknown, or one that the type does not have.
+    image towers, have none: they are the classes that their configuration belongs to. A task that is unknown, or that
+    the type does not have, is an ``InputError``.
     """
     if task is not None and task not in TASKS:
         raise InputError(f"task {task!r} is not known{nearest(task, TASKS)}")
@@ -71,7 +62,9 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
         yield task, listed[task]
         return
     # A type may be listed with a class of one of its parts.
-    own = {name: cls for name, cls in listed.items() if _is_for(cls, config)}
+    own = {
+        name: cls for name, cls in listed.items() if isinstance(config, getattr(cls, "config_class", None) or object)
+    }
     found = [] if own else list(_unlisted(config))
     yield from own.items()
     for cls in found:
@@ -80,11 +73,6 @@ def model_classes(config: Any, task: str | None) -> Iterator[tuple[str, Any]]:
         if not listed:
             raise InputError(_no_class(config))
         yield from listed.items()
-
-
-def _is_for(cls: Any, config: Any) -> bool:
-    said = getattr(cls, "config_class", None)
-    return said is None or isinstance(config, said)
 
 
 def _no_class(config: Any) -> str:
@@ -128,21 +116,19 @@ def _unlisted(config: Any) -> Iterator[Any]:
     """
     from transformers import PreTrainedModel
 
-    from partita.inside.torch_inside import has_forward
-
     title = type(config).__name__.removesuffix("Config")
+
+    def order(cls: Any) -> tuple[bool, bool, int]:
+        ranks = [i for i, end in enumerate(_ENDINGS.split()) if re.search(f"{end}$", cls.__name__)]
+        return not has_forward(cls), cls.__name__ != title, min(ranks, default=len(_ENDINGS))
 
     own = [cls for cls in _in_folder(config) if _takes(cls, type(config)) and not _PIECE.search(cls.__name__)]
     whole = [cls for cls in own if issubclass(cls, PreTrainedModel)]
-    yield from sorted(
-        whole or filter(has_forward, own), key=lambda cls: (not has_forward(cls), cls.__name__ != title, _rank(cls))
-    )
+    yield from sorted(whole or filter(has_forward, own), key=order)
 
 
 def _in_folder(config: Any) -> Iterator[Any]:
     """Modules that the files beside a configuration's define, those of the file named like it first."""
-    import torch
-
     folder = importlib.import_module(type(config).__module__.rpartition(".")[0])
     names = [f"modeling_{folder.__name__.rpartition('.')[2]}"]
     files = sorted(found.name for found in pkgutil.iter_modules(folder.__path__))
@@ -161,10 +147,6 @@ def _in_folder(config: Any) -> Iterator[Any]:
 _NO_MODELS = ("configuration_", "convert_", "modular_", "tokenization_", "processing_", "image_", "video_", "feature_")
 #: Modules that are no model by themselves.
 _PIECE = re.compile(r"(Embeddings?|Embedder|Attention|MLP|Layer|Norm|Block|Head|Loss|Output)$|PreTrainedModel")
-
-
-def _rank(cls: Any) -> int:
-    return next(i for i, end in enumerate(_ENDINGS) if re.search(end, cls.__name__))
 
 
 def _takes(cls: Any, config: Any) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from partita.frontends.hf.rules import FEW, Example, Rule, first
 
 #: Images of a video where the configuration does not say how many.
@@ -31,10 +33,8 @@ def videos(example: Example) -> Any:
     return example.numbers(frames, *example.image)
 
 
-def _packed(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _packed(example: Example) -> dict[str, Any]:
     """The patches of all images one below the other, and how many rows and columns each has."""
-    import torch
-
     rows, columns, features, merge = example.grid
     sides = torch.tensor([[1, rows, columns]] * example.samples)
     merges = torch.tensor([merge] * example.samples)
@@ -50,10 +50,8 @@ def _packed(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _rows_of_patches(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _rows_of_patches(example: Example) -> dict[str, Any]:
     """A row of patches a sample, and how many rows and columns they were."""
-    import torch
-
     rows, columns, _, _ = example.grid
     return {
         "pixel_values": example.numbers(rows * columns, example.image[0] * example.patch**2),
@@ -62,10 +60,8 @@ def _rows_of_patches(example: Example, accepted: frozenset[str]) -> dict[str, An
     }
 
 
-def _placed_patches(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _placed_patches(example: Example) -> dict[str, Any]:
     """A row of patches a sample, and the place of each in the image; as many as pool into whole cells."""
-    import torch
-
     pool = first(example.vision, "pooling_kernel_size", default=1)
     cells = first(example.vision, "default_output_length", "num_soft_tokens", default=None)
     cells = cells or first(example.config, "vision_soft_tokens_per_image", "image_seq_length", default=256)
@@ -80,10 +76,8 @@ def _placed_patches(example: Example, accepted: frozenset[str]) -> dict[str, Any
     }
 
 
-def _strips(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _strips(example: Example) -> dict[str, Any]:
     """All patches of all images side by side in one strip, and how many rows and columns each had."""
-    import torch
-
     # Cells of patches are merged twice.
     rows, columns = (max(4, side // 4 * 4) for side in example.grid[:2])
     strip = (1, example.image[0], example.patch, example.samples * rows * columns * example.patch)
@@ -93,20 +87,16 @@ def _strips(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _flattened(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _flattened(example: Example) -> dict[str, Any]:
     """Patches that begin with their row and column."""
-    import torch
-
     features = first(example.vision, "patch_embed_hidden_size", default=example.image[0] * example.patch**2) + 2
     most = first(example.vision, "seq_len", "max_num_patches", "max_patches", default=_MOST_PATCHES)
     side = torch.full((example.samples,), int(most**0.5))
     return {"flattened_patches": example.numbers(min(most, _MOST_PATCHES), features), "height": side, "width": side}
 
 
-def _tiles(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _tiles(example: Example) -> dict[str, Any]:
     """One image a sample, of all the tiles that it may have."""
-    import torch
-
     tiles = first(example.vision, "max_num_tiles", default=FEW)
     ratios = first(example.vision, "supported_aspect_ratios", default=[[1, 1]])
     whole = next((i for i, (a, b) in enumerate(ratios, 1) if a * b == tiles), 1)
@@ -117,10 +107,8 @@ def _tiles(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _crops(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _crops(example: Example) -> dict[str, Any]:
     """Crops as rows of patches, and which patches each token pools."""
-    import torch
-
     channels, *sides = example.image
     rows, columns = (side // example.patch for side in sides)
     pool = first(example.config, "image_pooling_h", "pooling_size", default=2)
@@ -136,10 +124,8 @@ def _crops(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _locals(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _locals(example: Example) -> dict[str, Any]:
     """A view of the whole image and closer ones of its parts."""
-    import torch
-
     local = (example.samples * 2, *example.image)
     return {
         "pixel_values": example.numbers(*example.image),
@@ -149,10 +135,8 @@ def _locals(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _several(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _several(example: Example) -> dict[str, Any]:
     """One image of several that a sample may have; not zero, which would mark one that is not there."""
-    import torch
-
     channels, height, width = example.whole_image
     return {
         "pixel_values": torch.ones((example.samples, 1, channels, height, width), dtype=example.dtype),
@@ -160,10 +144,8 @@ def _several(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _sized(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _sized(example: Example) -> dict[str, Any]:
     """Images and their sizes; those of models that cut them into tiles by their sizes are two tiles wide."""
-    import torch
-
     channels, height, width = example.whole_image
     points = first(example.config, "image_grid_pinpoints", default=None)
     if not points:
@@ -178,14 +160,14 @@ def _sized(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def _prompted(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def _prompted(example: Example) -> dict[str, Any]:
     """An image below an example of what is to be found: each is half of what the model sees."""
     channels, height, width = example.image
     half = example.numbers(channels, height // 2, width)
     return {"pixel_values": half, "prompt_pixel_values": half.clone(), "prompt_masks": half.clone()}
 
 
-Form = Callable[[Example, frozenset[str]], dict[str, Any]]
+Form = Callable[[Example], dict[str, Any]]
 #: How images come, by an argument that goes with it; the first that a model has.
 _FORMS: tuple[tuple[str, Form], ...] = (
     ("image_grid_thw", _packed),
@@ -205,20 +187,18 @@ _FORMS: tuple[tuple[str, Form], ...] = (
 )
 
 
-def image_arguments(example: Example, accepted: frozenset[str]) -> dict[str, Any]:
+def image_arguments(example: Example) -> dict[str, Any]:
     """The arguments of an image a sample, among those that a model takes; none if it takes no images."""
     for name, form in _FORMS:
-        if name in accepted:
-            return {key: value for key, value in form(example, accepted).items() if key in accepted}
-    if "pixel_values" in accepted:
-        alone = "pixel_values_videos" not in accepted
+        if name in example.accepted:
+            return {key: value for key, value in form(example).items() if key in example.accepted}
+    if "pixel_values" in example.accepted:
+        alone = "pixel_values_videos" not in example.accepted
         return {"pixel_values": pixels(example) if alone else example.numbers(*example.image)}
     return {}
 
 
 def _grid(example: Example) -> Any:
-    import torch
-
     rows, columns, _, _ = example.grid
     return torch.tensor([[1, rows, columns]] * example.samples)
 
@@ -226,10 +206,8 @@ def _grid(example: Example) -> Any:
 IMAGES: dict[str, Rule] = {
     "pixel_values": pixels,
     "pixel_values_videos": videos,
-    "image": lambda e: e.numbers(*e.image),
     "grid_thw": _grid,
     "image_grid_thw": _grid,
-    "image_attention_mask": lambda e: e.integers(e.length, 1),
     "pixel_mask": lambda e: e.integers(*e.image[1:]),
 }
 """Argument to the rule that makes it."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from partita.frontends.given import FORM
+from partita.frontends.blame import unset_arguments
+from partita.frontends.fill import fill_module
+from partita.frontends.given import FORM, given_sizes
 from partita.frontends.hf import rules
 from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
-from partita.frontends.hf.configuration import text_of
 from partita.frontends.hf.described import describe, make_described
-from partita.frontends.hf.given import given_sets
 from partita.frontends.hf.images import IMAGES, image_arguments
 from partita.frontends.hf.places import place_features
 from partita.frontends.hf.rules import Example
-from partita.frontends.hf.unset import unset_arguments
 from partita.frontends.options import Asked
 from partita.ground.errors import InputError, TraceError
 from partita.inside.messages import is_of_grey_images
@@ -25,50 +24,40 @@ from partita.inside.messages import is_of_grey_images
 RULES = {**rules.RULES, **IMAGES, **SOUND}
 """Argument to the rule that makes it."""
 
-_DEFAULT_LENGTH = 1024
 _PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
 _PER_SAMPLE = frozenset(
     {"sequence-classification", "image-classification", "audio-classification", "video-classification"}
 )
 
 
-def input_sets(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> list[dict[str, Any]]:
+def input_sets(example: Example) -> list[dict[str, Any]]:
     """Keyword arguments of one microbatch, the fullest first; the later ones leave out what not every call needs.
 
     Text is ``sequence_length`` tokens (both sides of an encoder-decoder), and more where the features of images and
     sounds, which have places in the text, take more. Images have the size that the configuration names, else 224 × 224
     pixels. There is no padding, so no attention mask. In training the labels are given where the head takes plain ones;
-    otherwise the trace makes up a loss. Numbers are on the meta device; whole numbers that are few have values.
-
-    Raises
-    ------
-    InputError
-        If the sequence is longer than the model can take, or an argument is needed that no rule makes.
+    otherwise the trace makes up a loss. Numbers are on the meta device; whole numbers that are few have values. An
+    argument that is needed and that no rule makes is an ``InputError``.
     """
-    example = _example(model, config, task, dtype, asked)
-    accepted = frozenset(inspect.signature(model.forward).parameters)
-    plain = _plain(model, example, accepted, asked)
+    plain = _plain(example)
     sets = [plain]
-    for others in _towers(example, accepted):
-        full = place_features(model, example, {**plain, **others}, accepted)
+    for others in _towers(example):
+        full = place_features(example, {**plain, **others})
         sets.insert(0, _with_labels(full))
     # Some code does not say what it cannot do without.
-    left = [name for name in sorted(accepted) if name not in sets[0] and name not in _NEVER]
-    everything = {name: value for name in left if (value := _make(model, example, name)) is not None}
+    left = [name for name in sorted(example.accepted) if name not in sets[0] and name not in _NEVER]
+    everything = {name: value for name in left if (value := _make(example, name)) is not None}
     if everything:
         sets.append({**sets[0], **everything})
-    return given_sets(sets, model, config, dtype, asked, RULES)
+    return _given_sets(sets, example)
 
 
-def completed(
-    model: Any, config: Any, task: str, dtype: Any, asked: Asked, inputs: Mapping[str, Any], error: TraceError
-) -> dict[str, Any] | None:
+def completed(example: Example, inputs: Mapping[str, Any], error: TraceError) -> dict[str, Any] | None:
     """Arguments with those that an error asks for; None if it names none that is not given and can be made.
 
     Either its message names them, or the line of the model's call that failed reads them.
     """
-    message = str(error)
-    example = _example(model, config, task, dtype, asked)
+    message, asked = str(error), example.asked
     if "to unpack (expected 4, got 3)" in message or is_of_grey_images(message):
         # Features by name, but an image.
         own = {name: value for name, value in inputs.items() if name not in asked.inputs}
@@ -78,14 +67,16 @@ def completed(
         pixels = own.get("pixel_values")
         # One image of several that a sample may have.
         return None if pixels is None or pixels.dim() != 4 else {**inputs, "pixel_values": pixels.unsqueeze(1)}
-    left = [name for name in inspect.signature(model.forward).parameters if name not in {*inputs, *asked.inputs}]
+    left = [
+        name for name in inspect.signature(example.model.forward).parameters if name not in {*inputs, *asked.inputs}
+    ]
     missing = []
     if _ASKS.search(message):
         missing = [name for name in left if name not in _NEVER and re.search(rf"\b{re.escape(name)}\b", message)]
     if not missing and "NoneType" in message:
-        unset = unset_arguments(error, model)
+        unset = unset_arguments(error, example.model)
         missing = [name for name in unset if name in left and (name == "inputs_embeds" or name not in _NEVER)]
-    made = {name: value for name in missing if (value := _make(model, example, name)) is not None}
+    made = {name: value for name in missing if (value := _make(example, name)) is not None}
     return {**inputs, **made} if made else None
 
 
@@ -99,35 +90,29 @@ _NEVER = frozenset(
 )
 
 
-def decoding_inputs(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
+def decoding_inputs(model: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
     """Keyword arguments of one step of decoding: a token of each sample, and the cache of those before."""
     from partita.frontends.hf.cache import resident_cache
 
     assert asked.decode is not None
-    text = text_of(config)
-    accepted = frozenset(inspect.signature(model.forward).parameters)
-    if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in accepted:
+    config = model.config
+    # Images and sounds were read with the tokens before.
+    example = Example(model, task, dtype, dataclasses.replace(asked, sequence_length=1))
+    if getattr(config, "is_encoder_decoder", False) or "past_key_values" not in example.accepted:
         raise InputError(
             f"task {task!r} of model type {config.model_type!r} does not decode token by token; "
             "decoding is for decoders, such as causal-lm of gpt2 or llama"
         )
     # Whether the model has so many positions.
-    _length(model, text, asked.decode + 1)
-    # Images and sounds were read with the tokens before.
-    example = _example(model, config, task, dtype, dataclasses.replace(asked, sequence_length=1))
-    (inputs,) = given_sets([_plain(model, example, accepted, asked)], model, config, dtype, asked, RULES)
+    Example(model, task, dtype, dataclasses.replace(asked, sequence_length=asked.decode + 1))
+    (inputs,) = _given_sets([_plain(example)], example)
     return {**inputs, "past_key_values": resident_cache(model, inputs, asked.decode)}
 
 
-def _example(model: Any, config: Any, task: str, dtype: Any, asked: Asked) -> Example:
-    text = text_of(config)
-    return Example(config, task, dtype, asked.samples, _length(model, text, asked.sequence_length))
-
-
-def _plain(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
+def _plain(example: Example) -> dict[str, Any]:
     """What every call needs, and labels in training."""
-    config, task, training = example.config, example.task, asked.training
-    inputs = _needed(model, example, accepted, asked)
+    config, task, training, accepted = example.config, example.task, example.asked.training, example.accepted
+    inputs = _needed(example)
     if not inputs or ("input_ids" in accepted and "inputs_embeds" not in inputs):
         inputs.setdefault("input_ids", RULES["input_ids"](example))
     if task == "zero-shot-image-classification" and training and "return_loss" in accepted:
@@ -151,8 +136,9 @@ def _plain(model: Any, example: Example, accepted: frozenset[str], asked: Asked)
     return inputs
 
 
-def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked) -> dict[str, Any]:
+def _needed(example: Example) -> dict[str, Any]:
     """Arguments that have no default, and the one that the model calls its main one; None for what is given."""
+    model, accepted = example.model, example.accepted
     parameters = inspect.signature(model.forward).parameters
     needed = [
         name
@@ -162,17 +148,17 @@ def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked
     main = getattr(model, "main_input_name", "input_ids")
     needed += [name for name in ([main] if isinstance(main, str) else main) if name in RULES and name in accepted]
     inputs: dict[str, Any] = {}
-    cut = image_arguments(example, accepted) if _IMAGE_NAMES & set(needed) else {}
+    cut = image_arguments(example) if _IMAGE_NAMES & set(needed) else {}
     for name in dict.fromkeys(needed):
         if name in inputs:
             continue
-        if name in asked.inputs:
+        if name in example.asked.inputs:
             inputs[name] = None
             continue
         if name in cut:
             inputs |= cut
             continue
-        value = _make(model, example, name)
+        value = _make(example, name)
         if value is None and name not in RULES:
             said = describe(model, name)
             what = f" ({said.replace('`', '')})" if said else ""
@@ -181,17 +167,17 @@ def _needed(model: Any, example: Example, accepted: frozenset[str], asked: Asked
                 f"itself; give it with --input {name}={FORM}"
             )
         inputs[name] = value
-    return settle_sound(inputs, accepted, example)
+    return settle_sound(inputs, example)
 
 
 _IMAGE_NAMES = frozenset({"pixel_values", "hidden_states", "flattened_patches"})
 
 
-def _make(model: Any, example: Example, name: str) -> Any:
+def _make(example: Example, name: str) -> Any:
     """An argument by the rule for its name, else as it is documented."""
     if name in RULES and name not in _VAGUE:
         return RULES[name](example)
-    made = make_described(model, example, name)
+    made = make_described(example, name)
     return RULES[name](example) if made is None and name in RULES else made
 
 
@@ -202,13 +188,13 @@ _VAGUE = frozenset(
 )
 
 
-def _towers(example: Example, accepted: frozenset[str]) -> list[dict[str, Any]]:
+def _towers(example: Example) -> list[dict[str, Any]]:
     """Arguments of the towers beside the main one, the usual ones last."""
     config, found = example.config, list[dict[str, Any]]()
-    audio = sound_names(accepted, example)
+    audio = sound_names(example)
     if audio and example.audio is not config:
-        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(accepted, audio[0], example)})
-    images = image_arguments(example, accepted)
+        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(example, audio[0])})
+    images = image_arguments(example)
     if images:
         found.append(images)
         if len(found) == 2:
@@ -235,25 +221,49 @@ def _labels(example: Example) -> Any:
     return example.integers() if example.task in _PER_SAMPLE else None
 
 
-def _length(model: Any, config: Any, wanted: int | None) -> int:
-    import torch
+# -- inputs that a user gives ------------------------------------------------------------------------------------------
 
-    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "block_size")
-    limits = [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
-    if wanted is None:
-        limit = min([_DEFAULT_LENGTH, *limits])
-        # Some position tables hold a few more rows than the tokens they serve.
-        return limit - limit % 64 if limit > 128 and limit % 8 else limit
-    learned = any(
-        isinstance(child, torch.nn.Embedding) and name.split(".")[-1] in _POSITIONS
-        for name, child in model.named_modules()
+
+def sized(asked: Asked) -> Asked:
+    """What is asked for, with the samples and the length of a text that is given: what is made goes with it."""
+    shape = given_sizes(asked.inputs, "input_ids", "decoder_input_ids")
+    if shape is None or len(shape) != 2 or asked.decode is not None:
+        return asked
+    return dataclasses.replace(
+        asked,
+        batch_size=shape[0] if asked.batch_size is None else asked.batch_size,
+        sequence_length=shape[1] if asked.sequence_length is None else asked.sequence_length,
     )
-    if limits and learned and wanted > min(limits):
+
+
+def _given_sets(sets: Sequence[dict[str, Any]], example: Example) -> list[dict[str, Any]]:
+    """Sets of keyword arguments with the given ones in each; those that are the same then are left out."""
+    model, inputs = example.model, example.asked.inputs
+    if not inputs:
+        return list(sets)
+    what = f"{type(model).__name__} of model type {model.config.model_type!r}"
+    found: list[dict[str, Any]] = []
+    for made in sets:
+        _, kwargs = fill_module(inputs, model, (), made, what, example.dtype, RULES)
+        if not any(set(kwargs) == set(before) for before in found):
+            found.append(kwargs)
+    return found
+
+
+def check_length(
+    made: Mapping[str, Any], make: Callable[[Asked], Mapping[str, Any]], config: Any, asked: Asked
+) -> None:
+    """Refuse a length of sequences that nothing of what is made for a model follows."""
+    if asked.sequence_length is None or asked.inputs or "input_ids" in made:
+        # Text may be longer than was asked for, where the features of images have places in it.
+        return
+    other = make(dataclasses.replace(asked, sequence_length=asked.sequence_length // 2 or 2))
+    if _shapes(made) == _shapes(other):
         raise InputError(
-            f"sequence length {wanted} exceeds the {min(limits)} positions the model has; "
-            "raise that field of its configuration or shorten the sequence"
+            f"model type {config.model_type!r} takes no sequence whose length could be set; leave the sequence length "
+            "out"
         )
-    return wanted
 
 
-_POSITIONS = frozenset({"wpe", "position_embeddings", "embed_positions", "position_embedding"})
+def _shapes(made: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
+    return {name: getattr(value, "shape", None) for name, value in made.items()}

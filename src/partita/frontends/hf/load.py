@@ -7,15 +7,17 @@ from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from partita.frontends.building import on_meta
-from partita.frontends.hf.build import Parts, build, with_values
+import torch
+
+from partita.frontends.building import on_meta, with_values
+from partita.frontends.hf.build import RunOfParts, build
 from partita.frontends.hf.configuration import settled_configuration
-from partita.frontends.hf.given import check_length
 from partita.frontends.hf.heads import model_classes
-from partita.frontends.hf.inputs import completed, decoding_inputs, input_sets
+from partita.frontends.hf.inputs import check_length, completed, decoding_inputs, input_sets
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
-from partita.frontends.model import Model
+from partita.frontends.hf.rules import Example
+from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.frontends.turns import alone
 from partita.ground.errors import InputError, PartitaError, TraceError
@@ -36,7 +38,7 @@ def load_transformers(name: str, asked: Asked) -> Graph:
     return graph.replace(source=model.asked.source(f"hf:{name}"))
 
 
-def build_transformers(name: str, asked: Asked, *, real: bool = False) -> Model:
+def build_transformers(name: str, asked: Asked, *, real: bool = False) -> BuiltModel:
     """A transformers model from its configuration: without weights, or initialised if ``real``; never its arguments.
 
     It is the first that can be traced, and keeps its graph. Attention runs as one fused call ("sdpa") unless the model
@@ -71,7 +73,7 @@ def _broken(error: BaseException) -> str:
     return f"{said}; --debug shows where"
 
 
-def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
+def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
     """The first class of a configuration that can be built, on the fullest inputs that it runs on, and its graph."""
     declare_where_missing()
     from transformers.utils import logging
@@ -80,7 +82,9 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
         after.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
         config, settled = settled_configuration(name, asked.fields)
-        number_format = parse_dtype(asked.dtype) if asked.dtype is not None else _own_dtype(config)
+        own = getattr(config, "dtype", None)
+        own = own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
+        number_format = own if asked.dtype is None else parse_dtype(asked.dtype)
         notes = (*settled, *_simplify(config, asked.training))
         title = Path(name).stem if name.endswith(".json") else name
         failure: PartitaError | None = None
@@ -95,7 +99,9 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
                 if failure is not None:
                     said = (*said, f"This is {cls.__name__}: {failure}.")
                 try:
-                    found = _on_fullest(module, task, number_format, Model(title, module, (), {}, asked, notes=said))
+                    found = _on_fullest(
+                        module, task, number_format, BuiltModel(title, module, (), {}, asked, notes=said)
+                    )
                 except TraceError as error:
                     failure = error
                     if "depend on data" not in str(error):
@@ -108,7 +114,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> Model:
         raise failure
 
 
-def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format: Any) -> Model:
+def _with_weights(model: BuiltModel, cls: Any, config: Any, task: str, number_format: Any) -> BuiltModel:
     """The chosen model again, initialised."""
     module, _ = build(cls, config, number_format, model.name, nullcontext)
     for name, value in vars(model.module.config).items():
@@ -118,23 +124,23 @@ def _with_weights(model: Model, cls: Any, config: Any, task: str, number_format:
     kwargs = model.kwargs
     if model.asked.decode is not None:
         # Its cache is in buffers of the module.
-        kwargs = decoding_inputs(module, module.config, task, number_format, model.asked)
+        kwargs = decoding_inputs(module, task, number_format, model.asked)
     return dataclasses.replace(model, module=module, kwargs=kwargs)
 
 
-def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Model:
-    config, asked = module.config, model.asked
+def _on_fullest(module: Any, task: str, number_format: Any, model: BuiltModel) -> BuiltModel:
+    asked = model.asked
     if asked.decode is not None:
         model = dataclasses.replace(model, name=f"{model.name}, one token after {asked.decode}")
-        sets = [decoding_inputs(module, config, task, number_format, asked)]
+        sets = [decoding_inputs(module, task, number_format, asked)]
     else:
-        sets = _sets(module, config, task, number_format, asked)
-        check_length(sets[0], lambda other: _sets(module, config, task, number_format, other)[0], config, asked)
+        sets = _sets(module, task, number_format, asked)
+        check_length(sets[0], lambda other: _sets(module, task, number_format, other)[0], module.config, asked)
         if asked.sequence_length is None:
             # Some positions are limited by what no configuration names.
             short = dataclasses.replace(asked, sequence_length=_SHORT)
             with suppress(InputError):
-                shorter = _sets(module, config, task, number_format, short)
+                shorter = _sets(module, task, number_format, short)
                 sets += [shorter[0], shorter[-1]]
     failure: TraceError | None = None
     for kwargs in sets:
@@ -150,10 +156,10 @@ def _on_fullest(module: Any, task: str, number_format: Any, model: Model) -> Mod
     raise failure
 
 
-def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
+def _sets(module: Any, task: str, number_format: Any, asked: Asked) -> list[dict[str, Any]]:
     """Sets of arguments of a model, the fullest first; of one that is a run of its parts, those of all of them."""
-    if not isinstance(module.forward, Parts):
-        return input_sets(module, config, task, number_format, asked)
+    if not isinstance(module.forward, RunOfParts):
+        return input_sets(Example(module, task, number_format, asked))
     parts = module.forward.parts
     strangers = [name for name in asked.inputs if name.partition(".")[0] not in parts]
     if strangers:
@@ -165,14 +171,14 @@ def _sets(module: Any, config: Any, task: str, number_format: Any, asked: Asked)
     for name, part in parts.items():
         given = {key.partition(".")[2]: value for key, value in asked.inputs.items() if key.startswith(f"{name}.")}
         own = dataclasses.replace(asked, inputs=given)
-        of_part[name] = input_sets(part, part.config, task, number_format, own)
+        of_part[name] = input_sets(Example(part, task, number_format, own))
     return [
         {f"{name}.{key}": value for name, sets in of_part.items() for key, value in sets[min(i, len(sets) - 1)].items()}
         for i in range(max(map(len, of_part.values())))
     ]
 
 
-def _refitted(model: Model, task: str, number_format: Any) -> Model:
+def _refitted(model: BuiltModel, task: str, number_format: Any) -> BuiltModel:
     """A model with its graph, on given arguments, or on those of the sizes that the first operators say they take.
 
     Arguments that a message asks for by name are given, too.
@@ -181,24 +187,16 @@ def _refitted(model: Model, task: str, number_format: Any) -> Model:
         try:
             return model.traced()
         except TraceError as error:
-            module = model.module
             # What the user gave is not made to fit.
             changed = refit(
                 {name: value for name, value in model.kwargs.items() if name not in model.asked.inputs}, str(error)
             )
             if changed is None and model.asked.decode is None:
-                changed = completed(module, module.config, task, number_format, model.asked, model.kwargs, error)
+                changed = completed(Example(model.module, task, number_format, model.asked), model.kwargs, error)
             if changed is None:
                 raise
             model = dataclasses.replace(model, kwargs={**model.kwargs, **changed})
     return model.traced()
-
-
-def _own_dtype(config: Any) -> Any:
-    import torch
-
-    own = getattr(config, "dtype", None)
-    return own if isinstance(own, torch.dtype) and own.is_floating_point else torch.bfloat16
 
 
 def _simplify(config: Any, training: bool) -> tuple[str, ...]:

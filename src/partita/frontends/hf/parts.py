@@ -1,13 +1,11 @@
-"""What default configurations of transformers leave open: usual sizes and parts, taken where nobody says otherwise.
-
-Some defaults are no whole model: a part is missing, or a size without which no class can be built. What is taken
-instead is what the library's documentation or the type's first published model has, and a note says what it was.
-"""
+"""What default configurations of transformers leave open is taken as usual, by ``usual.toml``; a note says what."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from partita.frontends.options import passed_over
@@ -35,120 +33,26 @@ def _strips() -> dict[str, list[Any]]:
     return found
 
 
-_INDEXER = {
-    "indexer_n_heads": 16,
-    "indexer_kv_heads": 1,
-    "indexer_head_dim": 256,
-    "indexer_budget": 2048,
-    "indexer_compress_ratio": 16,
-}
-_EXPERTS = {"num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704}
-_DETECTOR = {"intraclass_block_config": _strips, "scale_factor_list": [1, 2, 4, 8], "kernel_list": [3, 2, 2]}
+def _read() -> tuple[dict[str, dict[str, Any]], set[tuple[str, str]], dict[str, Any], dict[str, Any]]:
+    said = tomllib.loads(Path(__file__).with_name("usual.toml").read_text(encoding="utf-8"))
+    usual: dict[str, dict[str, Any]] = {
+        "chameleon": {"vocabulary_map": _chameleon_words},
+        "emu3": {"vocabulary_map": _emu_words},
+        "pp_ocrv5_server_det": {"intraclass_block_config": _strips},
+        "pp_ocrv6_medium_det": {"intraclass_block_config": _strips},
+    }
+    unusable: set[tuple[str, str]] = set()
+    for group in ("open", "unusable"):
+        for kinds, fields in said[group].items():
+            for kind in kinds.split():
+                usual.setdefault(kind, {}).update(fields)
+                unusable.update((kind, field) for field in fields if group == "unusable")
+    return usual, unusable, said["stand_ins"], said["resnets"]
 
-#: A tower with as many patches as its features are pooled from.
-_SIGLIP_896 = {"model_type": "siglip_vision_model", "image_size": 896, "patch_size": 14}
-#: A tower of 27 layers of 1152 features; its default has 14 heads, which do not divide them.
-_SIGLIP_364 = {
-    "model_type": "siglip_vision_model",
-    "hidden_size": 1152,
-    "intermediate_size": 4304,
-    "num_hidden_layers": 27,
-    "num_attention_heads": 16,
-    "image_size": 364,
-    "patch_size": 14,
-}
-_TURNED = {"rope_type": "default", "rope_theta": 10000.0}
-#: Half of each head is turned by position, in three axes.
-_HALF_TURNED = {**_TURNED, "partial_rotary_factor": 0.5, "mrope_section": [8, 12, 12]}
 
-#: Type to fields that its default leaves open. A function makes what is large.
-USUAL: dict[str, dict[str, Any]] = {
-    "autoformer": {"prediction_length": 24},
-    "informer": {"prediction_length": 24},
-    "time_series_transformer": {"prediction_length": 24},
-    "dbrx": {"attn_config": {"clip_qkv": 8}},
-    "deepseek_v2": {"num_experts_per_tok": 6, "moe_intermediate_size": 1408},
-    "deepseek_ocr2_text": {"num_experts_per_tok": 6, "moe_intermediate_size": 1408},
-    "chameleon": {"vocabulary_map": _chameleon_words},
-    "emu3": {"vocabulary_map": _emu_words},
-    "diffusion_gemma_text": _EXPERTS,
-    "dots1": {"n_routed_experts": 128, "n_shared_experts": 2, "num_experts_per_tok": 6},
-    "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32},
-    "gemma4_assistant": {
-        "text_config": {
-            "model_type": "gemma4_text",
-            "hidden_size_per_layer_input": 0,
-            "vocab_size_per_layer_input": 0,
-        }
-    },
-    "granite4_vision": {"deepstack_layer_map": [[-19, 9], [-13, 6], [-7, 3], [-1, 0]], "downsample_rate": "4/8"},
-    "perception_lm": {
-        "vision_config": {
-            "model_type": "timm_wrapper",
-            "architecture": "vit_pe_core_large_patch14_336",
-            "model_args": {"embed_dim": 1024, "img_size": [448, 448], "global_pool": ""},
-        }
-    },
-    "pp_ocrv5_server_det": _DETECTOR,
-    "pp_ocrv6_medium_det": _DETECTOR,
-    "qwen4_exp_text": _INDEXER,
-    "timm_backbone": {"backbone": "resnet50"},
-    "edgetam_vision_model": {
-        "backbone_config": {
-            "model_type": "timm_wrapper",
-            "architecture": "repvit_m1",
-            "num_classes": 1000,
-            "model_args": {"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]},
-        }
-    },
-    "vitmatte": {
-        "backbone_config": {
-            "model_type": "vitdet",
-            "hidden_size": 384,
-            "num_attention_heads": 6,
-            "out_features": ["stage4"],
-        }
-    },
-    "aya_vision": {"vision_config": _SIGLIP_364},
-    "gemma3": {"vision_config": _SIGLIP_896},
-    "shieldgemma2": {"vision_config": _SIGLIP_896},
-    "t5gemma2_encoder": {"vision_config": _SIGLIP_896},
-    "glm4v_text": {"rope_parameters": _HALF_TURNED},
-    "glm4v_moe_text": {"head_dim": 128, "rope_parameters": _HALF_TURNED},
-    "glm_image_text": {"rope_parameters": _HALF_TURNED},
-    "hunyuan_vl_text": {"rope_parameters": {**_TURNED, "mrope_section": [16, 16, 16, 16]}},
-    "llama4_vision_model": {"hidden_size": 1408, "vision_output_dim": 4096},
-    "blip-2": {"qformer_config": {"model_type": "blip_2_qformer", "use_qformer_text_input": True}},
-    "qwen3_vl": {"vision_config": {"model_type": "qwen3_vl_vision", "out_hidden_size": 4096}},
-    "modernvbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
-    "ultravbert": {"vision_config": {"model_type": "siglip_vision_model", "image_size": 512}},
-    "sapiens2": {"head_config": {"upsample_out_channels": [512, 256, 128, 64], "conv_out_channels": [64, 64]}},
-}
-
-#: Types and fields whose default does not run: grouped products need rows of a multiple of 16 bytes, the axes of
-#: positions share what is turned of a head, and merged patches are as wide as the layer that reads them.
-_UNUSABLE = {
-    ("deepseek_v2", "moe_intermediate_size"),
-    ("deepseek_ocr2_text", "moe_intermediate_size"),
-    ("glm4v_text", "rope_parameters"),
-    ("glm4v_moe_text", "rope_parameters"),
-    ("glm_image_text", "rope_parameters"),
-    ("hunyuan_vl_text", "rope_parameters"),
-    ("llama4_vision_model", "hidden_size"),
-    ("llama4_vision_model", "vision_output_dim"),
-}
-
-#: Types without a class of their own to the type that stands for them, and its fields.
-STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {
-    "layoutxlm": ("layoutlmv2", {}),
-    "nougat": (
-        "vision-encoder-decoder",
-        {
-            "encoder": {"model_type": "donut-swin"},
-            "decoder": {"model_type": "mbart", "is_decoder": True, "add_cross_attention": True},
-        },
-    ),
-}
+#: Type to fields that its default leaves open, a function for what is large; types and fields whose default does not
+#: run; types without a class of their own; and residual networks.
+USUAL, _UNUSABLE, STAND_INS, _RESNETS = _read()
 
 
 def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dict[str, Any]:
@@ -165,7 +69,9 @@ def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dic
             # A configuration's own code: some have no default.
             passed_over(f"the default of {cls.__name__}", error)
     for field, value in usual.items():
-        settled = default is not None and not _is_open(default, field) and (cls.model_type, field) not in _UNUSABLE
+        said = getattr(default, field, None)
+        # A default may name a part that is not settled further.
+        settled = said is not None and not hasattr(said, "to_dict") and (cls.model_type, field) not in _UNUSABLE
         if given.get(field) is None and not settled:
             taken[field] = value() if callable(value) else value
     for name, part in vars(default).items() if default is not None else ():
@@ -175,12 +81,6 @@ def usual_fields(cls: Any, given: Mapping[str, Any], default: Any = None) -> dic
             if inner:
                 taken[name] = {"model_type": part.model_type, **inner}
     return taken
-
-
-def _is_open(config: Any, field: str) -> bool:
-    """Whether a default says nothing of a field, or names a part that is not settled further."""
-    value = getattr(config, field, None)
-    return value is None or hasattr(value, "to_dict")
 
 
 def merged(taken: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,29 +162,25 @@ def fill(config: Any, error: BaseException) -> list[str]:
             wanted = missing is not None and (type(part).__name__, field) == (missing["owner"], missing["field"])
             if not wanted and not _is_none(part, field):
                 continue
-            with_value = rule(part) if field not in ("layer_types", "mlp_layer_types") or _deep(part) else None
+            deep = isinstance(getattr(part, "num_hidden_layers", None), int)
+            with_value = rule(part) if deep or field not in ("layer_types", "mlp_layer_types") else None
             if with_value is not None:
                 setattr(part, field, with_value)
                 filled.append(f"{path}{field} = {with_value if not isinstance(with_value, list) else 'usual'}")
         if isinstance(error, KeyError) and error.args and error.args[0] in (getattr(part, "layer_types", None) or ()):
-            _turn_by_layer(part)
+            # One set of rotary positions is given for all.
+            common = part.rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
+            part.rope_parameters = {kind: dict(common) for kind in sorted(set(part.layer_types))}
             filled.append(f"{path}rope_parameters = the same for every kind of layer")
         if isinstance(error, ImportError) and "timm" in str(error) and _own_resnet(part):
             filled.append(f"{path}backbone_config = the library's own ResNet, as timm is not installed")
         if isinstance(error, TypeError) and "tuple" in str(error):
-            _as_from_file(part)
+            # Files have lists alone, and some code takes nothing else.
+            tuples = {n: v for n, v in vars(part).items() if isinstance(v, tuple) and not n.startswith("_")}
+            for name, value in tuples.items():
+                setattr(part, name, list(value))
             filled.append(f"{path or 'all '}sizes as lists" if not path else f"{path}sizes as lists")
     return filled
-
-
-#: Residual networks by their number of layers: kind of layer, layers and features of each stage.
-_RESNETS = {
-    "18": ("basic", [2, 2, 2, 2], [64, 128, 256, 512]),
-    "34": ("basic", [3, 4, 6, 3], [64, 128, 256, 512]),
-    "50": ("bottleneck", [3, 4, 6, 3], [256, 512, 1024, 2048]),
-    "101": ("bottleneck", [3, 4, 23, 3], [256, 512, 1024, 2048]),
-    "152": ("bottleneck", [3, 8, 36, 3], [256, 512, 1024, 2048]),
-}
 
 
 def _own_resnet(config: Any) -> bool:
@@ -297,11 +193,8 @@ def _own_resnet(config: Any) -> bool:
     found = _RESNETS.get(str(backbone.backbone).removeprefix("resnet"))
     if found is None:
         return False
-    layer, depths, sizes = found
     stages = [f"stage{index}" for index in backbone.out_indices if index > 0]
-    config.backbone_config = ResNetConfig(
-        layer_type=layer, depths=depths, hidden_sizes=sizes, num_channels=backbone.num_channels, out_features=stages
-    )
+    config.backbone_config = ResNetConfig(**found, num_channels=backbone.num_channels, out_features=stages)
     return True
 
 
@@ -313,23 +206,6 @@ def _is_none(config: Any, field: str) -> bool:
         # A configuration's own code: some fields differ by layer, and cannot be read for all.
         passed_over(f"{type(config).__name__}.{field}", error)
         return False
-
-
-def _deep(config: Any) -> bool:
-    return isinstance(getattr(config, "num_hidden_layers", None), int)
-
-
-def _turn_by_layer(config: Any) -> None:
-    """Rotary positions of each kind of layer, where one set is given for all."""
-    common = config.rope_parameters or {"rope_type": "default", "rope_theta": 10000.0}
-    config.rope_parameters = {kind: dict(common) for kind in sorted(set(config.layer_types))}
-
-
-def _as_from_file(config: Any) -> None:
-    """Lists for tuples: files have lists alone, and some code takes nothing else."""
-    for name, value in vars(config).items():
-        if isinstance(value, tuple) and not name.startswith("_"):
-            setattr(config, name, list(value))
 
 
 def configurations(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:

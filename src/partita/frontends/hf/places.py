@@ -29,7 +29,7 @@ _TOWERS = {
 _COUNTS = ("image_seq_length", "mm_tokens_per_image", "num_image_tokens", "image_token_len", "image_seq_len")
 
 
-def place_features(model: Any, example: Example, inputs: Mapping[str, Any], accepted: frozenset[str]) -> dict[str, Any]:
+def place_features(example: Example, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments whose tokens stand for what the towers make, and say so where the model takes kinds of tokens.
 
     Towers run by themselves, so as to count their features; arguments of a size that a tower refuses are made again.
@@ -42,7 +42,7 @@ def place_features(model: Any, example: Example, inputs: Mapping[str, Any], acce
     for name, (sources, kind) in _TOWERS.items():
         mark = _mark(example.config, name)
         if mark is not None and any(source in inputs for source in sources):
-            inputs, count = _features(model, example, inputs, name)
+            inputs, count = _features(example, inputs, name)
             if count:
                 wanted.append((mark, count, kind))
     if not wanted:
@@ -59,9 +59,9 @@ def place_features(model: Any, example: Example, inputs: Mapping[str, Any], acce
         # A token of text between two images, or between an image and a sound.
         place += count + 1
     for name in ("mm_token_type_ids", "token_type_ids"):
-        if name in accepted:
+        if name in example.accepted:
             inputs[name] = kinds
-    if "moe_mm_token_type_ids" in accepted:
+    if "moe_mm_token_type_ids" in example.accepted:
         inputs["moe_mm_token_type_ids"] = kinds
     return {**inputs, "input_ids": tokens}
 
@@ -77,10 +77,10 @@ def _mark(config: Any, name: str) -> int | None:
     return mark if isinstance(mark, int) and mark >= 0 else None
 
 
-def _features(model: Any, example: Example, inputs: dict[str, Any], name: str) -> tuple[dict[str, Any], int]:
+def _features(example: Example, inputs: dict[str, Any], name: str) -> tuple[dict[str, Any], int]:
     """Arguments as the tower takes them, and how many features it makes of a sample."""
     call = f"get_{name}_features"
-    owner = next((part for part in (getattr(model, "model", None), model) if hasattr(part, call)), None)
+    owner = next((part for part in (getattr(example.model, "model", None), example.model) if hasattr(part, call)), None)
     if owner is None:
         return inputs, _guess(example, name)
     read = inspect.signature(getattr(owner, call)).parameters

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from partita.inside.messages import (
     CHANNELS,
     CODES,
@@ -21,7 +23,7 @@ from partita.inside.messages import (
 
 _FEATURES = ((PRODUCT, -1), (CHANNELS, 1), (NORM, -1))
 #: A call that reads more or fewer sides than an input has.
-_SIDES = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
+_READS = re.compile(r"not enough values to unpack \(expected (?P<takes>[45]), got (?P<got>\d)\)")
 #: A call that reads fewer sides than a mask has.
 _MASKS = re.compile(r"too many values to unpack \(expected (?P<takes>[23])")
 #: Images of a video where the configuration does not say how many.
@@ -31,30 +33,21 @@ _FRAMES = 8
 def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
     """Inputs changed so that what a message complains of holds; None if it is not about the size of one of them."""
     for pattern, side in _FEATURES:
-        found = pattern.search(message)
-        if found is None:
-            continue
-        got = [int(word) for word in found["got"].split(",")]
-        return _resize(inputs, got, int(found["takes"]), side)
-    found = ROW.search(message)
-    if found is not None:
-        sides, features = [int(word) for word in found["got"].split(",")], int(found["takes"])
+        if found := pattern.search(message):
+            return _resize(inputs, _sides(found["got"]), int(found["takes"]), side)
+    if found := ROW.search(message):
+        sides, features = _sides(found["got"]), int(found["takes"])
         return _change(inputs, lambda shape: list(shape) == sides, lambda shape: (*shape[:-1], features))
-    found = CODES.search(message)
-    if found is not None:
-        return _add_codes(inputs, found["form"], int(found["size"]))
-    found = GROUPS.search(message)
-    if found is not None:
-        group = math.prod(int(side) for side in found["group"].split(","))
-        size = int(found["size"])
-        if group % size == 0:
-            return _change(inputs, lambda shape: len(shape) > 2, lambda shape: (shape[0] * (group // size), *shape[1:]))
-    found = SEVERAL_IMAGES.search(message)
-    if found is not None:
+    if found := CODES.search(message):
+        return _add_codes(inputs, _sides(found["form"]), int(found["size"]))
+    if found := GROUPS.search(message):
+        groups, rest = divmod(math.prod(_sides(found["group"])), int(found["size"]))
+        if not rest:
+            return _change(inputs, lambda shape: len(shape) > 2, lambda shape: (shape[0] * groups, *shape[1:]))
+    if found := SEVERAL_IMAGES.search(message):
         several = int(found["several"])
         return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], several, *shape[1:]))
-    found = _MASKS.search(message)
-    if found is not None:
+    if found := _MASKS.search(message):
         most = int(found["takes"])
         masks = {k: v for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) > most}
         return {**inputs, **{k: v[(..., *[0] * (v.ndim - most))] for k, v in masks.items()}} if masks else None
@@ -66,15 +59,20 @@ def refit(inputs: Mapping[str, Any], message: str) -> dict[str, Any] | None:
         # Images that a mask picks, which is one of images and not of their pixels.
         masks = {k: v[..., 0, 0] for k, v in inputs.items() if "mask" in k and getattr(v, "ndim", 0) == 4}
         return {**inputs, **masks} if masks else None
-    if is_of_flat_images(message) and any(map(_is_packed, inputs.values())):
+    packed = any(map(_is_packed, inputs.values()))
+    if is_of_flat_images(message) and packed:
         return _change(inputs, lambda shape: len(shape) == 2, lambda shape: _apart(shape, False))
-    found = _SIDES.search(message)
-    if found is not None and int(found["takes"]) == 5 and any(map(_is_packed, inputs.values())):
+    found = _READS.search(message)
+    if found is None or int(found["takes"]) != 5:
+        return None
+    if packed:
         alone = int(found["got"]) == 2
         return _change(inputs, lambda shape: len(shape) == 2, lambda shape: _apart(shape, alone))
-    if found is not None and int(found["takes"]) == 5:
-        return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], _FRAMES, *shape[1:]))
-    return None
+    return _change(inputs, lambda shape: len(shape) == 4, lambda shape: (shape[0], _FRAMES, *shape[1:]))
+
+
+def _sides(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
 
 
 def _side(features: int) -> int:
@@ -94,10 +92,7 @@ def _apart(shape: tuple[int, ...], sample: bool) -> tuple[int, ...]:
     return (*([1] if sample else []), shape[0], 3, side, side)
 
 
-def _add_codes(inputs: Mapping[str, Any], form: str, size: int) -> dict[str, Any] | None:
-    import torch
-
-    sides = [int(word) for word in form.split(",")]
+def _add_codes(inputs: Mapping[str, Any], sides: list[int], size: int) -> dict[str, Any] | None:
     for name, value in inputs.items():
         tokens = isinstance(value, torch.Tensor) and not value.is_floating_point() and value.dim() == 2
         if tokens and value.numel() == size:
@@ -132,8 +127,6 @@ def _change(
     chosen: Callable[[tuple[int, ...]], bool],
     changed: Callable[[tuple[int, ...]], tuple[int, ...]],
 ) -> dict[str, Any] | None:
-    import torch
-
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and chosen(tuple(value.shape)):
             return {**inputs, name: torch.empty(changed(tuple(value.shape)), dtype=value.dtype, device="meta")}

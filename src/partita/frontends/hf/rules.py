@@ -6,29 +6,47 @@ real values, on the CPU, as long as they are few: sizes of images, token types a
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
+
 from partita.frontends.hf.configuration import text_of
+from partita.frontends.options import Asked
+from partita.ground.errors import InputError
 
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
 _PIXELS = 224
+#: Tokens of a sample unless asked for others.
+_LENGTH = 1024
 #: Points, boxes, prompts or labels of a sample where a model takes several.
 FEW = 4
 
 
 @dataclass
 class Example:
-    """What the arguments of one microbatch are made for."""
+    """What the arguments of one microbatch of a model are made for.
 
-    config: Any
+    A sequence that is longer than the model can take is an ``InputError``.
+    """
+
+    model: Any
     task: str
     dtype: Any
-    samples: int
-    length: int
+    asked: Asked
+
+    def __post_init__(self) -> None:
+        self.config = self.model.config
+        self.accepted = frozenset(inspect.signature(self.model.forward).parameters)
+        self.samples = self.asked.samples
+        self.length = _length(self.model, self.asked.sequence_length)
 
     @property
     def text(self) -> Any:
@@ -52,26 +70,18 @@ class Example:
 
     def numbers(self, *shape: int) -> Any:
         """Floating numbers, a row a sample."""
-        import torch
-
         return torch.empty((self.samples, *shape), dtype=self.dtype, device="meta")
 
     def ones(self, shape: Sequence[int], dtype: Any) -> Any:
         """Ones, without data where there are many."""
-        import torch
-
         if math.prod(shape) > _VALUED:
             return torch.empty(shape, dtype=dtype, device="meta")
         return torch.ones(shape, dtype=dtype)
 
     def integers(self, *shape: int, below: int = 2) -> Any:
         """Whole numbers from 1 to ``below`` − 1, a row a sample."""
-        import torch
-
         size = (self.samples, *shape)
-        count = 1
-        for side in size:
-            count *= side
+        count = math.prod(size)
         if count > _VALUED:
             return torch.empty(size, dtype=torch.long, device="meta")
         return (torch.arange(count) % max(1, below - 1) + 1).reshape(size)
@@ -82,12 +92,10 @@ class Example:
         end = first(config, "eos_token_id", default=None)
         vocabulary = first(config, "vocab_size", default=32)
         special = {
-            v for name in dir(config) if name.endswith("_token_id") and isinstance(v := getattr(config, name), int)
-        }
-        special |= {
-            v
-            for name in dir(self.config)
-            if name.endswith(("_token_id", "_token_index")) and isinstance(v := getattr(self.config, name, None), int)
+            number
+            for part in (config, self.config)
+            for name in dir(part)
+            if name.endswith(("_token_id", "_token_index")) and isinstance(number := getattr(part, name, None), int)
         }
         usual = next((i for i in range(5, int(vocabulary)) if i not in special), 1) if vocabulary > 6 else 1
         tokens = self.integers(length)
@@ -97,6 +105,37 @@ class Example:
         if isinstance(end, int) and 0 <= end < vocabulary:
             tokens[:, -1] = end
         return tokens
+
+    def zeros(self, *shape: int) -> Any:
+        """Zeros as whole numbers, a row a sample."""
+        return self.integers(*shape) - 1
+
+    @property
+    def words(self) -> int:
+        """Tokens of a sample; a decoder of the codes of one moment has a place for each codebook."""
+        books, places = (getattr(self.config, name, None) for name in ("num_codebooks", "max_position_embeddings"))
+        if isinstance(books, int) and isinstance(places, int) and places <= books + 1:
+            return min(self.length, books)
+        return self.length
+
+    @property
+    def context(self) -> int:
+        """Steps of a series that are known."""
+        lags = first(self.config, "lags_sequence", default=[0])
+        return int(first(self.config, "context_length", "seq_length", default=32)) + max(lags, default=0)
+
+    @property
+    def future(self) -> int:
+        """Steps of a series that are asked for."""
+        return int(first(self.config, "prediction_length", default=24) or 24)
+
+    def side(self, text: str) -> tuple[int, ...]:
+        """What a side of an argument stands for in the table of arguments: several for what has several."""
+        for path in text.split("|"):
+            value = int(path) if path.isdigit() else functools.reduce(_field, path.split("."), self)
+            if value is not None:
+                return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
+        raise AttributeError(f"there is no {text} of {type(self.config).__name__}")
 
     @property
     def dense(self) -> tuple[int, int, int]:
@@ -108,8 +147,6 @@ class Example:
     @property
     def positions(self) -> Any:
         """Places of the tokens."""
-        import torch
-
         if self.samples * self.length > _VALUED:
             return torch.empty((self.samples, self.length), dtype=torch.long, device="meta")
         return torch.arange(self.length).expand(self.samples, -1).contiguous()
@@ -167,6 +204,32 @@ _IMAGE_SIZES = ("image_size", "img_size", "input_size", "max_img_size")
 _CHANNELS = ("num_channels", "in_channels", "num_input_channels", "in_chans", "image_channels")
 
 
+def _length(model: Any, wanted: int | None) -> int:
+    config = text_of(model.config)
+    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "block_size")
+    limits = [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
+    if wanted is None:
+        limit = min([_LENGTH, *limits])
+        # Some position tables hold a few more rows than the tokens they serve.
+        return limit - limit % 64 if limit > 128 and limit % 8 else limit
+    if (
+        limits
+        and wanted > min(limits)
+        and any(
+            isinstance(child, torch.nn.Embedding) and name.split(".")[-1] in _POSITIONS
+            for name, child in model.named_modules()
+        )
+    ):
+        raise InputError(
+            f"sequence length {wanted} exceeds the {min(limits)} positions the model has; "
+            "raise that field of its configuration or shorten the sequence"
+        )
+    return wanted
+
+
+_POSITIONS = frozenset({"wpe", "position_embeddings", "embed_positions", "position_embedding"})
+
+
 def nested(config: Any) -> Iterator[Any]:
     """The configurations inside one, outer ones first."""
     parts = [value for value in vars(config).values() if hasattr(value, "to_dict")]
@@ -189,32 +252,14 @@ def first(config: Any, *names: str, default: Any) -> Any:
     return default
 
 
-def _hidden(example: Example) -> Any:
-    return example.numbers(
-        example.length, first(example.config, "hidden_size", "d_model", "encoder_hidden_size", default=768)
-    )
-
-
-def _context(example: Example) -> int:
-    config = example.config
-    lags = first(config, "lags_sequence", default=[0])
-    return int(first(config, "context_length", "seq_length", default=32)) + max(lags, default=0)
+def _field(owner: Any, name: str) -> Any:
+    return getattr(owner, name, None)
 
 
 def _series(example: Example, *, length: int) -> Any:
     size = first(example.config, "input_size", "num_input_channels", default=1)
     wide = size > 1 or hasattr(example.config, "num_input_channels")
     return example.numbers(length, size) if wide else example.numbers(length)
-
-
-def _future(example: Example) -> int:
-    return int(first(example.config, "prediction_length", default=24) or 24)
-
-
-def _chunk(example: Example) -> Any:
-    """The actions of a robot that are planned at a time."""
-    config = example.config
-    return example.numbers(first(config, "chunk_size", default=50), first(config, "max_action_dim", default=32))
 
 
 def _documents(example: Example) -> int:
@@ -224,55 +269,33 @@ def _documents(example: Example) -> int:
 
 Rule = Callable[[Example], Any]
 
+
+def _as_listed(kind: str, text: str) -> Rule:
+    return lambda example: getattr(example, kind)(*(n for side in text.split() for n in example.side(side)))
+
+
+_LISTED = tomllib.loads(Path(__file__).with_name("arguments.toml").read_text(encoding="utf-8"))
+
 RULES: dict[str, Rule] = {
-    "input_ids": lambda e: e.tokens(e.length),
+    **{
+        name: _as_listed(kind, text)
+        for kind, group in _LISTED.items()
+        for names, text in group.items()
+        for name in names.split()
+    },
     "context_input_ids": lambda e: e.tokens(e.length).repeat_interleave(_documents(e), 0),
     "context_attention_mask": lambda e: e.integers(e.length).repeat_interleave(_documents(e), 0),
-    "doc_scores": lambda e: e.numbers(_documents(e)),
-    "qformer_input_ids": lambda e: e.tokens(32),
-    "token_type_ids": lambda e: e.integers(e.length, below=2) - 1,
-    "inputs_embeds": lambda e: e.numbers(e.length, first(e.text, "hidden_size", "d_model", default=768)),
-    "query_embeds": lambda e: e.numbers(32, first(e.config, "hidden_size", default=768)),
-    "hidden_states": _hidden,
     "masks": lambda e: e.numbers(1, 4 * e.dense[1], 4 * e.dense[2]),
-    "state": lambda e: e.numbers(first(e.config, "max_state_dim", default=32)),
-    "noise": _chunk,
-    "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else _chunk(e),
-    "timestep": lambda e: e.numbers(),
-    "vision_features": _hidden,
-    "text_features": _hidden,
-    "image_embeddings": lambda e: e.numbers(*e.dense),
-    "image_positional_embeddings": lambda e: e.numbers(*e.dense),
-    "dense_prompt_embeddings": lambda e: e.numbers(*e.dense),
+    "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else RULES["noise"](e),
     "sparse_prompt_embeddings": lambda e: e.numbers(1, 2, e.dense[0]),
     "multimask_output": lambda e: True,
     "high_resolution_features": lambda e: [
         e.numbers(e.dense[0] // 8 * 2**i, e.dense[1] * 4 // 2**i, e.dense[2] * 4 // 2**i) for i in range(2)
     ],
-    "input_points": lambda e: e.numbers(1, FEW, 2),
-    "input_labels": lambda e: e.integers(1, FEW),
-    "input_boxes": lambda e: e.numbers(1, 4),
     "input_masks": lambda e: None,
-    "latents": _hidden,
-    "context": _hidden,
-    "encoder_hidden_states": _hidden,
-    "x": _hidden,
-    "features": _hidden,
-    "patch_embeds": _hidden,
-    "noise_embeds": _hidden,
-    "t_cond": lambda e: e.numbers(first(e.config, "hidden_size", default=768)),
     "position_ids": lambda e: e.positions,
-    "bbox": lambda e: e.integers(e.length, 4),
-    "past_values": lambda e: _series(e, length=_context(e)),
-    "past_time_features": lambda e: e.numbers(_context(e), first(e.config, "num_time_features", default=1)),
-    "past_observed_mask": lambda e: _series(e, length=_context(e)),
-    "past_values_padding": lambda e: e.integers(_context(e)) - 1,
-    "freq": lambda e: e.integers(1) - 1,
-    "future_values": lambda e: _series(e, length=_future(e)),
-    "future_time_features": lambda e: e.numbers(_future(e), first(e.config, "num_time_features", default=1)),
-    "states": lambda e: e.numbers(e.length, e.config.state_dim),
-    "rewards": lambda e: e.numbers(e.length, 1),
-    "returns_to_go": lambda e: e.numbers(e.length, 1),
-    "timesteps": lambda e: e.integers(e.length),
+    "past_values": lambda e: _series(e, length=e.context),
+    "past_observed_mask": lambda e: _series(e, length=e.context),
+    "future_values": lambda e: _series(e, length=e.future),
 }
-"""Argument to the rule that makes it."""
+"""Argument to the rule that makes it, beside those of images and sounds that no table can say."""

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from partita.frontends.geometry import make_geometry
-from partita.frontends.records import Call, Layout, Read, Stored, Value
+from partita.frontends.records import ByteLayout, Read, RecordedCall, Stored, Value
 from partita.ground.errors import InputError
 
+_NAMES = (
+    "undefined float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64 complex64 "
+    "complex128 bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz uint4 int4 float4_e2m1fn "
+    "float8_e8m0fnu uint2 int2"
+)
 #: Number of ONNX's element type to the name that graphs use, and its bits.
 TYPES = {
-    1: ("float32", 32),
-    2: ("uint8", 8),
-    3: ("int8", 8),
-    4: ("uint16", 16),
-    5: ("int16", 16),
-    6: ("int32", 32),
-    7: ("int64", 64),
-    9: ("bool", 8),
-    10: ("float16", 16),
-    11: ("float64", 64),
-    12: ("uint32", 32),
-    13: ("uint64", 64),
-    14: ("complex64", 64),
-    15: ("complex128", 128),
-    16: ("bfloat16", 16),
-    17: ("float8_e4m3fn", 8),
-    18: ("float8_e4m3fnuz", 8),
-    19: ("float8_e5m2", 8),
-    20: ("float8_e5m2fnuz", 8),
-    21: ("uint4", 4),
-    22: ("int4", 4),
-    23: ("float4_e2m1fn", 4),
-    24: ("float8_e8m0fnu", 8),
-    25: ("uint2", 2),
-    26: ("int2", 2),
+    number: (name, int(bits[0]) if (bits := re.search(r"\d+", name)) else 8)
+    for number, name in enumerate(_NAMES.split())
+    if name not in ("undefined", "string")
 }
 
 _STRING = 8
@@ -67,20 +51,8 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
-    """One array of the graph, all of a value or a view of it.
-
-    Attributes
-    ----------
-    value
-        Whose data it is.
-    shape, strides, offset
-        In elements.
-    type
-        ONNX's number of its element type.
-    known
-        Its content as a numpy array, where it is small and follows from the file alone.
-    """
+class ArrayView:
+    """One array of the graph, all of a value or a view of it: places are in elements, the type is ONNX's number."""
 
     value: Value
     shape: tuple[int, ...]
@@ -88,6 +60,7 @@ class Array:
     type: int
     offset: int = 0
     known: Any = None
+    """Its content as a numpy array, where it is small and follows from the file alone."""
 
     @property
     def numel(self) -> int:
@@ -113,37 +86,73 @@ class Array:
         """A read of it."""
         return Read(self.value, _layout(self.shape, self.strides, self.offset, self.type))
 
-    def view(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0, known: Any = None) -> Array:
+    def view(self, shape: Sequence[int], strides: Sequence[int], offset: int = 0, known: Any = None) -> ArrayView:
         """Another view of the same data, so many elements further on."""
-        return Array(self.value, tuple(shape), tuple(strides), self.type, self.offset + offset, known)
+        return ArrayView(self.value, tuple(shape), tuple(strides), self.type, self.offset + offset, known)
 
 
-def _layout(shape: tuple[int, ...], strides: Sequence[int], offset: int, number: int) -> Layout:
+#: Inputs of an operator; None for one left out.
+Arrays = Sequence[ArrayView | None]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A node on arrays alone, what it is called in messages, its attributes and inputs."""
+
+    node: Any
+    what: str
+    attributes: dict[str, Any]
+    inputs: Arrays
+
+    @property
+    def op(self) -> str:
+        """The operator."""
+        return str(self.node.op_type)
+
+    @property
+    def present(self) -> list[ArrayView]:
+        """The inputs that are not left out."""
+        return [array for array in self.inputs if array is not None]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the outputs that are wanted."""
+        return [name for name in self.node.output if name]
+
+
+def _layout(shape: tuple[int, ...], strides: Sequence[int], offset: int, number: int) -> ByteLayout:
     name, bits = TYPES[number]
     if bits < 8:
         # Packed elements have no byte of their own; only whole arrays are viewed.
-        return Layout((0, ((array_bytes(shape, number), 1),)), shape, name)
-    return Layout(make_geometry(offset, shape, strides, bits // 8), shape, name)
+        return ByteLayout((0, ((array_bytes(shape, number), 1),)), shape, name)
+    return ByteLayout(make_geometry(offset, shape, strides, bits // 8), shape, name)
 
 
 def new_array(
-    shape: Sequence[int], number: int, *, call: Call | None = None, stored: Stored | None = None, known: Any = None
-) -> Array:
+    shape: Sequence[int],
+    number: int,
+    *,
+    call: RecordedCall | None = None,
+    stored: Stored | None = None,
+    known: Any = None,
+) -> ArrayView:
     """An array with a value of its own, made by a call or stored; with a call it becomes its next output."""
     shape = tuple(shape)
     strides = row_major(shape)
     value = Value(call, stored, _layout(shape, strides, 0, number), 0 if call is None else len(call.writes))
     if call is not None:
         call.writes.append(value)
-    return Array(value, shape, strides, number, known=known)
+    return ArrayView(value, shape, strides, number, known=known)
 
 
-def constant_array(shape: Sequence[int], number: int, known: Any = None) -> Array:
+def constant_array(shape: Sequence[int], number: int, known: Any = None) -> ArrayView:
     """An array that every device makes for itself."""
-    return new_array(shape, number, call=Call(-1, "onnx.Constant", "", False, [], "", constant=True), known=known)
+    return new_array(
+        shape, number, call=RecordedCall(-1, "onnx.Constant", "", False, [], "", constant=True), known=known
+    )
 
 
-def arithmetic_dtype(inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
+def arithmetic_dtype(inputs: Sequence[ArrayView], outputs: Sequence[ArrayView]) -> str:
     """The format of the first floating input, else of the first floating output, else of any; packed ones as int8."""
     for array in (*inputs, *outputs):
         if array.floating:

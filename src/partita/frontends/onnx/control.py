@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from partita.frontends.onnx.arrays import Array, arithmetic_dtype, constant_array, new_array
+from partita.frontends.onnx.arrays import ArrayView, arithmetic_dtype, constant_array, new_array
 from partita.frontends.onnx.files import describe, opset_of
-from partita.frontends.onnx.sequences import Item, Items, Row
+from partita.frontends.onnx.sequences import ArrayRow, Item, Items
 from partita.frontends.onnx.walk import Control, Scope, Walk, arrays_of
-from partita.frontends.records import Call, Read
+from partita.frontends.records import Read, RecordedCall
 from partita.ground.errors import InputError
 
 #: Shape and element type of an output, or of each array of a sequence.
@@ -27,25 +27,22 @@ _FIRST_SCAN = 8
 
 def _if(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     branches = {a.name: a.g for a in node.attribute}
-    condition = _an_array(walk, node, inputs[0])
-    taken = "then_branch"
-    if condition is not None and condition.known is not None:
-        taken = "then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch"
-    else:
+    condition = _an_array(walk, node, inputs[0]).known
+    if condition is None:
         walk.notes[f"Data decides {describe(node)}: its first branch is counted."] = None
-    outputs, inner = _inside(walk, node, branches[taken], Scope(scope))
+    first = condition is None or bool(condition.reshape(-1)[0])
+    outputs, inner = _inside(walk, node, branches["then_branch" if first else "else_branch"], Scope(scope))
     reads = _outer(inner)
-    if condition is None or condition.known is None:
+    if condition is None:
         # Whoever runs it holds what the other branch reads, too.
-        other = "else_branch" if taken == "then_branch" else "then_branch"
-        others, idle = _inside(walk, node, branches[other], Scope(scope))
+        others, idle = _inside(walk, node, branches["else_branch"], Scope(scope))
         reads += _outer(idle)
         if [a.shape for a in arrays_of(others)] != [a.shape for a in arrays_of(outputs)]:
             walk.guessed = True
             note = f"The branches of {describe(node)} make different shapes: those of the first are presumed."
             walk.notes[note] = None
     made = [
-        [(array.shape, array.type) for array in item.arrays] if isinstance(item, Row) else (item.shape, item.type)
+        [(array.shape, array.type) for array in item.arrays] if isinstance(item, ArrayRow) else (item.shape, item.type)
         for item in outputs
     ]
     return _one(walk, node, inputs, reads + [a.read() for a in arrays_of(outputs) if a.numel], inner, made, 1)
@@ -59,7 +56,9 @@ def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     trips = None if count is None or count.known is None else int(count.known.reshape(-1)[0])
     trips = None if trips is None or trips >= _ENDLESS else max(trips, 0)
     if trips is None:
-        trips = _stated(walk, node.output[len(initial) :])
+        # As the file says by the shapes of what its times are stacked to.
+        shapes = [walk.declared.get(name) for name in node.output[len(initial) :]]
+        trips = next((shape[0] for shape in shapes if shape and shape[0] is not None), None)
     inner_scope = Scope(scope)
     first = constant_array((), 7), condition or constant_array((), 9, np.array(True))
     for formal, array in zip(body.input, [*first, *(_unknown(a) for a in initial)], strict=True):
@@ -74,7 +73,7 @@ def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     carried, stacked = outputs[1 : 1 + len(initial)], outputs[1 + len(initial) :]
     made: list[Made] = []
     for before, after in zip(initial, carried, strict=True):
-        if isinstance(before, Row) or isinstance(after, Row):
+        if isinstance(before, ArrayRow) or isinstance(after, ArrayRow):
             made.append(_longer(walk, node, before, after, times))
             continue
         assert before is not None
@@ -97,18 +96,16 @@ def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
 
 def _longer(walk: Walk, node: Any, before: Item | None, after: Item, times: int) -> list[tuple[tuple[int, ...], int]]:
     """What a sequence holds after so many runs, each of which puts the same behind it."""
-    if isinstance(before, Row) and isinstance(after, Row) and after.arrays[: len(before.arrays)] == before.arrays:
+    if (
+        isinstance(before, ArrayRow)
+        and isinstance(after, ArrayRow)
+        and after.arrays[: len(before.arrays)] == before.arrays
+    ):
         new = after.arrays[len(before.arrays) :]
         return [(array.shape, array.type) for array in (*before.arrays, *new * times)]
     raise InputError(
         f"{walk.path}: {describe(node)} carries a sequence that does not only grow; export the model with arrays alone"
     )
-
-
-def _stated(walk: Walk, stacked: Sequence[str]) -> int | None:
-    """How often a loop runs, as the file says by the shapes of what its times are stacked to."""
-    shapes = [walk.declared.get(name) for name in stacked]
-    return next((shape[0] for shape in shapes if shape and shape[0] is not None), None)
 
 
 def _scan(walk: Walk, node: Any, items: Items, scope: Scope) -> list[Item]:
@@ -152,8 +149,8 @@ def _check_count(walk: Walk, node: Any, takes: int, given: int) -> None:
         raise InputError(f"{walk.path}: the body of {describe(node)} takes {takes} inputs, but {given} are given")
 
 
-def _an_array(walk: Walk, node: Any, item: Item | None) -> Array:
-    if not isinstance(item, Array):
+def _an_array(walk: Walk, node: Any, item: Item | None) -> ArrayView:
+    if not isinstance(item, ArrayView):
         raise InputError(f"{walk.path}: {describe(node)} lacks an array, or has a sequence in its place")
     return item
 
@@ -161,10 +158,10 @@ def _an_array(walk: Walk, node: Any, item: Item | None) -> Array:
 def _unknown(item: Item | None) -> Item:
     """What is carried, without its value: the next time it is another."""
     assert item is not None
-    return item if isinstance(item, Row) else item.view(item.shape, item.strides)
+    return item if isinstance(item, ArrayRow) else item.view(item.shape, item.strides)
 
 
-def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Item], list[Call]]:
+def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Item], list[RecordedCall]]:
     """What a graph inside a node makes, and its calls, which are not written down by themselves."""
     outside, walk.calls = walk.calls, []
     try:
@@ -174,7 +171,7 @@ def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Item]
         walk.calls = outside
 
 
-def _outer(inner: Sequence[Call]) -> list[Read]:
+def _outer(inner: Sequence[RecordedCall]) -> list[Read]:
     """What calls read that none of them makes."""
     made = {id(call) for call in inner}
     return [read for call in inner for read in call.reads if id(read.value.call) not in made]
@@ -185,7 +182,7 @@ def _one(
     node: Any,
     inputs: Items,
     reads: list[Read],
-    inner: list[Call],
+    inner: list[RecordedCall],
     made: Sequence[Made],
     times: int,
 ) -> list[Item]:
@@ -198,10 +195,10 @@ def _one(
     for read in [*given, *(read for read in reads if id(read.value) not in known)]:
         if not read.value.constant and id(read.value.call) not in within:
             taken.setdefault((id(read.value), read.layout.geometry), read)
-    call = Call(len(walk.calls), f"onnx.{node.op_type}", walk.modules.of(node), False, list(taken.values()), "")
+    call = RecordedCall(len(walk.calls), f"onnx.{node.op_type}", walk.modules.of(node), False, list(taken.values()), "")
     call.constant = not taken
     outputs: list[Item] = [
-        Row(tuple(new_array(shape, number, call=call) for shape, number in each))
+        ArrayRow(tuple(new_array(shape, number, call=call) for shape, number in each))
         if isinstance(each, list)
         else new_array(*each, call=call)
         for each in made

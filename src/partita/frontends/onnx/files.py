@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
+from onnx import TensorProto, defs, helper, inliner
+
 from partita.frontends.onnx.arrays import array_bytes, check_type
-from partita.frontends.onnx.external import check_place
-from partita.frontends.onnx.functions import inlined
 from partita.frontends.onnx.runtime import ADDED, DOMAIN, LIKE, rule_of
 from partita.frontends.options import one_line
 from partita.ground.errors import FormatError, InputError
@@ -25,15 +26,8 @@ _STANDARD = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview")
 def read_model(path: str) -> Any:
     """The model of a file, checked, with its local functions inlined; external data is not read.
 
-    Raises
-    ------
-    FormatError
-        If the file holds no ONNX model.
-    InputError
-        If there is no such file, or its model is not valid.
+    A file that holds no ONNX model is a ``FormatError``; none, or a model that is not valid, an ``InputError``.
     """
-    import onnx
-
     if not Path(path).is_file():
         raise InputError(f"there is no file {path!r}; an ONNX model is given as path/to/model.onnx")
     try:
@@ -56,9 +50,13 @@ def read_model(path: str) -> Any:
     _check_opsets(path, model)
     _name_domains(model, model.graph)
     if model.functions:
-        model = inlined(path, model)
+        model = _inlined(path, model)
     _check_graph(path, model, model.graph, ())
-    _check_standard(path, model)
+    try:
+        # Asked of a copy in which stored arrays are inputs: it would read their data.
+        onnx.checker.check_model(_without_data(model))
+    except Exception as error:  # code in C++, on whatever a file holds
+        raise InputError(f"{path} is not a valid ONNX model: {one_line(error)}") from error
     return model
 
 
@@ -75,8 +73,6 @@ def _check_text(path: str, graph: Any) -> None:
 
 
 def _check_opsets(path: str, model: Any) -> None:
-    from onnx import defs
-
     if not model.opset_import:
         raise InputError(f"{path} imports no operator set; export it again")
     for opset in model.opset_import:
@@ -90,8 +86,6 @@ def _check_opsets(path: str, model: Any) -> None:
 
 def _name_domains(model: Any, graph: Any) -> None:
     """Say of operators that the runtime adds to the standard's set that they are its own."""
-    from onnx import defs
-
     for node in graph.node:
         if node.op_type in ADDED and node.domain in ("", "ai.onnx") and not defs.has(node.op_type):
             node.domain = DOMAIN
@@ -149,8 +143,6 @@ def _check_distinct(path: str, kind: str, names: list[str]) -> None:
 
 
 def _check_operator(what: str, model: Any, node: Any) -> None:
-    from onnx import defs
-
     version = opset_of(model, node.domain)
     if version is None:
         raise InputError(f"{what} is of operator set {node.domain!r}, which the file does not import; export it again")
@@ -176,13 +168,11 @@ def opset_of(model: Any, domain: str) -> int | None:
 
 def check_tensor(what: str, tensor: Any) -> None:
     """Refuse a stored array of unknown type or size, or with less data than it states."""
-    from onnx import TensorProto
-
     check_type(tensor.data_type, what)
     if any(extent < 0 for extent in tensor.dims):
         raise InputError(f"{what} has shape {list(tensor.dims)}; sizes cannot be negative")
     if tensor.data_location == TensorProto.EXTERNAL:
-        check_place(what, tensor)
+        _check_place(what, tensor)
         return
     stated = array_bytes(tensor.dims, tensor.data_type)
     if not any(len(getattr(tensor, name)) for name in _DATA) and stated:
@@ -194,19 +184,101 @@ def check_tensor(what: str, tensor: Any) -> None:
         )
 
 
-def _check_standard(path: str, model: Any) -> None:
-    """What onnx's own checker finds, asked of a copy in which stored arrays are inputs: it would read their data."""
-    import onnx
+def _inlined(path: str, model: Any) -> Any:
+    """The model without calls of local functions.
 
+    Functions written for another version of the standard's operator set are taken as of the model's where that has the
+    same operators with such inputs and attributes. Functions that call each other in a circle, or use operators that
+    the model's operator set has otherwise, are an ``InputError``.
+    """
+    versions = {opset.domain: opset.version for opset in model.opset_import}
+    for function in model.functions:
+        for opset in function.opset_import:
+            wanted = versions.get(opset.domain)
+            if wanted is None:
+                model.opset_import.add(domain=opset.domain, version=opset.version)
+                versions[opset.domain] = opset.version
+            elif wanted != opset.version:
+                _check_alike(path, function, opset.domain, wanted)
+                opset.version = wanted
     try:
-        onnx.checker.check_model(_without_data(model))
+        return inliner.inline_local_functions(model)
     except Exception as error:  # code in C++, on whatever a file holds
-        raise InputError(f"{path} is not a valid ONNX model: {one_line(error)}") from error
+        raise InputError(f"{path}: its local functions cannot be inlined: {one_line(error)}") from error
+
+
+def _check_alike(path: str, function: Any, domain: str, version: int) -> None:
+    for node in function.node:
+        if node.domain != domain:
+            continue
+        schema = defs.get_schema(node.op_type, version, domain) if defs.has(node.op_type, version, domain) else None
+        if (
+            schema is None
+            or not schema.min_input <= len(node.input) <= schema.max_input
+            or any(attribute.name not in schema.attributes for attribute in node.attribute)
+        ):
+            raise InputError(
+                f"{path}: local function {function.name!r} is of another operator set than the model's {version}, "
+                f"which has no such {node.op_type}; convert the model to one version"
+            )
+
+
+# -- other files -------------------------------------------------------------------------------------------------------
+
+
+def place_of(tensor: Any) -> tuple[str, int, int | None] | None:
+    """File, first byte and number of bytes of a tensor's data; None where the model holds or says nothing of it."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return None
+    stated = {entry.key: entry.value for entry in tensor.external_data}
+    if "location" not in stated:
+        return None
+    length = stated.get("length")
+    return stated["location"], int(stated.get("offset") or 0), None if length is None else int(length)
+
+
+def _check_place(what: str, tensor: Any) -> None:
+    """Refuse a tensor that says its data is in a file, but not in which, or in a place of another size."""
+    try:
+        place = place_of(tensor)
+    except ValueError as error:
+        raise InputError(f"{what} states no numbers for its place in a data file; export the model again") from error
+    if place is None:
+        raise InputError(f"{what} says that its data is in another file, but not in which; export the model again")
+    name, first, length = place
+    size = array_bytes(tensor.dims, tensor.data_type)
+    if first < 0 or (length is not None and length != size):
+        raise InputError(
+            f"{what} states shape {list(tensor.dims)}, which is {size} bytes, but {length} of them in {name!r} from "
+            f"{first} on; export the model again"
+        )
+
+
+def data_notes(path: str, model: Any) -> Iterator[str]:
+    """Notes on data files that are not there, or that end before what the model has in them."""
+    ends: dict[str, int] = {}
+    for tensor in model.graph.initializer:
+        place = place_of(tensor)
+        if place is not None:
+            end = place[1] + array_bytes(tensor.dims, tensor.data_type)
+            ends[place[0]] = max(ends.get(place[0], 0), end)
+    for name, end in sorted(ends.items()):
+        try:
+            held = (Path(path).parent / name).stat().st_size
+        except OSError:
+            yield f"The data file {name!r} is not there: sizes of weights are those that the model states."
+            continue
+        if held < end:
+            yield (
+                f"The data file {name!r} holds {held} bytes where the model has {end}: sizes of weights are those that "
+                "the model states."
+            )
+
+
+# -- onnx's own checks -------------------------------------------------------------------------------------------------
 
 
 def _without_data(model: Any) -> Any:
-    import onnx
-
     light = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name == "opset_import":
@@ -221,7 +293,7 @@ def _without_data(model: Any) -> Any:
     for each in light.graph.output:
         # Results may be of any type that follows; the checker wants one stated.
         if each.type.WhichOneof("value") is None:
-            each.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+            each.type.tensor_type.elem_type = TensorProto.FLOAT
     for each in (*light.graph.input, *light.graph.output):
         if each.type.HasField("tensor_type"):
             # The checker insists on a shape, though one that follows may be left out.
@@ -229,11 +301,11 @@ def _without_data(model: Any) -> Any:
     stated = {each.name for each in graph.input}
     for tensor in graph.initializer:
         if tensor.name not in stated:
-            light.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
     for sparse in graph.sparse_initializer:
         name, kind = sparse.values.name, sparse.values.data_type
         if name not in stated:
-            light.graph.input.append(onnx.helper.make_tensor_value_info(name, kind, sparse.dims))
+            light.graph.input.append(helper.make_tensor_value_info(name, kind, sparse.dims))
     return light
 
 

@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from partita.frontends.flops import attention_flops
+from partita.frontends.onnx.arrays import Arrays, ArrayView
 from partita.ground.errors import InputError
 
 Shape = tuple[int, ...]
@@ -20,21 +23,15 @@ Shapes = Sequence[Shape]
 
 @dataclass(frozen=True)
 class Cost:
-    """Arithmetic of one operator.
-
-    Attributes
-    ----------
-    flops
-        Floating-point operations.
-    product
-        Batch, rows, columns and inner dimension of a product of matrices.
-    causal
-        Whether it is attention that skips what comes later.
-    """
+    """Arithmetic of one operator, as ``partita.frontends.records.RecordedCall`` has it."""
 
     flops: int = 0
     product: tuple[int, int, int, int] | None = None
     causal: bool = False
+
+
+#: What counts an operator by its attributes and the shapes of its inputs and outputs.
+Count = Callable[[dict[str, Any], Shapes, Shapes], Cost]
 
 
 def cost_of(op: str, attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
@@ -58,35 +55,20 @@ def matmul(a: Shape, b: Shape, out: Shape) -> Cost:
     return matrix(math.prod(out) // max(rows * columns, 1), rows, columns, inner)
 
 
-def _product(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return matmul(inputs[0], inputs[1], outputs[0])
-
-
-def _quantised_product(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return matmul(inputs[0], inputs[3], outputs[0])
-
-
 def _gemm(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
     rows, columns = outputs[0]
     return matrix(1, rows, columns, inputs[0][0 if attributes.get("transA") else 1])
 
 
-def _convolution(x: Shape, weight: Shape, out: Shape, transposed: bool) -> Cost:
-    spatial = math.prod((x if transposed else out)[2:])
-    # A weight holds only the channels of its group.
-    return Cost(2 * x[0] * spatial * math.prod(weight))
+def _convolution(weight: int = 1, *, transposed: bool = False) -> Count:
+    """A convolution of the first input with that at a place."""
 
+    def count(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
+        spatial = math.prod((inputs if transposed else outputs)[0][2:])
+        # A weight holds only the channels of its group.
+        return Cost(2 * inputs[0][0] * spatial * math.prod(inputs[weight]))
 
-def _conv(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return _convolution(inputs[0], inputs[1], outputs[0], False)
-
-
-def _conv_transpose(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return _convolution(inputs[0], inputs[1], outputs[0], True)
-
-
-def _quantised_conv(_: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
-    return _convolution(inputs[0], inputs[3], outputs[0], False)
+    return count
 
 
 def _recurrent(_: dict[str, Any], inputs: Shapes, __: Shapes) -> Cost:
@@ -98,19 +80,15 @@ def _recurrent(_: dict[str, Any], inputs: Shapes, __: Shapes) -> Cost:
 def _attention(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
     query, key, value = inputs[:3]
     if len(query) == 3:
+        heads = (attributes[f"{name}_num_heads"] for name in ("q", "kv", "kv"))
         query, key, value = (
-            _heads(shape, attributes[f"{name}_num_heads"]) for shape, name in ((query, "q"), (key, "kv"), (value, "kv"))
+            (b, n, length, width // n) for (b, length, width), n in zip(inputs[:3], heads, strict=True)
         )
     past = inputs[4] if len(inputs) > 4 else ()
     if past:
         key = (*key[:2], key[2] + past[2], key[3])
     scores, values = attention_flops(query, key, value)
     return Cost(scores + values, causal=bool(attributes.get("is_causal", 0)) and not past)
-
-
-def _heads(shape: Shape, heads: int) -> Shape:
-    batch, length, width = shape
-    return batch, heads, length, width // heads
 
 
 def _linear_attention(attributes: dict[str, Any], inputs: Shapes, outputs: Shapes) -> Cost:
@@ -158,22 +136,55 @@ def _spelled(term: str, rank: int) -> list[str]:
     return [*before, *(f".{hidden - place}" for place in range(hidden)), *after]
 
 
-_COSTS: dict[str, Callable[[dict[str, Any], Shapes, Shapes], Cost]] = {
+_COSTS: dict[str, Count] = {
     "Attention": _attention,
-    "CausalConvWithState": _conv,
-    "Conv": _conv,
-    "ConvInteger": _conv,
-    "ConvTranspose": _conv_transpose,
-    "DeformConv": _conv,
+    "CausalConvWithState": _convolution(),
+    "Conv": _convolution(),
+    "ConvInteger": _convolution(),
+    "ConvTranspose": _convolution(transposed=True),
+    "DeformConv": _convolution(),
     "Einsum": _einsum,
     "FlexAttention": _attention,
     "GRU": _recurrent,
     "Gemm": _gemm,
     "LSTM": _recurrent,
     "LinearAttention": _linear_attention,
-    "MatMul": _product,
-    "MatMulInteger": _product,
-    "QLinearConv": _quantised_conv,
-    "QLinearMatMul": _quantised_product,
+    "MatMul": lambda _, inputs, outputs: matmul(inputs[0], inputs[1], outputs[0]),
+    "MatMulInteger": lambda _, inputs, outputs: matmul(inputs[0], inputs[1], outputs[0]),
+    "QLinearConv": _convolution(3),
+    "QLinearMatMul": lambda _, inputs, outputs: matmul(inputs[0], inputs[3], outputs[0]),
     "RNN": _recurrent,
 }
+
+
+# -- operators of a runtime --------------------------------------------------------------------------------------------
+
+#: Shape and element type of outputs, by place.
+Made = list[tuple[tuple[int, ...], int]]
+Attributes = dict[str, Any]
+#: One operator: what it makes, and what counts its arithmetic.
+OperatorRule = Callable[[Attributes, Arrays], tuple[Made, Callable[[], Cost]]]
+
+
+def uncounted(outputs: Callable[[Attributes, Arrays], Made]) -> OperatorRule:
+    """An operator whose arithmetic is none that counts."""
+    return lambda attributes, inputs: (outputs(attributes, inputs), Cost)
+
+
+def needed(inputs: Arrays, place: int = 0) -> ArrayView:
+    """An input that cannot be left out."""
+    found = maybe(inputs, place)
+    if found is None:
+        raise ValueError(f"input {place} is missing")
+    return found
+
+
+def maybe(inputs: Arrays, place: int) -> ArrayView | None:
+    """An input, None where it is left out."""
+    return inputs[place] if place < len(inputs) else None
+
+
+def number_of(inputs: Arrays, place: int) -> int | None:
+    """A whole number among the inputs, where it is known."""
+    array = maybe(inputs, place)
+    return None if array is None or array.known is None else int(np.asarray(array.known).reshape(-1)[0])

@@ -12,38 +12,28 @@ from partita.nouns.graph import Graph
 
 
 def load_onnx(path: str, asked: Asked) -> Graph:
-    """Read a model file into a graph: shapes and stored sizes, no data.
+    """Read a model file into a graph: shapes and stored sizes, no data; files with external data need not be there.
 
-    Parameters
-    ----------
-    path
-        The model; files with external data need not be there.
-    asked
-        Sizes of open dimensions by name under ``fields``; ``batch_size`` is that of the first one. Given ``inputs``
-        settle sizes, too, and what follows from their values.
-
-    Returns
-    -------
-    Graph
-
-    Raises
-    ------
-    MissingExtraError
-        If onnx is not installed.
-    InputError
-        If the file or its model is damaged, a size is missing, or something is asked for that a file has settled.
+    Sizes of open dimensions are the ``fields`` that are asked for; given ``inputs`` settle sizes, too, and what follows
+    from their values. What is damaged, missing, or asked for although the file has settled it is an ``InputError``.
     """
     _refuse(path, asked)
     require("onnx", "onnx")
     from partita.frontends.assemble import assemble
-    from partita.frontends.onnx.arrays import Array, check_type, constant_array, new_array
+    from partita.frontends.onnx.arrays import ArrayView, check_type, constant_array, new_array
     from partita.frontends.onnx.control import CONTROL
-    from partita.frontends.onnx.dims import declared_shape, input_shape, settle
-    from partita.frontends.onnx.external import data_notes
-    from partita.frontends.onnx.files import read_model, sparse_notes
-    from partita.frontends.onnx.given import FEW, given_arrays, known_values, open_fields
+    from partita.frontends.onnx.dims import (
+        FEW,
+        declared_shape,
+        given_arrays,
+        input_shape,
+        known_values,
+        open_fields,
+        settle,
+    )
+    from partita.frontends.onnx.files import data_notes, read_model, sparse_notes
     from partita.frontends.onnx.modules import Modules
-    from partita.frontends.onnx.stored import Store
+    from partita.frontends.onnx.stored import StoredArrays
     from partita.frontends.onnx.walk import Scope, Walk
     from partita.frontends.records import Stored
 
@@ -55,7 +45,7 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     arrays = given_arrays(path, inputs, asked.inputs)
     sizes = settle(path, inputs, _with_sizes(path, asked, open_fields(path, inputs, arrays)))
     name = Path(path).stem
-    walk = Walk(path, model, sizes, Store(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
+    walk = Walk(path, model, sizes, StoredArrays(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
     scope = Scope()
     given = []
     for each in inputs:
@@ -75,12 +65,12 @@ def load_onnx(path: str, asked: Asked) -> Graph:
         scope.names[each.name] = array
     outputs = walk.run(graph, scope)
     for each, item in zip(graph.output, outputs, strict=True):
-        if isinstance(item, Array) and not walk.guessed:
+        if isinstance(item, ArrayView) and not walk.guessed:
             _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), item.shape)
     for note in (*data_notes(path, model), *sparse_notes(graph)):
         walk.notes[note] = None
     walk.store.stored.extend(given)
-    return assemble(walk.capture(outputs), name, False).replace(source=asked.source(path))
+    return assemble(walk.capture(outputs), name, False)[0].replace(source=asked.source(path))
 
 
 def _with_sizes(path: str, asked: Asked, sizes: dict[str, str]) -> Asked:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from partita.frontends.records import Call, Value
+from partita.frontends.records import RecordedCall, Value
 
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
 
@@ -23,12 +23,12 @@ NOTE = (
 )
 
 
-def fold(calls: Sequence[Call], results: Sequence[Value]) -> bool:
+def fold(calls: Sequence[RecordedCall], results: Sequence[Value]) -> bool:
     """Price quantise and dequantise steps as part of their neighbours; whether there were any.
 
     ``results`` are the values that the model returns: what makes one of them stays an operator of its own.
     """
-    readers: dict[int, list[Call]] = {}
+    readers: dict[int, list[RecordedCall]] = {}
     for call in calls:
         for read in call.reads:
             readers.setdefault(id(read.value), []).append(call)
@@ -51,11 +51,11 @@ def runs_in_integers(op: str, dtype: str) -> bool:
     return dtype in ("int8", "uint8") or op.startswith("DynamicQuantize")
 
 
-def _name(call: Call) -> str:
+def _name(call: RecordedCall) -> str:
     return call.target.rpartition(".")[2]
 
 
-def _inside(call: Call, readers: Mapping[int, list[Call]], kept: set[int]) -> bool:
+def _inside(call: RecordedCall, readers: Mapping[int, list[RecordedCall]], kept: set[int]) -> bool:
     """Take a dequantise step into its readers, if it has any and nobody else wants its result."""
     made = call.writes[0]
     if id(made) in kept or not readers.get(id(made)) or not call.reads:
@@ -64,7 +64,7 @@ def _inside(call: Call, readers: Mapping[int, list[Call]], kept: set[int]) -> bo
     return True
 
 
-def _into_producer(call: Call, readers: Mapping[int, list[Call]], kept: set[int]) -> None:
+def _into_producer(call: RecordedCall, readers: Mapping[int, list[RecordedCall]], kept: set[int]) -> None:
     """Take a quantise step into what makes its input, if nothing else reads that, or undo a dequantise step."""
     if not call.reads:
         return
@@ -80,12 +80,12 @@ def _into_producer(call: Call, readers: Mapping[int, list[Call]], kept: set[int]
     _free(call)
 
 
-def _free(call: Call) -> None:
+def _free(call: RecordedCall) -> None:
     call.free = True
     call.flops = call.bytes_read = call.bytes_written = 0
 
 
-def _read_integers(call: Call, folded: Mapping[int, Value]) -> None:
+def _read_integers(call: RecordedCall, folded: Mapping[int, Value]) -> None:
     """Count what an operator reads through dequantise steps as integers, and its product in their format."""
     through = [read for read in call.reads if id(read.value) in folded]
     for read in through:

@@ -11,9 +11,20 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.frontends.onnx.flops import Cost, matmul, matrix
+from partita.frontends.onnx.arrays import Arrays, ArrayView
+from partita.frontends.onnx.flops import (
+    Attributes,
+    Cost,
+    Made,
+    OperatorRule,
+    matmul,
+    matrix,
+    maybe,
+    needed,
+    number_of,
+    uncounted,
+)
 from partita.frontends.onnx.runtime_attention import grouped_query, multi_head, whole_attention
-from partita.frontends.onnx.runtime_rules import Arrays, Attributes, Made, Rule, maybe, needed, number_of
 
 DOMAIN = "com.microsoft"
 
@@ -23,7 +34,7 @@ ADDED = frozenset({"SimplifiedLayerNormalization"})
 _FLOAT, _INT32 = 1, 6
 
 
-def rule_of(domain: str, op: str) -> Rule | None:
+def rule_of(domain: str, op: str) -> OperatorRule | None:
     """What is known of an operator of the runtime; None for others."""
     return _RULES.get(op) if domain == DOMAIN else None
 
@@ -31,31 +42,16 @@ def rule_of(domain: str, op: str) -> Rule | None:
 # -- what keeps its shape ---------------------------------------------------------------------------------------------
 
 
-def _same(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [(x.shape, x.type)]
+def _like(*forms: str) -> OperatorRule:
+    """Outputs that are like the first input, each in one of these forms."""
+    return uncounted(lambda _, inputs: [_FORMS[form](needed(inputs)) for form in forms])
 
 
-def _normed(_: Attributes, inputs: Arrays) -> Made:
-    # The result, mean and deviation of every row, and the sum that was normed.
-    x = needed(inputs)
-    row = (*x.shape[:-1], 1)
-    return [(x.shape, x.type), (row, _FLOAT), (row, _FLOAT), (x.shape, x.type)]
-
-
-def _plain_norm(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [(x.shape, x.type), ((*x.shape[:-1], 1), _FLOAT)]
-
-
-def _twice(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [(x.shape, x.type)] * 2
-
-
-def _half(_: Attributes, inputs: Arrays) -> Made:
-    x = needed(inputs)
-    return [((*x.shape[:-1], x.shape[-1] // 2), x.type)]
+_FORMS: dict[str, Callable[[ArrayView], tuple[tuple[int, ...], int]]] = {
+    "same": lambda x: (x.shape, x.type),
+    "row": lambda x: ((*x.shape[:-1], 1), _FLOAT),
+    "half": lambda x: ((*x.shape[:-1], x.shape[-1] // 2), x.type),
+}
 
 
 def _broadcast(*places: int) -> Callable[[Attributes, Arrays], Made]:
@@ -69,10 +65,6 @@ def _broadcast(*places: int) -> Callable[[Attributes, Arrays], Made]:
 def _quantised(attributes: Attributes, inputs: Arrays) -> Made:
     zero = maybe(inputs, 2)
     return [(needed(inputs).shape, 2 if zero is None else zero.type)]
-
-
-def _dequantised(_: Attributes, inputs: Arrays) -> Made:
-    return [(needed(inputs).shape, needed(inputs, 1).type)]
 
 
 def _joined(attributes: Attributes, inputs: Arrays) -> Made:
@@ -132,62 +124,48 @@ def _product_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     return (*batch, *(a[-2:-1]), *(b[-1:] if len(b) > 1 else ()))
 
 
-def _fused_product(typed_by: int = 0) -> Rule:
-    """A product of the first two inputs, in the number format of another."""
+def _fused_product(typed_by: int = 0, places: tuple[int, int] = (0, 1)) -> OperatorRule:
+    """A product of two of the inputs, in the number format of another."""
 
-    def outputs(attributes: Attributes, inputs: Arrays) -> Made:
-        return [(_product_shape(*_factors(attributes, inputs)), needed(inputs, typed_by).type)]
+    def rule(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
+        a, b = _factors(attributes, [needed(inputs, place) for place in places])
+        shape = _product_shape(a, b)
+        return [(shape, needed(inputs, typed_by).type)], lambda: matmul(a, b, shape)
 
-    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
-        a, b = _factors(attributes, inputs)
-        return matmul(a, b, _product_shape(a, b))
-
-    return Rule(outputs, cost)
+    return rule
 
 
-def _quantised_gemm() -> Rule:
-    def factors(inputs: Arrays) -> Arrays:
-        return [needed(inputs), needed(inputs, 3)]
-
-    def outputs(attributes: Attributes, inputs: Arrays) -> Made:
-        shape = _product_shape(*_factors(attributes, factors(inputs)))
-        return [(shape, _FLOAT if maybe(inputs, 7) is None else needed(inputs).type)]
-
-    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
-        a, b = _factors(attributes, factors(inputs))
-        return matmul(a, b, _product_shape(a, b))
-
-    return Rule(outputs, cost)
+def _quantised_gemm(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
+    ((shape, number),), cost = _fused_product(0, (0, 3))(attributes, inputs)
+    return [(shape, _FLOAT if maybe(inputs, 7) is None else number)], cost
 
 
-def _packed_product() -> Rule:
+def _packed_product(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
     """A product with a weight in blocks of few bits, whose sizes are attributes."""
-
-    def outputs(attributes: Attributes, inputs: Arrays) -> Made:
-        x = needed(inputs)
-        if x.shape[-1] != attributes["K"]:
-            raise ValueError(f"a product needs the same inner size, not {x.shape[-1]} and {attributes['K']}")
-        return [((*x.shape[:-1], attributes["N"]), x.type)]
-
-    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
-        return matrix(1, math.prod(needed(inputs).shape[:-1]), attributes["N"], attributes["K"])
-
-    return Rule(outputs, cost)
+    x, inner = needed(inputs), attributes["K"]
+    if x.shape[-1] != inner:
+        raise ValueError(f"a product needs the same inner size, not {x.shape[-1]} and {inner}")
+    columns = attributes["N"]
+    return [((*x.shape[:-1], columns), x.type)], lambda: matrix(1, math.prod(x.shape[:-1]), columns, inner)
 
 
-def _experts(packed: bool) -> Rule:
+def _experts(packed: bool) -> OperatorRule:
     """A mixture of experts: every row goes through the ``k`` that the router picks."""
     places = (2, 5, 8) if packed else (2, 4, 6)
 
-    def cost(attributes: Attributes, inputs: Arrays) -> Cost:
+    def rule(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
         x = needed(inputs)
-        rows = math.prod(x.shape[:-1]) * attributes.get("k", 1)
-        bits = attributes.get("expert_weight_bits", 4) if packed else 8
-        weights = [array for place in places if (array := maybe(inputs, place)) is not None]
-        each = sum(array.numel // array.shape[0] for array in weights)
-        return Cost(2 * rows * each * 8 // bits)
 
-    return Rule(_same, cost)
+        def cost() -> Cost:
+            rows = math.prod(x.shape[:-1]) * attributes.get("k", 1)
+            bits = attributes.get("expert_weight_bits", 4) if packed else 8
+            weights = [array for place in places if (array := maybe(inputs, place)) is not None]
+            each = sum(array.numel // array.shape[0] for array in weights)
+            return Cost(2 * rows * each * 8 // bits)
+
+        return [(x.shape, x.type)], cost
+
+    return rule
 
 
 def _position_bias(_: Attributes, inputs: Arrays) -> Made:
@@ -204,21 +182,14 @@ def _reduced(attributes: Attributes, inputs: Arrays) -> Made:
     return [(tuple(1 if i in axes else n for i, n in enumerate(x.shape) if kept or i not in axes), x.type)]
 
 
-def _recurrent() -> Rule:
+def _recurrent(_: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
     """An LSTM whose weights are bytes, stored with the gates last."""
-
-    def outputs(_: Attributes, inputs: Arrays) -> Made:
-        x, states = needed(inputs), needed(inputs, 2)
-        length, batch, _width = x.shape
-        directions, hidden, _gates = states.shape
-        last = ((directions, batch, hidden), x.type)
-        return [((length, directions, batch, hidden), x.type), last, last]
-
-    def cost(_: Attributes, inputs: Arrays) -> Cost:
-        x, weights, states = (needed(inputs, place) for place in range(3))
-        return Cost(2 * math.prod(x.shape[:2]) * (weights.numel + states.numel))
-
-    return Rule(outputs, cost)
+    x, states = needed(inputs), needed(inputs, 2)
+    length, batch, _width = x.shape
+    directions, hidden, _gates = states.shape
+    last = ((directions, batch, hidden), x.type)
+    made = [((length, directions, batch, hidden), x.type), last, last]
+    return made, lambda: Cost(2 * length * batch * (needed(inputs, 1).numel + states.numel))
 
 
 _KEEPS = (
@@ -226,40 +197,41 @@ _KEEPS = (
     "RotaryEmbedding Trilu"
 )
 
-_RULES: dict[str, Rule] = {
-    **{name: Rule(_same) for name in _KEEPS.split()},
+_RULES: dict[str, OperatorRule] = {
+    **{name: _like("same") for name in _KEEPS.split()},
     "Attention": whole_attention(4, 0),
-    "BiasSplitGelu": Rule(_half),
-    "DequantizeLinear": Rule(_dequantised),
+    "BiasSplitGelu": _like("half"),
+    "DequantizeLinear": uncounted(lambda _, inputs: [(needed(inputs).shape, needed(inputs, 1).type)]),
     "DynamicQuantizeMatMul": _fused_product(),
-    "DynamicQuantizeLSTM": _recurrent(),
-    "EmbedLayerNormalization": Rule(_embedded),
+    "DynamicQuantizeLSTM": _recurrent,
+    "EmbedLayerNormalization": uncounted(_embedded),
     "FusedGemm": _fused_product(),
     "FusedMatMul": _fused_product(),
     "FusedMatMulActivation": _fused_product(),
-    "GatherBlockQuantized": Rule(_picked),
+    "GatherBlockQuantized": uncounted(_picked),
     "GemmFastGelu": _fused_product(),
-    "GroupQueryAttention": grouped_query(),
-    "MatMulBnb4": _packed_product(),
+    "GroupQueryAttention": grouped_query,
+    "MatMulBnb4": _packed_product,
     "MatMulIntegerToFloat": _fused_product(2),
-    "MatMulNBits": _packed_product(),
+    "MatMulNBits": _packed_product,
     "MoE": _experts(False),
-    "MultiHeadAttention": multi_head(),
+    "MultiHeadAttention": multi_head,
     "QAttention": whole_attention(8, 3),
-    "QGemm": _quantised_gemm(),
-    "QLinearAdd": Rule(_broadcast(0, 3)),
-    "QLinearConcat": Rule(_joined),
-    "QLinearGlobalAveragePool": Rule(_pooled),
-    "QLinearMul": Rule(_broadcast(0, 3)),
-    "QLinearReduceMean": Rule(_reduced),
-    "QLinearWhere": Rule(_broadcast(0, 4, 1)),
+    "QGemm": _quantised_gemm,
+    "QLinearAdd": uncounted(_broadcast(0, 3)),
+    "QLinearConcat": uncounted(_joined),
+    "QLinearGlobalAveragePool": uncounted(_pooled),
+    "QLinearMul": uncounted(_broadcast(0, 3)),
+    "QLinearReduceMean": uncounted(_reduced),
+    "QLinearWhere": uncounted(_broadcast(0, 4, 1)),
     "QMoE": _experts(True),
-    "QuantizeLinear": Rule(_quantised),
-    "RelativePositionBias": Rule(_position_bias),
-    "SimplifiedLayerNormalization": Rule(_plain_norm),
-    "SkipGroupNorm": Rule(_twice),
-    "SkipLayerNormalization": Rule(_normed),
-    "SkipSimplifiedLayerNormalization": Rule(_normed),
+    "QuantizeLinear": uncounted(_quantised),
+    "RelativePositionBias": uncounted(_position_bias),
+    "SimplifiedLayerNormalization": _like("same", "row"),
+    "SkipGroupNorm": _like("same", "same"),
+    # The result, mean and deviation of every row, and the sum that was normed.
+    "SkipLayerNormalization": _like("same", "row", "row", "same"),
+    "SkipSimplifiedLayerNormalization": _like("same", "row", "row", "same"),
     "TransposeMatMul": _fused_product(),
 }
 

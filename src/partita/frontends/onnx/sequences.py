@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from partita.frontends.onnx.arrays import Array, constant_array
+from partita.frontends.onnx.arrays import ArrayView, constant_array
 from partita.ground.errors import InputError
 
 _INT64, _BOOL = 7, 9
 
 
 @dataclass(frozen=True)
-class Row:
+class ArrayRow:
     """A sequence: its arrays in order."""
 
-    arrays: tuple[Array, ...] = ()
+    arrays: tuple[ArrayView, ...] = ()
 
 
 #: What a name of a graph may stand for.
-Item = Array | Row
+Item = ArrayView | ArrayRow
 
 #: What a node's inputs are; None for one left out.
 Items = list[Item | None]
@@ -31,14 +32,11 @@ Items = list[Item | None]
 def sequence_outputs(what: str, op: str, attributes: dict[str, Any], inputs: Items) -> list[Item] | None:
     """The outputs of an operator on sequences or optional values; None for other operators.
 
-    Raises
-    ------
-    InputError
-        If data decides which array is meant, or how long a sequence is.
+    Where data decides which array is meant, or how long a sequence is, that is an ``InputError``.
     """
     make = _MAKERS.get(op)
     if make is None:
-        if op == "Identity" and isinstance(inputs[0], Row):
+        if op == "Identity" and isinstance(inputs[0], ArrayRow):
             return [inputs[0]]
         return None
     try:
@@ -53,14 +51,14 @@ class _Unknown(Exception):
     """Something that only data says."""
 
 
-def _row(item: Item | None) -> Row:
-    if not isinstance(item, Row):
+def _row(item: Item | None) -> ArrayRow:
+    if not isinstance(item, ArrayRow):
         raise TypeError("its first input is no sequence")
     return item
 
 
-def _array(item: Item | None) -> Array:
-    if not isinstance(item, Array):
+def _array(item: Item | None) -> ArrayView:
+    if not isinstance(item, ArrayView):
         raise TypeError("an input is no array")
     return item
 
@@ -72,38 +70,31 @@ def _values(item: Item | None, what: str) -> list[int]:
     return [int(value) for value in np.asarray(array.known).reshape(-1)]
 
 
-def _place(row: Row, item: Item | None, room: int) -> int:
+def _number(value: int, kind: int) -> Item:
+    return constant_array((), kind, np.array(value, np.int64 if kind == _INT64 else None))
+
+
+def _place(row: ArrayRow, item: Item | None, beyond: int) -> int:
+    """A place in a sequence, or so many ``beyond`` its end."""
     (place,) = _values(item, "a place in a sequence")
+    room = len(row.arrays) + beyond
     if not -room <= place < room:
         raise IndexError(f"place {place} of a sequence of {len(row.arrays)}")
     return place % room
 
 
-def _construct(_: dict[str, Any], inputs: Items) -> Item:
-    return Row(tuple(_array(item) for item in inputs))
-
-
 def _insert(_: dict[str, Any], inputs: Items) -> Item:
     row, array = _row(inputs[0]), _array(inputs[1])
     given = len(inputs) > 2 and inputs[2] is not None
-    place = _place(row, inputs[2], len(row.arrays) + 1) if given else len(row.arrays)
-    return Row((*row.arrays[:place], array, *row.arrays[place:]))
+    place = _place(row, inputs[2], 1) if given else len(row.arrays)
+    return ArrayRow((*row.arrays[:place], array, *row.arrays[place:]))
 
 
 def _erase(_: dict[str, Any], inputs: Items) -> Item:
     row = _row(inputs[0])
     given = len(inputs) > 1 and inputs[1] is not None
-    place = _place(row, inputs[1], len(row.arrays)) if given else len(row.arrays) - 1
-    return Row((*row.arrays[:place], *row.arrays[place + 1 :]))
-
-
-def _at(_: dict[str, Any], inputs: Items) -> Item:
-    row = _row(inputs[0])
-    return row.arrays[_place(row, inputs[1], len(row.arrays))]
-
-
-def _length(_: dict[str, Any], inputs: Items) -> Item:
-    return constant_array((), _INT64, np.array(len(_row(inputs[0]).arrays), np.int64))
+    place = _place(row, inputs[1], 0) if given else len(row.arrays) - 1
+    return ArrayRow((*row.arrays[:place], *row.arrays[place + 1 :]))
 
 
 def _split(attributes: dict[str, Any], inputs: Items) -> Item:
@@ -119,15 +110,14 @@ def _split(attributes: dict[str, Any], inputs: Items) -> Item:
             sizes = [min(size, extent - start) for start in range(0, extent, size)]
     if sum(sizes) != extent:
         raise ValueError(f"parts of {sizes} are not {extent}")
-    parts, start = [], 0
-    for size in sizes:
+    parts = []
+    for start, size in zip(itertools.accumulate(sizes, initial=0), sizes, strict=False):
         shape, strides = list(source.shape), list(source.strides)
         shape[axis] = size
         if not given and not attributes.get("keepdims", 1):
             del shape[axis], strides[axis]
         parts.append(source.view(shape, strides, start * source.strides[axis]))
-        start += size
-    return Row(tuple(parts))
+    return ArrayRow(tuple(parts))
 
 
 def _optional(_: dict[str, Any], inputs: Items) -> Item:
@@ -136,11 +126,7 @@ def _optional(_: dict[str, Any], inputs: Items) -> Item:
     return inputs[0]
 
 
-def _has(_: dict[str, Any], inputs: Items) -> Item:
-    return constant_array((), _BOOL, np.array(bool(inputs) and inputs[0] is not None))
-
-
-def joined_shape(attributes: dict[str, Any], row: Row) -> tuple[int, ...]:
+def joined_shape(attributes: dict[str, Any], row: ArrayRow) -> tuple[int, ...]:
     """The shape of a sequence's arrays put together."""
     first = list(row.arrays[0].shape)
     new = attributes.get("new_axis", 0)
@@ -154,12 +140,12 @@ def joined_shape(attributes: dict[str, Any], row: Row) -> tuple[int, ...]:
 _MAKERS: dict[str, Callable[[dict[str, Any], Items], Item]] = {
     "Optional": _optional,
     "OptionalGetElement": _optional,
-    "OptionalHasElement": _has,
-    "SequenceAt": _at,
-    "SequenceConstruct": _construct,
-    "SequenceEmpty": lambda _, __: Row(),
+    "OptionalHasElement": lambda _, inputs: _number(bool(inputs) and inputs[0] is not None, _BOOL),
+    "SequenceAt": lambda _, inputs: _row(inputs[0]).arrays[_place(_row(inputs[0]), inputs[1], 0)],
+    "SequenceConstruct": lambda _, inputs: ArrayRow(tuple(map(_array, inputs))),
+    "SequenceEmpty": lambda _, __: ArrayRow(),
     "SequenceErase": _erase,
     "SequenceInsert": _insert,
-    "SequenceLength": _length,
+    "SequenceLength": lambda _, inputs: _number(len(_row(inputs[0]).arrays), _INT64),
     "SplitToSequence": _split,
 }

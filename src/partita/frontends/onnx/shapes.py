@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 from onnx import TypeProto, helper, numpy_helper
 
-from partita.frontends.onnx.arrays import Array, check_type
+from partita.frontends.onnx.arrays import Arrays, ArrayView, Operation, check_type
 from partita.frontends.onnx.files import describe
+from partita.frontends.onnx.flops import maybe, number_of
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
-from partita.frontends.onnx.runtime_rules import Rule
-from partita.frontends.onnx.sane import check_attributes
 from partita.frontends.options import one_line, passed_over
 from partita.ground.errors import InputError
 
@@ -32,33 +31,27 @@ _KEEPS = frozenset({"Binarizer", "Imputer", "LabelEncoder", "Normalizer", "Scale
 Outputs = list[tuple[tuple[int | None, ...] | None, int]]
 
 
-def known_outputs(
-    model: Any, node: Any, inputs: Sequence[Array | None], shapes: Sequence[tuple[int, ...]]
-) -> list[Any] | None:
+def known_outputs(model: Any, one: Operation, shapes: Sequence[tuple[int, ...]]) -> list[Any] | None:
     """What a node computes, where all that it reads is known and its results are small."""
-    if node.op_type == "Shape":
-        source = inputs[0]
-        assert source is not None
-        attributes = {a.name: a.i for a in node.attribute}
-        return [np.array(source.shape[attributes.get("start", 0) : attributes.get("end")], np.int64)]
-    if node.op_type == "Size":
-        assert inputs[0] is not None
-        return [np.array(inputs[0].numel, np.int64)]
-    if is_random(node) or any(a is not None and (a.known is None or not a.constant) for a in inputs):
+    node, first = one.node, one.inputs[0] if one.inputs else None
+    if one.op == "Shape" and first is not None:
+        return [np.array(first.shape[one.attributes.get("start", 0) : one.attributes.get("end")], np.int64)]
+    if one.op == "Size" and first is not None:
+        return [np.array(first.numel, np.int64)]
+    if is_random(node) or any(array.known is None or not array.constant for array in one.present):
         return None
     if any(math.prod(shape) > MOST_KNOWN for shape in shapes):
         return None
     from onnx.reference import ReferenceEvaluator
 
-    feeds = {name: array.known for name, array in zip(node.input, inputs, strict=True) if array is not None}
-    types = {name: array.type for name, array in zip(node.input, inputs, strict=True) if array is not None}
-    values = [helper.make_tensor_value_info(name, kind, None) for name, kind in types.items()]
-    results = [helper.make_tensor_value_info(name, 0, None) for name in node.output if name]
+    arrays = {name: array for name, array in zip(node.input, one.inputs, strict=True) if array is not None}
+    values = [helper.make_tensor_value_info(name, array.type, None) for name, array in arrays.items()]
+    results = [helper.make_tensor_value_info(name, 0, None) for name in one.names]
     graph = helper.make_graph([node], "one", values, results)
     try:
-        one = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+        alone = helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
         with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(one).run(None, feeds)
+            found = ReferenceEvaluator(alone).run(None, {name: array.known for name, array in arrays.items()})
     except Exception as error:
         # An operator's own code. The value is only a help: shapes that need it are refused where they do.
         passed_over(f"the value of {describe(node)}", error)
@@ -71,26 +64,28 @@ def is_random(node: Any) -> bool:
     return node.op_type in _RANDOM
 
 
-def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> Outputs:
-    """Shape and element type of each named output of a node; None for a size that depends on data.
-
-    Raises
-    ------
-    InputError
-        If shapes or types contradict each other.
-    """
+def infer(model: Any, one: Operation) -> Outputs:
+    """Shape and element type of each wanted output of a node; None for a size that depends on data."""
     version = {opset.domain: opset.version for opset in model.opset_import}
+    node, inputs, what = one.node, one.inputs, one.what
     domain = "" if node.domain == "ai.onnx" else node.domain
-    what = f"{path}: {describe(node)}"
-    rule = rule_of(domain, node.op_type)
+    shown = ", ".join(f"{array.dtype}{list(array.shape)}" for array in one.present)
+    rule = rule_of(domain, one.op)
     if rule is not None:
-        return _by_rule(what, rule, node, inputs)
+        try:
+            made, _ = rule(one.attributes, inputs)
+            return [made[place] for place, name in enumerate(node.output) if name]
+        except KeyError as error:
+            raise InputError(f"{what} lacks attribute {error}; export the model again") from error
+        except (ArithmeticError, IndexError, TypeError, ValueError) as error:
+            raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
     if domain == DOMAIN:
-        if any(a.name == "channels_last" and a.i for a in node.attribute):
+        if one.attributes.get("channels_last"):
             raise InputError(f"{what} has its channels last, which is not supported; quantise the file without that")
         node, inputs = _as_standard(node, inputs)
         domain = ""
-    check_attributes(path, node, (None if a is None else len(a.shape) for a in inputs))
+        shown = ", ".join(f"{array.dtype}{list(array.shape)}" for array in inputs if array is not None)
+    _check_attributes(one)
     types: dict[str, Any] = {}
     data: dict[str, Any] = {}
     for name, array in zip(node.input, inputs, strict=True):
@@ -99,34 +94,34 @@ def infer(path: str, model: Any, node: Any, inputs: Sequence[Array | None]) -> O
         types[name] = helper.make_tensor_type_proto(array.type, array.shape)
         if array.known is not None:
             data[name] = numpy_helper.from_array(np.asarray(array.known), name)
-    shown = _shown(inputs)
     try:
         schema = onnx.defs.get_schema(node.op_type, version.get(domain, version.get("ai.onnx", 1)), domain)
         found = onnx.shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=list(model.opset_import), ir_version=model.ir_version
         )
-        if any(name and not _shaped(found.get(name)) for name in node.output):
+        if any(not _shaped(found.get(name)) for name in one.names):
             found.update(_through_function(model, node, types, data))
     except Exception as error:  # any operator's own code, in C++
         raise InputError(f"{what} cannot take {shown}: {one_line(error)}") from error
-    outputs = [_output(what, name, found.get(name), shown) for name in node.output if name]
+    outputs = [_output(what, name, found.get(name), shown) for name in one.names]
     if domain == "ai.onnx.ml" and node.op_type in _KEEPS and inputs[0] is not None:
         return [(inputs[0].shape, number) for _, number in outputs]
     return outputs
 
 
-def _by_rule(what: str, rule: Rule, node: Any, inputs: Sequence[Array | None]) -> Outputs:
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    try:
-        made = rule.outputs(attributes, inputs)
-        return [made[place] for place, name in enumerate(node.output) if name]
-    except KeyError as error:
-        raise InputError(f"{what} lacks attribute {error}; export the model again") from error
-    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
-        raise InputError(f"{what} cannot take {_shown(inputs)}: {one_line(error)}") from error
+def _check_attributes(one: Operation) -> None:
+    """Refuse attributes that name dimensions or outputs that there are not: onnx's own code may end the process."""
+    outputs = len(one.node.output)
+    stated = {attribute.name: attribute.i for attribute in one.node.attribute}
+    if one.op == "Split" and stated.get("num_outputs", outputs) != outputs:
+        raise InputError(f"{one.what} has {outputs} outputs, but states {stated['num_outputs']}")
+    if one.op == "GatherND":
+        least = min((len(array.shape) for array in one.present), default=0)
+        if not 0 <= stated.get("batch_dims", 0) <= least:
+            raise InputError(f"{one.what} states {stated['batch_dims']} dimensions of samples, where there are {least}")
 
 
-def _as_standard(node: Any, inputs: Sequence[Array | None]) -> tuple[Any, Sequence[Array | None]]:
+def _as_standard(node: Any, inputs: Arrays) -> tuple[Any, Arrays]:
     """A node of the runtime as the one of the standard that it widens."""
     op, count, without = LIKE[node.op_type]
     plain = onnx.NodeProto()
@@ -135,10 +130,6 @@ def _as_standard(node: Any, inputs: Sequence[Array | None]) -> tuple[Any, Sequen
     del plain.input[count:], plain.attribute[:]
     plain.attribute.extend(a for a in node.attribute if a.name not in without)
     return plain, inputs[:count]
-
-
-def _shown(inputs: Sequence[Array | None]) -> str:
-    return ", ".join(f"{a.dtype}{list(a.shape)}" for a in inputs if a is not None)
 
 
 def _shaped(kind: TypeProto | None) -> bool:
@@ -164,3 +155,31 @@ def _output(what: str, name: str, kind: TypeProto | None, shown: str) -> tuple[t
         return None, kind.tensor_type.elem_type
     shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim)
     return shape, kind.tensor_type.elem_type
+
+
+def presume(one: Operation, shape: tuple[int | None, ...] | None) -> tuple[int, ...] | None:
+    """All sizes of an output, where data decides some: as many rows as there can be; None where that is not known."""
+    first = one.inputs[0] if one.inputs else None
+    most = None if first is None or shape is None else _most(one, first, len(shape))
+    if shape is None or most is None:
+        return None
+    return tuple(limit if extent is None else extent for extent, limit in zip(shape, most, strict=True))
+
+
+def _most(one: Operation, first: ArrayView, rank: int) -> Sequence[int] | None:
+    if one.op in ("Slice", "TopK") and rank == len(first.shape):
+        return first.shape
+    if one.op == "NonZero":
+        return (len(first.shape), first.numel)
+    if one.op in ("Compress", "Unique"):
+        axis = one.attributes.get("axis")
+        if axis is None:
+            return [first.numel] * rank
+        # Besides the rows that are kept there may be a list with an entry for each.
+        return first.shape if rank == len(first.shape) > 1 else [first.shape[axis]] * rank
+    scores, limit = maybe(one.inputs, 1), number_of(one.inputs, 2)
+    if one.op == "NonMaxSuppression" and scores is not None:
+        # Boxes of each sample and class, so many at most.
+        batch, classes, boxes = scores.shape
+        return (batch * classes * (boxes if limit is None else min(boxes, limit)), 3)
+    return None

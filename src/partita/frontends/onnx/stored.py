@@ -8,8 +8,8 @@ from typing import Any
 
 from onnx import TensorProto, external_data_helper, numpy_helper
 
-from partita.frontends.onnx.arrays import Array, array_bytes, check_type, constant_array, new_array, row_major
-from partita.frontends.onnx.external import place_of
+from partita.frontends.onnx.arrays import ArrayView, array_bytes, check_type, constant_array, new_array, row_major
+from partita.frontends.onnx.files import place_of
 from partita.frontends.onnx.shapes import MOST_KNOWN
 from partita.frontends.options import passed_over
 from partita.frontends.records import Stored
@@ -40,7 +40,7 @@ def dense(what: str, sparse: Any) -> TensorProto:
     return tensor
 
 
-class Store:
+class StoredArrays:
     """The stored arrays of a model, those with the same bytes of one data file once."""
 
     def __init__(self, path: str, buffers: frozenset[str]) -> None:
@@ -50,9 +50,9 @@ class Store:
         #: Small arrays whose values are in a data file that cannot be read: their names and the file's.
         self.unread: dict[int, tuple[str, str]] = {}
         self._names: set[str] = set()
-        self._places: dict[Any, tuple[Stored, Array]] = {}
+        self._places: dict[Any, tuple[Stored, ArrayView]] = {}
 
-    def array(self, tensor: Any, name: str) -> Array:
+    def array(self, tensor: Any, name: str) -> ArrayView:
         """What a tensor of the file stands for.
 
         Floating and quantised arrays are weights, but for single numbers; ``buffers`` names those that are not. Other
@@ -75,7 +75,7 @@ class Store:
             owner, first = self._places[place]
             if name != owner.name:
                 owner.aliases = (*owner.aliases, name)
-            return Array(first.value, shape, row_major(shape), number)
+            return ArrayView(first.value, shape, row_major(shape), number)
         weight = (plain.floating or plain.dtype in _QUANTISED) and name not in self.buffers
         stored = Stored(
             name=self._unique(name),

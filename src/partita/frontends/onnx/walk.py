@@ -9,19 +9,18 @@ from typing import Any
 from onnx import helper
 
 from partita.frontends.experts import reached
-from partita.frontends.onnx.arrays import Array, arithmetic_dtype, array_bytes, constant_array, new_array
+from partita.frontends.onnx.arrays import ArrayView, Operation, arithmetic_dtype, array_bytes, constant_array, new_array
 from partita.frontends.onnx.dims import declared_shape
 from partita.frontends.onnx.files import describe
-from partita.frontends.onnx.flops import Cost, cost_of
+from partita.frontends.onnx.flops import Cost, cost_of, needed
 from partita.frontends.onnx.modules import Modules
-from partita.frontends.onnx.presumed import presume
 from partita.frontends.onnx.quantised import NOTE, fold, runs_in_integers
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
-from partita.frontends.onnx.sequences import Item, Items, Row, joined_shape, sequence_outputs
-from partita.frontends.onnx.shapes import infer, is_random, known_outputs
-from partita.frontends.onnx.stored import Store, constant_tensor, dense
+from partita.frontends.onnx.sequences import ArrayRow, Item, Items, joined_shape, sequence_outputs
+from partita.frontends.onnx.shapes import infer, is_random, known_outputs, presume
+from partita.frontends.onnx.stored import StoredArrays, constant_tensor, dense
 from partita.frontends.onnx.views import view_of
-from partita.frontends.records import Call, Capture, Read
+from partita.frontends.records import Capture, Read, RecordedCall
 from partita.ground.errors import InputError
 
 #: Operators that take these inputs for their shape or type alone.
@@ -65,7 +64,7 @@ class Walk:
     """
 
     def __init__(
-        self, path: str, model: Any, sizes: dict[str, int], store: Store, modules: Modules, control: Control
+        self, path: str, model: Any, sizes: dict[str, int], store: StoredArrays, modules: Modules, control: Control
     ) -> None:
         self.control = control
         self.path = path
@@ -73,7 +72,7 @@ class Walk:
         self.sizes = sizes
         self.store = store
         self.modules = modules
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCall] = []
         self.notes: dict[str, None] = {}
         self.presumed: dict[str, None] = {}
         self.guessed = False
@@ -119,162 +118,140 @@ class Walk:
             tensor = constant_tensor(what, attributes)
             if tensor is not None:
                 return [self.store.array(tensor, node.output[0])]
-        if standard and node.op_type == "ConcatFromSequence" and isinstance(given[0], Row) and given[0].arrays:
+        if standard and node.op_type == "ConcatFromSequence" and isinstance(given[0], ArrayRow) and given[0].arrays:
             row = given[0]
-            return self._emit(node, attributes, list(row.arrays), [joined_shape(attributes, row)], [row.arrays[0].type])
+            together = Operation(node, what, attributes, row.arrays)
+            return self._emit(together, [joined_shape(attributes, row)], [row.arrays[0].type])
         if standard and (made := sequence_outputs(what, node.op_type, attributes, given)) is not None:
             return made
-        inputs: list[Array | None] = []
+        inputs: list[ArrayView | None] = []
         for item in given:
-            if isinstance(item, Row):
+            if isinstance(item, ArrayRow):
                 raise InputError(f"{what} takes a sequence, which is not supported; export the model with arrays alone")
             inputs.append(item)
-        return self._plain(node, attributes, inputs)
+        return self._plain(Operation(node, what, attributes, inputs))
 
-    def _plain(self, node: Any, attributes: dict[str, Any], inputs: list[Array | None]) -> list[Array]:
+    def _plain(self, one: Operation) -> list[ArrayView]:
         """The outputs of an operator on arrays alone."""
-        found = infer(self.path, self.model, node, inputs)
-        names = [name for name in node.output if name]
-        shapes = [self._sizes_of(node, attributes, inputs, name, found[i][0]) for i, name in enumerate(names)]
+        found = infer(self.model, one)
+        shapes = [self._sizes_of(one, name, shape) for name, (shape, _) in zip(one.names, found, strict=True)]
         types = [number for _, number in found]
-        known = known_outputs(self.model, node, inputs, shapes)
+        known = known_outputs(self.model, one, shapes)
         if known is not None:
             return [constant_array(value.shape, number, value) for value, number in zip(known, types, strict=True)]
-        views = view_of(node.op_type, attributes, inputs, shapes)
-        if views is not None:
-            return views
-        return self._emit(node, attributes, inputs, shapes, types)
+        views = view_of(one.op, one.attributes, one.inputs, shapes)
+        return self._emit(one, shapes, types) if views is None else views
 
-    def _sizes_of(
-        self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], name: str, shape: Any
-    ) -> tuple[int, ...]:
+    def _sizes_of(self, one: Operation, name: str, shape: Any) -> tuple[int, ...]:
         """The shape of an output: as inferred, else as the file states it, else what is presumed."""
         if shape is not None and None not in shape:
             return tuple(shape)
         stated = self.declared.get(name)
         if stated is not None and None not in stated:
-            source = inputs[0]
-            if node.op_type == "Reshape" and source is not None and math.prod(stated) != source.numel:
+            source = one.inputs[0]
+            if one.op == "Reshape" and source is not None and math.prod(stated) != source.numel:
                 raise InputError(
-                    f"{self.path}: {describe(node)} cannot make {list(stated)} of {source.numel} elements; export the "
-                    "model again"
+                    f"{one.what} cannot make {list(stated)} of {source.numel} elements; export the model again"
                 )
             return tuple(stated)
-        most = presume(node.op_type, attributes, inputs, shape)
+        most = presume(one, shape)
         if most is None:
-            unread = [
-                self.store.unread[id(a.value)] for a in inputs if a is not None and id(a.value) in self.store.unread
-            ]
-            if unread:
+            unread = (self.store.unread.get(id(array.value)) for array in one.present)
+            stored, file = next(filter(None, unread), (None, None))
+            if stored is not None:
                 raise InputError(
-                    f"{self.path}: the shape of {name!r} follows from {unread[0][0]!r}, whose values are in "
-                    f"{unread[0][1]!r}, which cannot be read; put that file beside the model"
+                    f"{self.path}: the shape of {name!r} follows from {stored!r}, whose values are in {file!r}, which "
+                    "cannot be read; put that file beside the model"
                 )
             raise InputError(
-                f"{self.path}: the shape of {name!r}, which {describe(node)} makes, depends on data; state it in the "
-                "file, or set the sizes when exporting"
+                f"{self.path}: the shape of {name!r}, which {describe(one.node)} makes, depends on data; state it in "
+                "the file, or set the sizes when exporting"
             )
         self.guessed = True
-        self.presumed[f"{node.op_type} {node.name or name!r}"] = None
+        self.presumed[f"{one.op} {one.node.name or name!r}"] = None
         return most
 
-    def _emit(
-        self,
-        node: Any,
-        attributes: dict[str, Any],
-        inputs: list[Array | None],
-        shapes: list[tuple[int, ...]],
-        types: list[int],
-    ) -> list[Array]:
-        cost = self._cost(node, attributes, inputs, shapes)
-        reads, traffic = _reads(node.op_type, inputs, array_bytes(shapes[0], types[0]) if shapes else 0)
-        domain = "onnx" if node.domain in ("", "ai.onnx") else node.domain.replace(".", "_")
-        present = [array for array in inputs if array is not None]
-        call = Call(
+    def _emit(self, one: Operation, shapes: list[tuple[int, ...]], types: list[int]) -> list[ArrayView]:
+        cost = _cost(one, shapes)
+        reads, traffic = _reads(one, array_bytes(shapes[0], types[0]) if shapes else 0)
+        domain = "onnx" if one.node.domain in ("", "ai.onnx") else one.node.domain.replace(".", "_")
+        call = RecordedCall(
             len(self.calls),
-            f"{domain}.{node.op_type}",
-            self.modules.of(node),
+            f"{domain}.{one.op}",
+            self.modules.of(one.node),
             False,
             reads,
             "",
-            constant=all(read.value.constant for read in reads) and not is_random(node),
+            constant=all(read.value.constant for read in reads) and not is_random(one.node),
             flops=cost.flops,
             product=cost.product,
             causal=cost.causal,
         )
         outputs = [new_array(shape, number, call=call) for shape, number in zip(shapes, types, strict=True)]
-        call.dtype = arithmetic_dtype(present, outputs)
-        if cost.flops and runs_in_integers(node.op_type, present[0].dtype):
+        call.dtype = arithmetic_dtype(one.present, outputs)
+        if cost.flops and runs_in_integers(one.op, one.present[0].dtype):
             call.dtype = "int8"
-        call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(node.op_type, present)
-        call.bytes_read = traffic - _unreached(node.op_type, attributes, inputs)
+        call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(one)
+        call.bytes_read = traffic - _unreached(one)
         self.calls.append(call)
         return outputs
 
-    def _cost(
-        self, node: Any, attributes: dict[str, Any], inputs: list[Array | None], shapes: list[tuple[int, ...]]
-    ) -> Cost:
-        op, given, rule = node.op_type, inputs, rule_of(node.domain, node.op_type)
-        if node.domain == DOMAIN and op in LIKE:
-            op, count, _ = LIKE[op]
-            given = inputs[:count]
-        try:
-            if rule is not None:
-                return rule.cost(attributes, inputs)
-            return cost_of(op, attributes, [() if a is None else a.shape for a in given], shapes)
-        except (ArithmeticError, IndexError, KeyError, ValueError) as error:
-            shown = ", ".join(str(list(a.shape)) for a in inputs if a is not None)
-            raise InputError(
-                f"{self.path}: {describe(node)} cannot be counted for inputs of shapes {shown}; check its attributes"
-            ) from error
+
+def _cost(one: Operation, shapes: list[tuple[int, ...]]) -> Cost:
+    op, given, rule = one.op, one.inputs, rule_of(one.node.domain, one.op)
+    if one.node.domain == DOMAIN and op in LIKE:
+        op, count, _ = LIKE[op]
+        given = given[:count]
+    try:
+        if rule is not None:
+            return rule(one.attributes, one.inputs)[1]()
+        return cost_of(op, one.attributes, [() if a is None else a.shape for a in given], shapes)
+    except (ArithmeticError, IndexError, KeyError, ValueError) as error:
+        shown = ", ".join(str(list(array.shape)) for array in one.present)
+        raise InputError(f"{one.what} cannot be counted for inputs of shapes {shown}; check its attributes") from error
 
 
-def arrays_of(items: Iterable[Item | None]) -> list[Array]:
+def arrays_of(items: Iterable[Item | None]) -> list[ArrayView]:
     """The arrays of items, those of sequences one by one."""
-    found: list[Array] = []
+    found: list[ArrayView] = []
     for item in items:
         if item is not None:
-            found.extend(item.arrays if isinstance(item, Row) else (item,))
+            found.extend(item.arrays if isinstance(item, ArrayRow) else (item,))
     return found
 
 
-def _gates(op: str, arrays: Sequence[Array]) -> int:
+def _gates(one: Operation) -> int:
     """Bytes of the gates of all steps that a GRU or plain recurrence writes beside its result, as for PyTorch."""
-    if op not in ("GRU", "RNN"):
+    if one.op not in ("GRU", "RNN"):
         return 0
-    x, weights = arrays[:2]
+    x, weights = one.present[:2]
     return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
 
 
-def _unreached(op: str, attributes: Mapping[str, Any], inputs: Sequence[Array | None]) -> int:
+def _unreached(one: Operation) -> int:
     """Bytes of the experts that no token of a mixture is expected to be sent to."""
-    if op not in ("MoE", "QMoE"):
+    if one.op not in ("MoE", "QMoE"):
         return 0
-    x, _, weights = inputs[:3]
-    assert x is not None
-    assert weights is not None
+    x, weights = needed(one.inputs), needed(one.inputs, 2)
     experts = weights.shape[0]
-    share = reached(experts, math.prod(x.shape[:-1]), attributes.get("k", 1)) / experts
-    stored = (array for array in inputs[2:] if array is not None and array.shape[:1] == (experts,))
+    share = reached(experts, math.prod(x.shape[:-1]), one.attributes.get("k", 1)) / experts
+    stored = (array for array in one.inputs[2:] if array is not None and array.shape[:1] == (experts,))
     return round(sum(array.read().bytes for array in stored) * (1.0 - share))
 
 
-def _reads(op: str, inputs: Sequence[Array | None], made: int) -> tuple[list[Read], int]:
+def _reads(one: Operation, made: int) -> tuple[list[Read], int]:
     """What an operator reads, each region once, and how many bytes of it; it makes a first output of so many."""
-    reads: list[Read] = []
+    reads: dict[Any, Read] = {}
     traffic = 0
-    tables = _TABLES.get(op, ())
-    seen: set[Any] = set()
-    for place, array in enumerate(inputs):
-        # Small constants are part of the program.
-        if array is None or not array.numel or _SHAPE_ONLY.get(op) == place:
+    for place, array in enumerate(one.inputs):
+        if array is None or not array.numel or _SHAPE_ONLY.get(one.op) == place:
             continue
+        # Small constants are part of the program.
         if array.constant and array.known is not None:
             continue
         read = array.read()
         key = (id(read.value), read.layout.geometry)
-        if key not in seen:
-            seen.add(key)
-            reads.append(read)
-            traffic += min(read.bytes, made) if place in tables else read.bytes
-    return reads, traffic
+        if key not in reads:
+            reads[key] = read
+            traffic += min(read.bytes, made) if place in _TABLES.get(one.op, ()) else read.bytes
+    return list(reads.values()), traffic

@@ -13,24 +13,12 @@ Mixtures = Literal["any", "mixed", "sharded"]
 
 
 class Formats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Number formats of training.
+    """Number formats of training."""
 
-    Attributes
-    ----------
-    weights
-        Of the weights that are trained; several names with commas where they differ.
-    gradients
-        In which gradients are added up and exchanged.
-    optimizer
-        Of what the optimizer keeps.
-    master
-        Whether it keeps a copy of the weights in that format, too.
-    """
-
-    weights: str
-    gradients: str
-    optimizer: str
-    master: bool
+    weights: str  #: Of the weights that are trained; several names with commas where they differ.
+    gradients: str  #: In which gradients are added up and exchanged.
+    optimizer: str  #: Of what the optimizer keeps.
+    master: bool  #: Whether it keeps a copy of the weights in that format, too.
 
     @property
     def alike(self) -> bool:

@@ -11,26 +11,16 @@ import msgspec
 
 
 class Mesh(msgspec.Struct, frozen=True, kw_only=True):
-    """Degrees that all stages have.
+    """Degrees that all stages have."""
 
-    Attributes
-    ----------
-    stages
-        In a row; parts of a stage are not counted.
-    data, tensor, context, expert
-        Replicas, devices of a tensor-parallel group, such groups of a replica, and groups that share out experts.
-    zero
-        What replicas share out.
-    schedule, microbatches
-        How microbatches run through the stages, and how many of each replica.
-    """
-
-    stages: int
+    stages: int  #: In a row; parts of a stage are not counted.
+    #: Replicas, devices of a tensor-parallel group, such groups of a replica, and groups that share out experts.
     data: int
     tensor: int
     context: int
     expert: int
-    zero: int
+    zero: int  #: What replicas share out.
+    #: How microbatches run through the stages, and how many of each replica.
     schedule: str
     microbatches: int
 
@@ -41,27 +31,15 @@ class Mesh(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeshLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a mesh has to keep; the defaults limit nothing.
+    """What a mesh has to keep; the defaults limit nothing."""
 
-    Attributes
-    ----------
-    zero, zero_alone
-        Stages of ZeRO that several groups of the same weights may have beside a pipeline, and without one.
-    experts_apart
-        Experts are shared out without tensor parallelism only.
-    experts_around
-        Groups that share out experts hold whole sequences.
-    filled
-        Under 1F1B each replica has as many microbatches as there are stages, or more.
-    sharded
-        Several groups hold the same weights, for the runtime's number formats come with sharing these out.
-    """
-
+    #: Stages of ZeRO that several groups of the same weights may have beside a pipeline, and without one.
     zero: tuple[int, ...] = (0, 1, 2, 3)
     zero_alone: tuple[int, ...] = (0, 1, 2, 3)
-    experts_apart: bool = False
-    experts_around: bool = False
-    filled: bool = False
+    experts_apart: bool = False  #: Experts are shared out without tensor parallelism only.
+    experts_around: bool = False  #: Groups that share out experts hold whole sequences.
+    filled: bool = False  #: Under 1F1B each replica has as many microbatches as there are stages, or more.
+    #: Several groups hold the same weights, for the runtime's number formats come with sharing these out.
     sharded: bool = False
 
     def admits(self, mesh: Mesh) -> bool:

@@ -26,109 +26,57 @@ Host = Literal["any", "first", "alone"]
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a runtime can express. The defaults limit nothing.
+    """What a runtime can express. The defaults limit nothing."""
 
-    Attributes
-    ----------
-    cuts
-        Where stages may begin.
-    contiguous
-        Every tensor goes to the same stage or a later one.
-    ordered
-        Every stage is a run of consecutive layers in the model's order, and the stages follow that order.
-    ends
-        What comes before the first block is on the first stage, and what comes behind the last block on the last one.
-    skips
-        A tensor may pass over a stage. Constants (masks, positions) are no such tensors.
-    calls
-        Tensors move between devices only where a module is called: what a module computes by itself reads tensors of
-        one device.
-    tied
-        What becomes of a weight that two stages read.
-    one_list
-        The layers that it counts are the elements of one list of modules.
-    empty_stages
-        A stage may be without a block.
-    host, accelerators
-        Where stages on a CPU may be, and how many accelerators there may be at most.
-    uniform
-        All stages have the same numbers of replicas and of devices in each.
-    data, tensor, chunks
-        Stages may have replicas; replicas may have several devices; ranks may have several stages.
-    rounds
-        With several stages on a rank, each replica takes as many microbatches as there are ranks, or a multiple.
-    context, expert
-        Replicas may share out their sequences; groups may share out experts.
-    tokens
-        Whether tensor-parallel groups share out tokens.
-    experts_by_token
-        Experts go with tensor parallelism only where its groups share out tokens.
-    meshes
-        Which degrees, schedules and stages of ZeRO go together.
-    recompute
-        What blocks may run again, in the words of ``partita.nouns.split.Layer``; empty for anything.
-    alike
-        All blocks run the same again, and the model's ends nothing.
-    offload
-        Activations or weights may be kept in the host's memory.
-    frozen
-        Training may leave weights as they are.
-    optimizers, formats
-        What optimizers it has, empty for any; which number formats.
-    training, inference
-        What the runtime is for.
-    pipeline
-        Microbatches are in flight at once; otherwise stages run one after the other.
-    schedules
-        What schedules of training it has; empty for any.
-    """
-
-    cuts: Cuts = "operator"
-    contiguous: bool = False
+    cuts: Cuts = "operator"  #: Where stages may begin.
+    contiguous: bool = False  #: Every tensor goes to the same stage or a later one.
+    #: Every stage is a run of consecutive layers in the model's order, and the stages follow that order.
     ordered: bool = False
+    #: What comes before the first block is on the first stage, and what comes behind the last block on the last one.
     ends: bool = False
-    skips: bool = True
+    skips: bool = True  #: A tensor may pass over a stage. Constants (masks, positions) are no such tensors.
+    #: Tensors move between devices only where a module is called: what a module computes by itself reads tensors of one
+    #: device.
     calls: bool = False
-    tied: Tied = "summed"
-    one_list: bool = False
-    empty_stages: bool = True
+    tied: Tied = "summed"  #: What becomes of a weight that two stages read.
+    one_list: bool = False  #: The layers that it counts are the elements of one list of modules.
+    empty_stages: bool = True  #: A stage may be without a block.
+    #: Where stages on a CPU may be, and how many accelerators there may be at most.
     host: Host = "any"
     accelerators: int | None = None
-    uniform: bool = True
+    uniform: bool = True  #: All stages have the same numbers of replicas and of devices in each.
+    #: Stages may have replicas; replicas may have several devices; ranks may have several stages.
     data: bool = True
     tensor: bool = True
     chunks: bool = True
+    #: With several stages on a rank, each replica takes as many microbatches as there are ranks, or a multiple.
     rounds: bool = False
+    #: Replicas may share out their sequences; groups may share out experts.
     context: bool = True
     expert: bool = True
-    tokens: Tokens = "any"
-    experts_by_token: bool = False
-    meshes: MeshLimits = MeshLimits()
+    tokens: Tokens = "any"  #: Whether tensor-parallel groups share out tokens.
+    experts_by_token: bool = False  #: Experts go with tensor parallelism only where its groups share out tokens.
+    meshes: MeshLimits = MeshLimits()  #: Which degrees, schedules and stages of ZeRO go together.
+    #: What blocks may run again, in the words of ``partita.nouns.split.Layer``; empty for anything.
     recompute: tuple[str, ...] = ()
-    alike: bool = False
-    offload: bool = False
-    frozen: bool = True
+    alike: bool = False  #: All blocks run the same again, and the model's ends nothing.
+    offload: bool = False  #: Activations or weights may be kept in the host's memory.
+    frozen: bool = True  #: Training may leave weights as they are.
+    #: What optimizers it has, empty for any; which number formats.
     optimizers: tuple[str, ...] = ()
     formats: Mixtures = "any"
+    #: What the runtime is for.
     training: bool = True
     inference: bool = True
-    pipeline: bool = True
-    schedules: tuple[str, ...] = ()
+    pipeline: bool = True  #: Microbatches are in flight at once; otherwise stages run one after the other.
+    schedules: tuple[str, ...] = ()  #: What schedules of training it has; empty for any.
 
     def ties(self, training: bool) -> bool:
         """Whether all that reads a weight has to be on one stage; with ``ends`` only what else reads it than these."""
         return self.tied == "refused" or (self.tied == "copied" and training)
 
     def meshes_of(self, *, sequence_parallel: bool, sharded: bool) -> MeshLimits:
-        """Which meshes it runs.
-
-        Parameters
-        ----------
-        sequence_parallel
-            Whether tensor-parallel groups share out tokens.
-        sharded
-            Whether the number formats come with sharing out weights (``formats.needs_shares``).
-        """
+        """Which meshes it runs, by whether groups share out tokens, and number formats come with sharing weights."""
         apart = self.meshes.experts_apart or (self.experts_by_token and not sequence_parallel)
         return msgspec.structs.replace(self.meshes, experts_apart=apart, sharded=sharded)
 
@@ -311,10 +259,7 @@ RUNTIMES: tuple[Runtime, ...] = (
 def find_runtime(name: str) -> Runtime:
     """The runtime of a name.
 
-    Raises
-    ------
-    InputError
-        If there is none.
+    Raises ``InputError`` if there is none.
     """
     for runtime in RUNTIMES:
         if runtime.name == name:

@@ -18,33 +18,18 @@ _INTEGERS = frozenset({"int16", "int32", "int64", "uint8", "uint16", "uint32", "
 
 
 class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of link.
+    """One kind of link."""
 
-    Attributes
-    ----------
-    name
-        For example ``pcie4``.
-    bandwidth_bytes_per_s
-        Nominal bandwidth in one direction: of one device, or of one network card of a machine.
-    latency_s
-        Fixed time of one message from device to device, or of one call of a group of devices.
-    hop_time_s
-        Time that every further hop of a call's messages takes; None where it is ``latency_s``.
-    switched
-        Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
-    efficiency
-        Share of the bandwidth that large messages reach, above 0 and at most 1.
-    source
-        Where the numbers come from.
-    """
-
-    name: str
+    name: str  #: For example ``pcie4``.
+    #: Nominal bandwidth in one direction: of one device, or of one network card of a machine.
     bandwidth_bytes_per_s: float
-    latency_s: float = 0.0
+    latency_s: float = 0.0  #: Fixed time of one message from device to device, or of one call of a group of devices.
+    #: Time that every further hop of a call's messages takes; None where it is ``latency_s``.
     hop_time_s: float | None = None
+    #: Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
     switched: bool = False
-    efficiency: float = 1.0
-    source: str = ""
+    efficiency: float = 1.0  #: Share of the bandwidth that large messages reach, above 0 and at most 1.
+    source: str = ""  #: Where the numbers come from.
 
     def __post_init__(self) -> None:
         owner = f"link {self.name!r}"
@@ -64,60 +49,36 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of device.
+    """One kind of device."""
 
-    Attributes
-    ----------
-    name
-        For example ``A100-80GB``.
-    peak_flops
-        FLOP/s by number format (``float32``, ``bfloat16``, …), dense: never the figure with sparsity. ``tf32`` is
-        the rate of float32 products that may be rounded to TensorFloat-32.
-    memory_bandwidth_bytes_per_s
-        Nominal bandwidth of its memory.
-    memory_bytes
-        Physical memory, as the driver reports it.
-    link
-        Name of the link to other devices of the same machine.
-    reserved_bytes
-        Memory that no plan may use: the driver's context, communication buffers, what the allocator loses. Unless
-        stated, 5 % of the memory and at least 1 GiB.
-    compute_efficiency, memory_efficiency
-        Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
-        above 0 and at most 1.
-    unaligned_efficiency
-        The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
-        None for a third of ``compute_efficiency``, on a CPU for all of it.
-    attention_efficiency
-        Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
-    multiprocessors
-        Parts of the device that each make one tile of a product at a time; None where shapes do not matter.
-    launch_overhead_s
-        Time to issue an operator. An accelerator works meanwhile, so that an operator takes this at least; on a CPU it
-        takes so much longer.
-    host_link
-        Name of the link to the host, and through it to the network; None where it is ``link``.
-    accelerator
-        False for CPUs.
-    source
-        Where the numbers come from.
-    """
-
-    name: str
+    name: str  #: For example ``A100-80GB``.
+    #: FLOP/s by number format (``float32``, ``bfloat16``, …), dense: never the figure with sparsity. ``tf32`` is the
+    #: rate of float32 products that may be rounded to TensorFloat-32.
     peak_flops: dict[str, float]
-    memory_bandwidth_bytes_per_s: float
-    memory_bytes: int
-    link: str
+    memory_bandwidth_bytes_per_s: float  #: Nominal bandwidth of its memory.
+    memory_bytes: int  #: Physical memory, as the driver reports it.
+    link: str  #: Name of the link to other devices of the same machine.
+    #: Memory that no plan may use: the driver's context, communication buffers, what the allocator loses. Unless
+    #: stated, 5 % of the memory and at least 1 GiB.
     reserved_bytes: int | None = None
+    #: Share of the peak that products of the best shape reach, and of the memory bandwidth that large kernels reach,
+    #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    #: The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
+    #: None for a third of ``compute_efficiency``, on a CPU for all of it.
     unaligned_efficiency: float | None = None
+    #: Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     attention_efficiency: float | None = None
+    #: Parts of the device that each make one tile of a product at a time; None where shapes do not matter.
     multiprocessors: int | None = None
+    #: Time to issue an operator. An accelerator works meanwhile, so that an operator takes this at least; on a CPU it
+    #: takes so much longer.
     launch_overhead_s: float = 0.0
+    #: Name of the link to the host, and through it to the network; None where it is ``link``.
     host_link: str | None = None
-    accelerator: bool = True
-    source: str = ""
+    accelerator: bool = True  #: False for CPUs.
+    source: str = ""  #: Where the numbers come from.
 
     def __post_init__(self) -> None:
         owner = f"device {self.name!r}"
@@ -171,10 +132,7 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         A format without an entry runs at the rate of the format it has to be computed in: 8-bit floats in bfloat16 or
         float16, the 16-bit floats, integers and TensorFloat-32 in float32, complex numbers at the rate of their parts.
 
-        Raises
-        ------
-        InputError
-            If the format is unknown, or the device does not state what is needed (float64).
+        Raises ``InputError`` if the format is unknown, or the device does not state what is needed (float64).
         """
         asked = dtype
         if dtype.startswith("float8"):

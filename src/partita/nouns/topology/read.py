@@ -10,11 +10,10 @@ from pathlib import Path
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.topology.generators import GENERATORS
-from partita.nouns.topology.generators.generator import Generator
+from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import cut_options
 from partita.nouns.topology.importers import IMPORTERS
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.source import read_source
+from partita.nouns.topology.importers.importer import TopologyImporter, read_text_file
 from partita.nouns.topology.topology import Topology, of_cluster
 
 #: Endings of partita's own cluster files.
@@ -24,14 +23,14 @@ _OWN = (".toml", ".json")
 _FILE = re.compile(r".*(\.(toml|json|txt|xml|csv|tsv|conf|ya?ml|log)|[/\\][^:]*)", re.IGNORECASE | re.DOTALL)
 
 
-def find_generator(name: str) -> Generator | None:
+def find_generator(name: str) -> TopologyGenerator | None:
     """The family with a name; case does not matter, and underscores are hyphens."""
     wanted = name.strip().lower().replace("_", "-")
     # Most have no other name, which is no name that a text without one could have.
     return next((found for found in GENERATORS if wanted and wanted in (found.name, found.alias)), None)
 
 
-def find_importer(name: str) -> Importer | None:
+def find_importer(name: str) -> TopologyImporter | None:
     """The format with a name."""
     return next((found for found in IMPORTERS if found.name == name.strip().lower()), None)
 
@@ -97,7 +96,7 @@ def _file(path: str, options: tuple[tuple[str, str], ...]) -> Topology | Cluster
         if options:
             raise InputError(f"{path} is a cluster file, which takes no options; leave {options[0][0]}=… out")
         return Cluster.read(path)
-    source = read_source(path)
+    source = read_text_file(path)
     importer = next((found for found in IMPORTERS if found.recognises(source)), None)
     if importer is not None:
         return importer.load(source, options)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,10 +100,7 @@ class Topology:
     def cluster(self) -> Cluster:
         """The cluster with these bandwidths, for pricing.
 
-        Raises
-        ------
-        InputError
-            If it is not known what the devices are.
+        Raises ``InputError`` if it is not known what the devices are.
         """
         if not self.kinds:
             raise InputError(
@@ -134,14 +131,24 @@ class Topology:
 def of_cluster(cluster: Cluster) -> Topology:
     """The topology a cluster describes: what its links or its matrix say, without physical links."""
     check_count(f"cluster {cluster.name}", cluster.device_count)
-    machine_of = tuple(cluster.machine_of())
-    return Topology(
+    return of_machines(
+        cluster.machine_of(),
+        cluster.bandwidth_bytes_per_s(),
         name=cluster.name,
-        names=device_names(machine_of),
-        bandwidth_bytes_per_s=cluster.bandwidth_bytes_per_s(),
-        machine_of=machine_of,
         kinds=tuple(cluster.device_names()),
         notes=cluster.notes,
+    )
+
+
+def of_machines(machine_of: Iterable[int], bandwidth: Floats, *, name: str = "", **further: Any) -> Topology:
+    """The topology of devices that are called by their machines; all arguments are fields of ``Topology``."""
+    machines = tuple(int(machine) for machine in machine_of)
+    return Topology(
+        name=name,
+        names=device_names(machines),
+        bandwidth_bytes_per_s=bandwidth,
+        machine_of=machines,
+        **further,
     )
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.ground.errors import InputError
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.topology import Floats, Link, Topology, device_names
-from partita.nouns.topology.values import parse_bandwidth, parse_count, parse_factor
+from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count, parse_factor
+from partita.nouns.topology.topology import Floats, Link, Topology, of_machines
 
 #: How devices share machines in networks of switches.
 MACHINE_OPTIONS = (
@@ -50,28 +49,12 @@ class Switch:
 def tree_topology(
     where: str, root: Switch, oversubscription: float, link: float, machine: int, inside: float
 ) -> Topology:
-    """Devices in the order in which the tree is walked.
+    """Devices in the order in which the tree below a root is walked, so many in a machine; ``where`` is for messages.
 
     A pair of devices has what each would have if all devices used the lowest switch over both at once: the link of a
-    device at a leaf, that over the oversubscription one level up, and so on. Physical links are whole bundles.
-
-    Parameters
-    ----------
-    where
-        What it is, for messages.
-    root
-        The switch above all.
-    oversubscription
-        Bandwidth that comes up to a switch over what leaves it upwards.
-    link
-        Of one device to its switch, bytes per second.
-    machine, inside
-        Devices of a machine, and the bandwidth between two of them, bytes per second.
-
-    Raises
-    ------
-    InputError
-        If the machines do not fill the devices of a switch.
+    device at a leaf, that over the oversubscription (what comes up to a switch over what leaves it upwards) one level
+    up, and so on; two of one machine have ``inside``. Physical links are whole bundles. Raises ``InputError`` if the
+    machines do not fill the devices of a switch.
     """
     count = root.count
     matrix = np.full((count, count), link)
@@ -84,9 +67,9 @@ def tree_topology(
         matrix[first:last, first:last] = share
         for other in switch.below:
             hang(other, first)
-            links.append(
-                Link(number[id(other)], number[id(switch)], other.count * _share(other, link, oversubscription))
-            )
+            # What a device below has of the bandwidth that leaves the switch upwards.
+            up = link / oversubscription ** (other.height + 1)
+            links.append(Link(number[id(other)], number[id(switch)], other.count * up))
             first += other.count
         if switch.devices % machine:
             raise InputError(
@@ -96,11 +79,10 @@ def tree_topology(
 
     hang(root, 0)
     machine_of, own, names = set_machines(matrix, machine, inside, count + len(number))
-    return Topology(
+    return of_machines(
+        machine_of,
+        matrix,
         name=where,
-        names=device_names(machine_of),
-        bandwidth_bytes_per_s=matrix,
-        machine_of=machine_of,
         links=(*links, *own),
         switches=(*(switch.name for switch in root.walk()), *names),
         notes=(
@@ -128,8 +110,3 @@ def set_machines(
     matrix[machines[:, None] == machines[None, :]] = inside
     links = [Link(device, first + number, inside) for device, number in enumerate(machine_of)]
     return machine_of, links, [f"machine{number}" for number in range(machine_of[-1] + 1)]
-
-
-def _share(switch: Switch, link: float, oversubscription: float) -> float:
-    """What a device below a switch has of the bandwidth that leaves it upwards."""
-    return link / oversubscription ** (switch.height + 1)

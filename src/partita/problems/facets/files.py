@@ -1,4 +1,4 @@
-"""How plans are written and read."""
+"""Plans in files: what is malformed raises ``FormatError``, a plan of another problem ``InputError``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,9 @@ from partita.problems.facets import E, Facet, L, P
 
 @dataclass(frozen=True)
 class PlanWriter:
-    """Another file format that plans of a problem are written in, with its command-line flag.
+    """Another file format that plans of a problem are written in, with its command-line flag: ``--split-output``.
 
-    Attributes
-    ----------
-    flag, metavar, help
-        On the command line: ``--split-output``.
-    write
-        Called with path, problem, plan and evaluation.
+    ``write`` is called with path, problem, plan and evaluation.
     """
 
     flag: str
@@ -55,24 +50,11 @@ class Files(Facet, Generic[P, L, E]):
         """What of a result file's ``plan``, given undecoded, and its split differs though it is the same plan.
 
         Each names two fields that differ. Nothing of plans that stand in a file once.
-
-        Raises
-        ------
-        FormatError
-            If the plan is malformed.
         """
         return iter(())
 
     def read_plan(self, path: str | Path, problem: P) -> L:
-        """The plan of a result file, or of another format that plans of the problem are written in.
-
-        Raises
-        ------
-        FormatError
-            If the file is none of these.
-        InputError
-            If it is not a plan of this problem.
-        """
+        """The plan of a result file, or of another format that plans of the problem are written in."""
         from partita.documents.document import decode
         from partita.documents.result_file import read_plan_bytes
 

@@ -1,4 +1,4 @@
-"""What a runtime asks of a problem made from a model."""
+"""What a runtime asks of a problem made from a model; what it does not run, or is not for, raises ``InputError``."""
 
 from __future__ import annotations
 
@@ -10,36 +10,25 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.formats import format_refusals, needs_shares
 from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.catalogue.runtimes import Cuts, Runtime, find_runtime
+from partita.nouns.graph import Graph, Workload
 
 if TYPE_CHECKING:
-    from partita.nouns.graph import Graph
     from partita.problems.facets.model import Pricing
 
 #: Where stages may begin, the fewest places last.
 _COARSER: tuple[Cuts, ...] = ("operator", "module", "layer")
 
 
-def runtime_for(name: str | None, training: bool) -> Runtime | None:
-    """The runtime of a name, None for none.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or it is not for training, or for nothing else.
-    """
+def runtime_for(name: str | None, workload: Workload) -> Runtime | None:
+    """The runtime of a name, None for none."""
     if name is None:
         return None
     runtime = find_runtime(name)
-    if training and not runtime.limits.training:
+    if workload is Workload.TRAINING and not runtime.limits.training:
         raise InputError(f"{name} runs models and trains none; leave --training out, or take another runtime")
-    if not training and not runtime.limits.inference:
+    if workload is Workload.INFERENCE and not runtime.limits.inference:
         raise InputError(f"{name} trains models and does nothing else; add --training, or take another runtime")
     return runtime
-
-
-def runtime_of(name: str | None, graph: Graph) -> Runtime | None:
-    """``runtime_for`` a traced model."""
-    return runtime_for(name, graph.training)
 
 
 def check_training(
@@ -47,21 +36,8 @@ def check_training(
 ) -> MeshLimits:
     """Refuse what of a training's settings a runtime does not do; which meshes it runs then.
 
-    Parameters
-    ----------
-    runtime, graph
-        The runtime and the model.
-    settings
-        Of the pricing.
-    gradient_dtype
-        Of gradients, ``parameter`` for that of weights.
-    sequence_parallel
-        Whether tensor-parallel groups share out tokens.
-
-    Raises
-    ------
-    InputError
-        If there is something.
+    ``gradient_dtype`` is ``parameter`` for that of weights; tensor-parallel groups that are ``sequence_parallel``
+    share out tokens.
     """
     limits, name = runtime.limits, runtime.name
     if limits.optimizers and settings.optimizer not in limits.optimizers:
@@ -85,19 +61,9 @@ def coarsest(asked: Cuts, runtime: Runtime) -> Cuts:
 
 
 def devices_for(runtime: Runtime, names: Sequence[str], accelerators: Sequence[bool]) -> list[int]:
-    """Places of the devices that a runtime uses of a cluster's.
+    """Places of the devices of a cluster that a runtime uses.
 
-    Parameters
-    ----------
-    runtime
-        The runtime.
-    names, accelerators
-        By place, the name of the device's kind, and whether it is an accelerator.
-
-    Raises
-    ------
-    InputError
-        If it uses fewer accelerators than there are, and these are not alike.
+    Given are by place the name of the kind, and whether it is an accelerator.
     """
     used = [place for place, accelerator in enumerate(accelerators) if accelerator]
     hosts = [place for place, accelerator in enumerate(accelerators) if not accelerator]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic
 
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
+from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
 from partita.problems.facets import Facet, P
 from partita.problems.settings import setting
@@ -70,20 +71,10 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @dataclass(frozen=True)
 class Priced(Generic[P]):
-    """A problem made from a model, with what its numbers come from.
+    """A problem made from a model on a cluster.
 
-    Attributes
-    ----------
-    problem
-        The problem.
-    graph, cluster
-        What was priced, and on what.
-    settings
-        How: an instance of ``FromModel.pricing``.
-    details
-        What only the problem's own rooms understand.
-    free
-        The same problem without the limits of a runtime; None if there are none.
+    ``settings``, an instance of ``FromModel.pricing``, say how; ``details`` are for the problem's own rooms alone;
+    ``free`` is the same problem without the limits of a runtime, None if there are none.
     """
 
     problem: P
@@ -95,29 +86,22 @@ class Priced(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Refinement:
+class RefinedPlan:
     """What a problem makes of an answer beyond its objective.
 
-    Attributes
-    ----------
-    row
-        A plan to take instead, None to keep the answer's.
-    other
-        A plan that a reader should know of, None for none.
-    by_objective
-        Whether the answer was chosen by its objective: only then a limit that is nearly reached may have shaped it.
-    wider_bound
-        What no plan of a wider kind beats, which the problem does not allow; None where it is not known.
+    ``row`` is a plan to take instead, ``other`` one that a reader should know of; None for none. Only an answer that
+    was chosen ``by_objective`` may be shaped by a limit that is nearly reached. No plan of a wider kind, which the
+    problem does not allow, beats ``wider_bound``; None where that is not known.
     """
 
-    row: Row | None = None
-    other: Row | None = None
+    row: Rival | None = None
+    other: Rival | None = None
     by_objective: bool = True
     wider_bound: float | None = None
 
 
 @dataclass(frozen=True)
-class Parts:
+class ModelParts:
     """A plan in parts of the traced model, in pipeline order, and how they run.
 
     Operators of parts are in any order, and their modules are still to be found. ``recompute`` says by operator what
@@ -142,34 +126,28 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Answer(Generic[P]):
+class ModelPlan(Generic[P]):
     """A plan for a model on a cluster, with what is needed to judge it.
 
     Attributes
     ----------
-    priced
-        The problem that was solved, and what it was made from.
-    result
-        The plan, its evaluation and bound.
-    baselines
-        What simple plans reach on the same problem.
-    tried
-        Every candidate problem with its result, where there were several.
-    other
-        Another plan that a reader should know of, None for none.
+    priced, result
+        The problem that was solved, what it was made from, and its plan with evaluation and bound.
+    baselines, tried
+        What simple plans reach on the same problem; every candidate problem with its result, where there were several.
     without_limit
         Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
     free
         What was found of the same problem without the limits of a runtime; None where nothing was looked for.
-    wider_bound
-        As of ``Refinement``.
+    other, wider_bound
+        As of ``RefinedPlan``.
     """
 
     priced: Priced[P]
     result: Result[P, Any, Any]
-    baselines: tuple[Row, ...] = ()
+    baselines: tuple[Rival, ...] = ()
     tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
-    other: Row | None = None
+    other: Rival | None = None
     without_limit: float | None = None
     free: Result[P, Any, Any] | None = None
     wider_bound: float | None = None
@@ -191,64 +169,48 @@ class Answer(Generic[P]):
 
 
 class FromModel(Facet, Generic[P]):
-    """How a model on a cluster becomes a problem.
+    """How a model on a cluster becomes a problem; ``InputError`` if a setting does not fit one of them, or a runtime.
 
     Attributes
     ----------
-    objective
-        What planning models so is called: the value of ``--objective``.
     pricing
         What the pricing may be asked for: a declaration of settings.
+    objective
+        What planning models so is called, the value of ``--objective``, where that is not the problem's name.
+    workloads, preferred
+        What models it is about, and which of these are planned so unless something else is asked for.
     alone
         Whether one sample runs alone, as in runtimes without pipelines.
     """
 
-    objective: str
     pricing: type[Pricing]
+    objective: str = ""
+    workloads: Collection[Workload] = tuple(Workload)
+    preferred: Collection[Workload] = ()
     alone: bool = False
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""
         return None
 
-    def suits(self, training: bool) -> bool:
-        """Whether the problem is about such models."""
-        return True
-
-    def preferred(self, training: bool) -> bool:
-        """Whether such models are planned so unless something else is asked for."""
-        return False
-
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         """Settings of the pricing that a plan takes where they are not given, and that depend on model and cluster."""
         return {}
 
     def check(self, settings: Any, cluster: Cluster) -> None:
-        """Refuse settings of the pricing that are wrong whatever the model is, before it is traced.
-
-        Raises
-        ------
-        InputError
-            If one is of no form that there is, or does not fit the cluster.
-        """
+        """Refuse settings of the pricing that are wrong whatever the model is, before it is traced."""
 
     @abstractmethod
     def price(
         self, graph: Graph, cluster: Cluster, settings: Any, change: Callable[[P], P] | None = None
     ) -> Sequence[Priced[P]]:
-        """The candidate problems, of which the best is taken; ``change`` is applied to each.
-
-        Raises
-        ------
-        InputError
-            If a setting does not fit the model or the cluster.
-        """
+        """The candidate problems, of which the best is taken; ``change`` is applied to each."""
 
     def stated(self, priced: Priced[P]) -> Any:
         """The plan that the settings state, which is then priced and not searched for; None if they state none."""
         return None
 
-    def parts(self, priced: Priced[P], plan: Any) -> Parts | None:
+    def parts(self, priced: Priced[P], plan: Any) -> ModelParts | None:
         """What every stage of a plan has of the model; None where plans have no such stages."""
         return None
 
@@ -256,22 +218,12 @@ class FromModel(Facet, Generic[P]):
         """Number of the best of several candidates."""
         return 0
 
-    def limited(self, priced: Priced[P], options: Any) -> Any:
-        """The options of a search for what the runtime runs, if the settings name one.
-
-        Raises
-        ------
-        InputError
-            If plans are asked for that it does not run.
-        """
-        return options
-
     def search_options(self, priced: Priced[P], options: Any) -> Any:
-        """The options of a search with what the cluster says about those that were not given."""
+        """The options of a search with what the cluster, or the runtime that the settings name, says about them."""
         return options
 
     def refine(
-        self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
+        self, priced: Priced[P], result: Result[P, Any, Any], rows: Sequence[Rival], options: Any, monitor: Monitor
+    ) -> RefinedPlan:
         """What is better than the answer in a way that the objective does not see; takes some seconds."""
-        return Refinement()
+        return RefinedPlan()

@@ -71,7 +71,7 @@ class Shape(Generic[P]):
         return self.stages * self.replicas * self.group
 
 
-class Replicas(Facet, Generic[P, L]):
+class Replication(Facet, Generic[P, L]):
     """How a problem is split with equally many replicas of every stage."""
 
     @abstractmethod

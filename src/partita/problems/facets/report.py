@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_bytes, format_count
 from partita.problems.facets import E, Facet, L, P
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 
 def per_microbatch(samples: int) -> str:
@@ -45,7 +45,7 @@ def network_sentences(cluster: Cluster) -> tuple[str, ...]:
     return (found,)
 
 
-class Report(Facet, Generic[P, L, E]):
+class Reporting(Facet, Generic[P, L, E]):
     """Tables and sentences for people, and the figures beside the objective; by default the plan as it is.
 
     Attributes
@@ -84,11 +84,11 @@ class Report(Facet, Generic[P, L, E]):
         """The time of one batch as it runs, by simulation; None if it cannot run or has no time line."""
         return None
 
-    def why(self, result: Result[P, L, E], row: Row) -> str:
+    def why(self, result: Result[P, L, E], row: Rival) -> str:
         """What makes a feasible row worse than the plan, or what it does."""
         return row.summary
 
-    def row_documents(self, result: Result[P, L, E], rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def row_documents(self, result: Result[P, L, E], rows: Sequence[Rival]) -> list[dict[str, Any]]:
         """Rows of a comparison as plain values; the objective of a plan that does not fit is null."""
         return [
             {
@@ -103,7 +103,7 @@ class Report(Facet, Generic[P, L, E]):
             for row in rows
         ]
 
-    def row_document(self, result: Result[P, L, E], row: Row) -> dict[str, Any]:
+    def row_document(self, result: Result[P, L, E], row: Rival) -> dict[str, Any]:
         """What a row of a comparison says beyond name, objective and feasibility, as plain values."""
         return {}
 
@@ -111,10 +111,10 @@ class Report(Facet, Generic[P, L, E]):
         """Further top-level keys of a result document."""
         return {}
 
-    def answer_document(self, answer: Answer[P], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[P], document: dict[str, Any]) -> None:
         """Add to a model's result document what only its plan has."""
 
-    def answer_tables(self, answer: Answer[P]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[P]) -> Sequence[RenderableType]:
         """A model's plan for people, without the comparison: tables and paragraphs."""
         result = answer.result
         if result.plan is None or result.evaluation is None:

@@ -1,4 +1,7 @@
-"""How plans of stages reach physical devices: what they ask for, and the problem of giving it to them."""
+"""How plans of stages reach physical devices: what they ask for, and the problem of giving it to them.
+
+A problem that is not in seconds and bytes, and a topology that cannot hold a plan, raise ``InputError``.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,12 @@ from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout
 
 
-class Stages(Facet, Generic[P, L, E]):
+class Staging(Facet, Generic[P, L, E]):
     """What plans of a problem ask of devices."""
 
     @abstractmethod
     def staged(self, problem: P, plan: L, evaluation: E) -> Pipeline:
-        """Stages, replicas, and what they hand to each other, in seconds and bytes.
-
-        Raises
-        ------
-        InputError
-            If the problem is not in seconds and bytes.
-        """
+        """Stages, replicas, and what they hand to each other, in seconds and bytes."""
 
 
 class Placing(Protocol):
@@ -62,10 +59,4 @@ class FromResult(Facet, Generic[P]):
 
     @abstractmethod
     def placing(self, staged: Pipeline, topology: Topology) -> Placing:
-        """The problem.
-
-        Raises
-        ------
-        InputError
-            If the topology cannot hold the plan.
-        """
+        """The problem."""

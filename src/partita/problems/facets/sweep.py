@@ -15,25 +15,14 @@ from partita.problems.facets import Facet, L, P
 from partita.problems.settings import Setting, setting, settings_of
 
 if TYPE_CHECKING:
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Something that a sweep varies.
+    """Something that a sweep varies: the key of a point, and the setting that takes its list of values.
 
-    Attributes
-    ----------
-    name
-        The key of a point.
-    setting
-        The list of values on the command line.
-    title
-        Of its column.
-    key
-        The key of a row; the name unless stated.
-    show
-        A value in words.
+    ``title`` is that of its column, ``key`` the key of a row (the name unless stated), ``show`` a value in words.
     """
 
     name: str
@@ -88,13 +77,7 @@ class Sweep(Facet, Generic[P, L]):
         return [Axis(entry.name, listed(entry), entry.name.replace("_", " ")) for entry in numbers]
 
     def at(self, problem: P, point: Mapping[str, Any]) -> P:
-        """The problem at a point; values by axis, an axis without a value stays as it is.
-
-        Raises
-        ------
-        InputError
-            If the problem cannot be changed so.
-        """
+        """The problem at a point; values by axis, an axis without a value stays. ``InputError`` if it cannot be so."""
         changed: P = self.kind.change(problem, self.kind.changes(**point))
         return changed
 
@@ -114,7 +97,7 @@ class Sweep(Facet, Generic[P, L]):
         self,
         points: Sequence[Mapping[str, Any]],
         results: Sequence[Result[P, L, Any]],
-        answers: Sequence[Answer[P] | None],
+        answers: Sequence[ModelPlan[P] | None],
     ) -> list[dict[str, Any]]:
         """Further keys of every row, as plain values; each answer is that of a model, None for a stated problem."""
         return [{} for _ in results]

@@ -1,4 +1,4 @@
-"""How a plan becomes a time line."""
+"""How a plan becomes a time line; ``InputError`` if it cannot run as asked, ``UnsupportedError`` if it has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from partita.problems.facets import E, Facet, L, P
 from partita.simulator.program import Contention, Order, Place, Program, Step
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a plan is to be simulated; None for what is usual for the plan.
 
     Attributes
@@ -41,14 +41,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     interval: float = 0.0
 
 
-def refuse_schedules(name: str, why: str, request: Request) -> None:
-    """Plans of one sample have no schedule but their own.
-
-    Raises
-    ------
-    InputError
-        If another one, chunks or several microbatches are asked for; ``why`` is what the message says of the plans.
-    """
+def refuse_schedules(name: str, why: str, request: RunRequest) -> None:
+    """Refuse schedules, chunks and several microbatches of plans that one sample passes; ``why`` is for the message."""
     if request.schedule is not None or request.chunks is not None or request.microbatches not in (None, 1):
         raise InputError(f"problem {name!r}: {why}; leave --schedule, --chunks and --microbatches out")
 
@@ -73,16 +67,8 @@ def one_sample(
 class TimeLine(Facet, Generic[P, L, E]):
     """Programs for the simulator, from plans."""
 
-    def program(self, problem: P, plan: L, evaluation: E, request: Request) -> Program:
-        """What happens when a plan runs.
-
-        Raises
-        ------
-        InputError
-            If the plan cannot run as asked.
-        UnsupportedError
-            If plans of the problem have no time line.
-        """
+    def program(self, problem: P, plan: L, evaluation: E, request: RunRequest) -> Program:
+        """What happens when a plan runs."""
         raise UnsupportedError(f"plans of {self.kind.name} problems have no time line")
 
     def expected(self, problem: P, plan: L, evaluation: E, program: Program) -> Mapping[str, float]:

@@ -12,7 +12,15 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 
 if TYPE_CHECKING:
+    from partita.problems.hybrid.files.plans import PlanFiles
+    from partita.problems.hybrid.from_model import HybridFromModel
+    from partita.problems.hybrid.replicas import HybridReplicas
+    from partita.problems.hybrid.report.report import HybridReport
+    from partita.problems.hybrid.staged import HybridStages
+    from partita.problems.hybrid.sweep import HybridSweep
+    from partita.problems.hybrid.timeline import HybridTimeLine
     from partita.problems.hybrid.worth import HybridEvaluation
+    from partita.problems.kind import Certify, Evaluate, Solvers
 
 
 class Hybrid(Kind[HybridProblem, Plan, "HybridEvaluation"]):
@@ -24,19 +32,19 @@ class Hybrid(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     options = Options
     changes = Changes
     baseline_time_s = 15.0
-    solvers = lazy("partita.problems.hybrid.solvers:DEFAULT_HYBRID_SOLVERS")
-    baselines = lazy("partita.problems.hybrid.baselines:DEFAULT_BASELINES")
-    model = lazy("partita.problems.hybrid.from_model:HybridFromModel")
-    files = lazy("partita.problems.hybrid.files.plans:PlanFiles")
-    report = lazy("partita.problems.hybrid.report.report:HybridReport")
-    sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
-    timeline = lazy("partita.problems.hybrid.timeline:HybridTimeLine")
-    stages = lazy("partita.problems.hybrid.staged:HybridStages")
-    replicas = lazy("partita.problems.hybrid.replicas:HybridReplicas")
-    samples = lazy("partita.problems.hybrid.samples:SAMPLES")
+    solvers: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.solvers:DEFAULT_HYBRID_SOLVERS")
+    baselines: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.baselines:DEFAULT_BASELINES")
+    model: lazy[HybridFromModel] = lazy("partita.problems.hybrid.from_model:HybridFromModel")
+    files: lazy[PlanFiles] = lazy("partita.problems.hybrid.files.plans:PlanFiles")
+    report: lazy[HybridReport] = lazy("partita.problems.hybrid.report.report:HybridReport")
+    sweep: lazy[HybridSweep] = lazy("partita.problems.hybrid.sweep:HybridSweep")
+    timeline: lazy[HybridTimeLine] = lazy("partita.problems.hybrid.timeline:HybridTimeLine")
+    stages: lazy[HybridStages] = lazy("partita.problems.hybrid.staged:HybridStages")
+    replicas: lazy[HybridReplicas] = lazy("partita.problems.hybrid.replicas:HybridReplicas")
+    samples: lazy[Sequence[Sequence[HybridProblem]]] = lazy("partita.problems.hybrid.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate = lazy("partita.problems.hybrid.evaluate:evaluate")
-    certify = lazy("partita.problems.hybrid.certifying:certify")
+    evaluate: lazy[Evaluate[HybridProblem, Plan, HybridEvaluation]] = lazy("partita.problems.hybrid.evaluate:evaluate")
+    certify: lazy[Certify[HybridProblem]] = lazy("partita.problems.hybrid.certifying:certify")
 
     def default_solver(self, problem: HybridProblem, options: Options) -> str:
         """By the objective and what stages may be."""
@@ -57,10 +65,6 @@ class Hybrid(Kind[HybridProblem, Plan, "HybridEvaluation"]):
             for each in self.baselines
             if (each.of(problem) is not None if isinstance(each, ByObjective) else not isinstance(each, OnKinds))
         ]
-
-    def scope(self, options: Options) -> str:
-        """Stages are always in a row."""
-        return "acyclic"
 
     def explain_infeasible(
         self,

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
+from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.limits import check_training, runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced, Refinement
+from partita.problems.facets.limits import check_training, runtime_for
+from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.limits import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.options import HybridPricing, Options, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem, Layer
@@ -25,7 +26,7 @@ from partita.problems.hybrid.step.spreads import Sharing
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 if TYPE_CHECKING:
-    from partita.costs.menus.entries import LayerMenu
+    from partita.costs.strategies.strategy import LayerStrategies
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
 
@@ -48,11 +49,11 @@ Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Any, Any]]
 class HybridFromModel(FromModel[HybridProblem]):
     """Training on devices of few kinds; the layers are priced once for all numbers of microbatches."""
 
-    objective = "hybrid"
     pricing = HybridPricing
+    workloads = preferred = (Workload.TRAINING,)
 
     def refusal(self, cluster: Cluster) -> str | None:
-        from partita.costs.menus.machines import uneven
+        from partita.costs.strategies.machines import uneven
         from partita.problems.hybrid.mixed import uneven_kinds
 
         if len(cluster.workers()) > 1:
@@ -60,11 +61,6 @@ class HybridFromModel(FromModel[HybridProblem]):
             return None if wrong is None else f"{wrong}; hybrid plans need machines of one kind of devices each, alike"
         wrong = uneven(cluster)
         return None if wrong is None else f"{wrong}, and hybrid plans need machines that are alike"
-
-    def suits(self, training: bool) -> bool:
-        return training
-
-    preferred = suits
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         devices = sum(len(group.indices) for group in cluster.groups() if group.spec.accelerator)
@@ -96,7 +92,7 @@ class HybridFromModel(FromModel[HybridProblem]):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None
     ) -> list[Priced[HybridProblem]]:
         """As ``_price_each``, and if a runtime is named what that runs, beside what it leaves out."""
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         if runtime is None:
             return self._price_each(graph, cluster, settings, change)
         if len(cluster.workers()) > 1:
@@ -190,7 +186,7 @@ class HybridFromModel(FromModel[HybridProblem]):
         check_layout(priced.problem, layout)
         return layout_plan(priced.problem, layout)
 
-    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         from partita.problems.hybrid.parts import plan_parts
 
         return plan_parts(priced, plan)
@@ -212,8 +208,8 @@ class HybridFromModel(FromModel[HybridProblem]):
         return msgspec.structs.replace(options, machine_devices=min(sizes.values()))
 
     def refine(
-        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Row], options: Any, monitor: Monitor
-    ) -> Refinement:
+        self, priced: Priced[Any], result: Result[Any, Any, Any], rows: Sequence[Rival], options: Any, monitor: Monitor
+    ) -> RefinedPlan:
         from partita.problems.hybrid.shorter_step import shorter_steps
         from partita.problems.hybrid.solvers.free import bound_of_free
 
@@ -221,8 +217,8 @@ class HybridFromModel(FromModel[HybridProblem]):
         if training is None:
             return shorter_steps(result, rows, options, monitor)
         if priced.settings.layout is not None or training.mesh == "free" or result.problem.others:
-            return Refinement(by_objective=priced.settings.layout is None)
-        return Refinement(wider_bound=bound_of_free(result, options, monitor))
+            return RefinedPlan(by_objective=priced.settings.layout is None)
+        return RefinedPlan(wider_bound=bound_of_free(result, options, monitor))
 
 
 def check_settings(settings: HybridPricing) -> None:
@@ -293,7 +289,7 @@ def microbatch_sizes(settings: HybridPricing, samples: int) -> list[int]:
     return [samples]
 
 
-def even_degrees(problem: HybridProblem, menus: Sequence[LayerMenu], *, stated: bool) -> HybridProblem:
+def even_degrees(problem: HybridProblem, menus: Sequence[LayerStrategies], *, stated: bool) -> HybridProblem:
     """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
 
     Runtimes do not run these. Words of a vocabulary are padded, so that any degree divides them.

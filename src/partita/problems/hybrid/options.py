@@ -31,6 +31,11 @@ class Options(SearchOptions, frozen=True, kw_only=True):
 
     machine_devices: int | None = None
 
+    @property
+    def scope(self) -> str:
+        """Stages are always in a row."""
+        return "acyclic"
+
 
 class Changes(DeviceChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem; it has at least one accelerator."""

@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
-from partita.problems.facets.model import Parts, Priced
+from partita.problems.facets.model import ModelParts, Priced
 from partita.problems.hybrid.pricing import layer_operators, selective_ways
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import is_row
@@ -15,7 +15,7 @@ from partita.problems.hybrid.step.layout import parse_layout
 from partita.problems.hybrid.step.rows import row_starts
 
 
-def plan_parts(priced: Priced[HybridProblem], plan: Plan) -> Parts:
+def plan_parts(priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
     """Of interleaved stages first all first parts, then all second ones."""
     members = layer_operators(priced.graph, priced.details)
     selective = selective_ways(priced.graph, priced.details)
@@ -43,7 +43,7 @@ def plan_parts(priced: Priced[HybridProblem], plan: Plan) -> Parts:
             offload="activations" if any(stage.configurations[layer] == "offload" for layer in layers) else "",
         )
 
-    return Parts(
+    return ModelParts(
         tuple(
             part(rank, stage, stage.chunks[chunk] if stage.chunks else stage.operators)
             for chunk in range(plan.chunks)

@@ -9,19 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from partita.costs.fusion import fuse_pointwise
-from partita.costs.menus.alike import first_alike
-from partita.costs.menus.entries import LayerMenu, MenuEntry
-from partita.costs.menus.forward import GraphView
-from partita.costs.menus.layers import find_splits
-from partita.costs.menus.machines import find_machines
-from partita.costs.menus.modes import Modes, Splits, assign_modes
-from partita.costs.menus.pricing import LayerPricer
-from partita.costs.menus.pricing import Training as TrainingCosts
-from partita.costs.menus.spread import Spreader
+from partita.costs.elementwise_chains import fuse_pointwise
 from partita.costs.optimizer import check_optimizer
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
+from partita.costs.strategies.context_expert import ContextExpertPricer
+from partita.costs.strategies.layers import find_splits
+from partita.costs.strategies.machines import find_machines
+from partita.costs.strategies.modes import Modes, Splits, assign_modes
+from partita.costs.strategies.pricing import LayerPricer, OptimizerSettings, first_alike
+from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
+from partita.costs.strategies.view import GraphView
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes
@@ -58,9 +55,9 @@ class LayerMenus:
     """
 
     problem: HybridProblem
-    layers: tuple[LayerMenu, ...]
+    layers: tuple[LayerStrategies, ...]
     reserve_bytes: float
-    spreads: dict[tuple[int, int], tuple[LayerMenu, ...]] = dataclasses.field(default_factory=dict)
+    spreads: dict[tuple[int, int], tuple[LayerStrategies, ...]] = dataclasses.field(default_factory=dict)
 
 
 def model_flops(graph: Graph) -> float:
@@ -124,13 +121,13 @@ def layer_menus(
     memory_options
         Which of ``none``, ``selective`` and ``full`` recomputation to offer; ``none`` is always offered.
     offload
-        Further configurations: a function from a layer's ``MenuEntry`` without recomputation to a configuration, to
+        Further configurations: a function from a layer's ``LayerStrategy`` without recomputation to a configuration, to
         several or to None; or by layer name and degree, the configurations.
     costs
         Where operator times come from; the roofline unless stated.
     fused
-        Whether chains of elementwise operators run as one kernel (``partita.costs.fusion``); unless stated, where the
-        model is compiled.
+        Whether chains of elementwise operators run as one kernel (``partita.costs.elementwise_chains``); unless
+        stated, where the model is compiled.
     name
         The problem's name; the graph's and cluster's names unless stated.
     training
@@ -175,14 +172,14 @@ def layer_menus(
         _times(graph, source, machines.device),
         machines.device,
         {degree: machines.path(degree) for degree in chosen},
-        TrainingCosts(microbatches, optimizer, optimizer_dtype, master_weights),
+        OptimizerSettings(microbatches, optimizer, optimizer_dtype, master_weights),
         _scaling(source),
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel, again=gather_again) for degree in chosen}
     menus = _menus(pricer, modes, memory_options)
     _check_offload(offload, splits.names, chosen)
     reserve = _reserve(menus)
-    further: dict[tuple[int, int], tuple[LayerMenu, ...]] = {}
+    further: dict[tuple[int, int], tuple[LayerStrategies, ...]] = {}
     spreads: tuple[Spread, ...] = ()
     notes: list[str] = []
     bandwidth = machines.device.memory_bandwidth_bytes_per_s * machines.device.memory_efficiency
@@ -191,7 +188,7 @@ def layer_menus(
         layers = tuple(_layer(menu, reserve, offload, zero1, bandwidth) for menu in menus)
     else:
 
-        def spread(rows: Sequence[LayerMenu], context: int, expert: int) -> Spread:
+        def spread(rows: Sequence[LayerStrategies], context: int, expert: int) -> Spread:
             aside, own = {degree: _reserve(rows, degree) for degree in chosen}, offload
             if (context, expert) != (1, 1) and not callable(offload):
                 own = None
@@ -200,7 +197,7 @@ def layer_menus(
             return Spread(context=context, expert=expert, layers=found, reserves=aside)
 
         host = cluster.links[machines.device.to_host].achievable_bytes_per_s if host_activations else None
-        spreader = Spreader(pricer, machines.levels, sharing.capacity)
+        spreader = ContextExpertPricer(pricer, machines.levels, sharing.capacity)
         training = spread_training(training, spreader, sharing, machines.count)
         further = spread_menus(spreader, menus, modes, memory_options, training)
         whole = spread(menus, 1, 1)
@@ -313,9 +310,9 @@ def _scaling(source: CostSource) -> Roofline:
 # -- layers ---------------------------------------------------------------------------------------------------------
 
 
-def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[LayerMenu]:
+def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[LayerStrategies]:
     splits = pricer.splits
-    menus: list[LayerMenu] = []
+    menus: list[LayerStrategies] = []
     for number, like in enumerate(first_alike(pricer, modes)):
         name = splits.names[number]
         if like != number:
@@ -326,11 +323,11 @@ def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str])
         else:
             entries = {degree: pricer.entries(number, found, options) for degree, found in modes.items()}
         regions = tuple(r for r in splits.regions if splits.layer[r.columns[0]] == number)
-        menus.append(LayerMenu(number, name, like, regions, entries))
+        menus.append(LayerStrategies(number, name, like, regions, entries))
     return menus
 
 
-def _reserve(menus: Sequence[LayerMenu], degree: int | None = None) -> float:
+def _reserve(menus: Sequence[LayerStrategies], degree: int | None = None) -> float:
     """Working memory of the repeated layers, at one degree or any: a stage needs the most of its layers', once."""
     counts = Counter(menu.like for menu in menus)
     repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
@@ -343,7 +340,7 @@ def _reserve(menus: Sequence[LayerMenu], degree: int | None = None) -> float:
     )
 
 
-def _layer(menu: LayerMenu, reserve: float, offload: Offload | None, zero1: bool, bandwidth: float) -> Layer:
+def _layer(menu: LayerStrategies, reserve: float, offload: Offload | None, zero1: bool, bandwidth: float) -> Layer:
     configurations: dict[int, tuple[Configuration, ...]] = {}
     for degree, entries in menu.entries.items():
         found = [_configuration(entry, reserve, zero1) for entry in entries]
@@ -359,7 +356,7 @@ def _layer(menu: LayerMenu, reserve: float, offload: Offload | None, zero1: bool
     )
 
 
-def _update(entry: MenuEntry, bandwidth: float) -> float:
+def _update(entry: LayerStrategy, bandwidth: float) -> float:
     """Least time of the optimizer's step: its memory traffic at the device's achievable bandwidth.
 
     Gradients are read, weights and the optimizer's states are read and written. Weights that are trained have gradients
@@ -368,7 +365,7 @@ def _update(entry: MenuEntry, bandwidth: float) -> float:
     return (3.0 * entry.gradient_bytes + 2.0 * entry.optimizer_bytes) / bandwidth
 
 
-def _configuration(entry: MenuEntry, reserve: float, zero1: bool) -> Configuration:
+def _configuration(entry: LayerStrategy, reserve: float, zero1: bool) -> Configuration:
     constant = entry.weight_bytes + entry.gradient_bytes + (0.0 if zero1 else entry.optimizer_bytes)
     return Configuration(
         id=entry.option,
@@ -398,7 +395,7 @@ def _edges(splits: Splits) -> tuple[Edge, ...]:
 
 
 def _notes(
-    menus: list[LayerMenu],
+    menus: list[LayerStrategies],
     modes: dict[int, Modes],
     reserve: float,
     sequence_parallel: bool,

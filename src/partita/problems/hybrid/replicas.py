@@ -11,7 +11,7 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.ground.dags import topological_order
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.facets.replicas import Replication, Shape
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.solvers.candidates import Candidate, candidates_of
@@ -20,7 +20,7 @@ from partita.problems.hybrid.solvers.uniform import UniformMesh
 from partita.problems.hybrid.step.costs import forward_time
 
 
-class HybridReplicas(Replicas[HybridProblem, Plan]):
+class HybridReplicas(Replication[HybridProblem, Plan]):
     """Every mesh that memory may allow, but for interleaved ones, which have no simulated step where they are placed.
 
     Layers choose their configurations in the split, recomputation among them.

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.model import Refinement
+from partita.problems.facets.model import RefinedPlan
 from partita.problems.hybrid.baselines.equal_stages import every
 from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.baselines.restricted import change_weights
@@ -28,10 +28,10 @@ from partita.problems.hybrid.worth import HybridEvaluation
 
 def shorter_steps(
     result: Result[HybridProblem, Plan, HybridEvaluation],
-    rows: Sequence[Row],
+    rows: Sequence[Rival],
     options: Options,
     monitor: Monitor,
-) -> Refinement:
+) -> RefinedPlan:
     """What to take instead of a result's plan, and what else to know of.
 
     The answer stays as good as it is in the steady state; the other plan has the shortest step among ``rows`` and of a
@@ -40,11 +40,11 @@ def shorter_steps(
     problem = result.problem
     assert result.evaluation is not None
 
-    def step(row: Row) -> float:
+    def step(row: Rival) -> float:
         found = simulated_step(problem, row.plan, row.evaluation)
         return math.inf if found is None else float(found.step)
 
-    mine = Row("the plan", "", result.plan, result.evaluation)
+    mine = Rival("the plan", "", result.plan, result.evaluation)
     feasible = [row for row in rows if row.feasible]
     # The objective does not tell equal plans apart.
     most = result.evaluation.objective * (1 + CLOSE)
@@ -55,11 +55,11 @@ def shorter_steps(
     fastest = min([*feasible, *_others(problem, options, monitor)], key=step, default=answer)
     kept = None if answer is mine else answer
     if step(fastest) >= step(answer) * (1 - OPTIMALITY_GAP):
-        return Refinement(kept)
-    return Refinement(kept, fastest)
+        return RefinedPlan(kept)
+    return RefinedPlan(kept, fastest)
 
 
-def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Row]:
+def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Rival]:
     """Equal stages, and the best plans with fewer and fewer replicas at once."""
     layouts = Layouts(problem)
     shortest = layouts.best(every(layouts), monitor, by_step=True)
@@ -73,7 +73,7 @@ def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[
         if outcome.infeasible:
             break
         plans.append((f"the best plan with {size} replicas at most", outcome.plan))
-    found = [Row(name, "", plan, evaluate(problem, plan)) for name, plan in plans if plan is not None]
+    found = [Rival(name, "", plan, evaluate(problem, plan)) for name, plan in plans if plan is not None]
     return [row for row in found if row.feasible]
 
 

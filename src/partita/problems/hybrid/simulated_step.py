@@ -9,7 +9,7 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Remembered, Request
+from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step_time import step_time
 from partita.problems.hybrid.timeline import hybrid_program
@@ -100,7 +100,9 @@ def _simulated(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation)
         return SimulatedStep(problem.microbatches, problem.microbatch_samples, found, step)
 
     def make(microbatches: int) -> Any:
-        return hybrid_program(problem, plan, evaluation, msgspec.structs.replace(Request(), microbatches=microbatches))
+        return hybrid_program(
+            problem, plan, evaluation, msgspec.structs.replace(RunRequest(), microbatches=microbatches)
+        )
 
     try:
         found = step_summary(make, problem.microbatches)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.stages import Stages
+from partita.problems.facets.stages import Staging
 from partita.problems.hybrid.lowered import lowered
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.worth import HybridEvaluation
 from partita.simulator.pipeline import Pipeline
 
 
-class HybridStages(Stages[HybridProblem, Plan, HybridEvaluation]):
+class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
     """Work, weights and edges of every stage.
 
     What a stage moves inside its groups for tensors of other stages is part of its work, at the problem's bandwidth.

@@ -8,7 +8,7 @@ from typing import Any
 from partita.engines.search.result import Result
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.step import utilisation
@@ -37,7 +37,7 @@ class HybridSweep(Sweep[HybridProblem, Plan]):
         self,
         points: Sequence[Mapping[str, Any]],
         results: Sequence[Result[HybridProblem, Plan, Any]],
-        answers: Sequence[Answer[Any] | None],
+        answers: Sequence[ModelPlan[Any] | None],
     ) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for place, (result, answer) in enumerate(zip(results, answers, strict=True)):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.hybrid.lowered import configuration_of, lowered
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import meshes_of
@@ -20,7 +20,7 @@ from partita.simulator.stages import staged_program
 class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
     """Stages under 1F1B unless another schedule is asked for."""
 
-    def program(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: Request) -> Program:
+    def program(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: RunRequest) -> Program:
         return hybrid_program(problem, plan, evaluation, request)
 
     def expected(
@@ -58,7 +58,7 @@ class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
         return found
 
 
-def hybrid_program(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: Request) -> Program:
+def hybrid_program(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: RunRequest) -> Program:
     """What happens when a plan runs.
 
     Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
@@ -108,7 +108,7 @@ class MachineGroupEvaluation:
         return self.transfer + self.weight_sync
 
 
-class HybridEvaluation(Worth, frozen=True, kw_only=True):
+class HybridEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a plan is worth: a microbatch's time on the slowest stage or the busiest machine's link; or a step's time.
 
     Attributes

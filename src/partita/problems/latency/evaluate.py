@@ -10,7 +10,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.dags import topological_order
 from partita.ground.rounding import leq
 from partita.ground.units import format_bytes
@@ -69,7 +69,7 @@ class CriticalStep:
     operator: int | None = None
 
 
-class LatencyEvaluation(Worth, frozen=True, kw_only=True):
+class LatencyEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a plan is worth: when the last operator is done; infinite if the pieces wait for each other in a circle.
 
     Attributes

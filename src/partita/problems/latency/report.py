@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_bytes, format_time
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Reporting
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NAMES, _ROWS = 4, 40
 
 
-class LatencyReport(Report[LatencyProblem, LatencyPlan, LatencyEvaluation]):
+class LatencyReport(Reporting[LatencyProblem, LatencyPlan, LatencyEvaluation]):
     """Pieces with their times, the critical path, and what it consists of."""
 
     doing = "placing"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from partita.problems.facets.timeline import Request, TimeLine, one_sample, refuse_schedules
+from partita.problems.facets.timeline import RunRequest, TimeLine, one_sample, refuse_schedules
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan, complete, homes
 from partita.problems.latency.problem import LatencyProblem
@@ -18,7 +18,7 @@ class LatencyTimeLine(TimeLine[LatencyProblem, LatencyPlan, LatencyEvaluation]):
     """One sample; every piece is invoked as a unit, operators on the CPU run as soon as they can."""
 
     def program(
-        self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation, request: Request
+        self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation, request: RunRequest
     ) -> Program:
         refuse_schedules(problem.name, "a latency plan runs one sample", request)
         plan = complete(problem, plan)

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving, stating
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, as_in_file, classes, first_proving, stating
 from partita.checker.makespan.ends import ends_through
 from partita.checker.makespan.places import allowed
 from partita.checker.makespan.separators import SeparatedBlocks, SeparatorPotentials

@@ -11,7 +11,15 @@ from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.makespan.evaluate import MakespanEvaluation
+    from partita.problems.makespan.files.plans import PlanFiles
+    from partita.problems.makespan.from_model import MakespanFromModel
+    from partita.problems.makespan.report.report import MakespanReport
+    from partita.problems.makespan.sweep import MakespanSweep
+    from partita.problems.makespan.timeline import MakespanTimeLine
 
 
 class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
@@ -22,19 +30,25 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     plan = MakespanPlan
     options = Options
     changes = Changes
-    model = lazy("partita.problems.makespan.from_model:MakespanFromModel")
-    solvers = lazy("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
-    bounds = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
-    baselines = lazy("partita.problems.makespan.baselines:DEFAULT_BASELINES")
-    files = lazy("partita.problems.makespan.files.plans:PlanFiles")
-    report = lazy("partita.problems.makespan.report.report:MakespanReport")
-    sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
-    timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
-    generators = lazy("partita.problems.makespan.generators:GENERATORS")
-    samples = lazy("partita.problems.makespan.samples:SAMPLES")
+    model: lazy[MakespanFromModel] = lazy("partita.problems.makespan.from_model:MakespanFromModel")
+    solvers: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
+        "partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS"
+    )
+    bounds: lazy[Bounds[MakespanProblem]] = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
+    baselines: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
+        "partita.problems.makespan.baselines:DEFAULT_BASELINES"
+    )
+    files: lazy[PlanFiles] = lazy("partita.problems.makespan.files.plans:PlanFiles")
+    report: lazy[MakespanReport] = lazy("partita.problems.makespan.report.report:MakespanReport")
+    sweep: lazy[MakespanSweep] = lazy("partita.problems.makespan.sweep:MakespanSweep")
+    timeline: lazy[MakespanTimeLine] = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
+    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.makespan.generators:GENERATORS")
+    samples: lazy[Sequence[Sequence[MakespanProblem]]] = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
-    certify = lazy("partita.problems.makespan.certifying:certify")
+    evaluate: lazy[Evaluate[MakespanProblem, MakespanPlan, MakespanEvaluation]] = lazy(
+        "partita.problems.makespan.evaluate:evaluate"
+    )
+    certify: lazy[Certify[MakespanProblem]] = lazy("partita.problems.makespan.certifying:certify")
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""

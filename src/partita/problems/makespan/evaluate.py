@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.ground.rounding import TOLERANCE, leq
 from partita.problems.makespan.plan import MakespanPlan
@@ -22,7 +22,7 @@ from partita.problems.makespan.problem import MakespanFlow, MakespanProblem
 Span = tuple[str, float, float]
 
 
-class MakespanEvaluation(Worth, frozen=True, kw_only=True):
+class MakespanEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a schedule is worth: the end of its last operator.
 
     Attributes

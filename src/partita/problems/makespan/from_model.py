@@ -9,9 +9,10 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
-from partita.problems.facets.limits import devices_for, runtime_of
-from partita.problems.facets.model import FromModel, Parts, Priced
+from partita.problems.facets.limits import devices_for, runtime_for
+from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
@@ -51,8 +52,9 @@ def only_on(problem: MakespanProblem, devices: Collection[int]) -> MakespanProbl
 class MakespanFromModel(FromModel[MakespanProblem]):
     """Inference on any devices, one sample (or batch) at a time."""
 
-    objective = "latency"
     pricing = MakespanPricing
+    objective = "latency"
+    workloads = (Workload.INFERENCE,)
     alone = True
 
     def refusal(self, cluster: Cluster) -> str | None:
@@ -60,9 +62,6 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         if count <= MOST_DEVICES:
             return None
         return f"has {count} devices, and every transfer is scheduled for at most {MOST_DEVICES}"
-
-    def suits(self, training: bool) -> bool:
-        return not training
 
     def price(
         self,
@@ -74,7 +73,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         from partita.costs.table import cost_source
         from partita.problems.makespan.pricing import price
 
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         fused = None
         if runtime is not None:
             return [self._limited(graph, cluster, settings, runtime, change)]
@@ -120,7 +119,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         problem = only_on(problem, devices_for(runtime, cluster.device_names(), accelerators))
         return Priced(problem, graph, cluster, settings, free=priced(settings.tied))
 
-    def parts(self, priced: Priced[MakespanProblem], plan: MakespanPlan) -> Parts:
+    def parts(self, priced: Priced[MakespanProblem], plan: MakespanPlan) -> ModelParts:
         """The devices that run something, the one that starts first first."""
         names, cluster = priced.cluster.device_names(), priced.cluster
         held: dict[int, list[int]] = {}
@@ -129,7 +128,7 @@ class MakespanFromModel(FromModel[MakespanProblem]):
             # What the pricing adds to the operators of the graph has a number beyond theirs.
             if v < len(priced.graph.operators):
                 held.setdefault(placed.device, []).append(v)
-        return Parts(
+        return ModelParts(
             tuple(
                 StagePart(
                     operators=tuple(operators),

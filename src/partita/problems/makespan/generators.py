@@ -15,7 +15,7 @@ import numpy as np
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, random_dag
-from partita.problems.kind import Generator
+from partita.problems.kind import ProblemFamily
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.settings import setting
 
@@ -128,7 +128,7 @@ class _Random(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GENERATORS = (
-    Generator(
+    ProblemFamily(
         "makespan",
         "A random graph over devices of unlike speeds and links of unlike bandwidths (docs/makespan.md).",
         _Random,

@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Literal
 
 from partita.costs.live import live_bytes
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.roofline import CostSource, Roofline
 from partita.costs.units import called_together, cut_units, weights_alone
 from partita.fusion.types import operator_type
 from partita.ground.dags import joined

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from partita.problems.facets.timeline import Request, TimeLine, one_sample, refuse_schedules
+from partita.problems.facets.timeline import RunRequest, TimeLine, one_sample, refuse_schedules
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem, device_labels
@@ -24,7 +24,7 @@ class MakespanTimeLine(TimeLine[MakespanProblem, MakespanPlan, MakespanEvaluatio
     """One sample, with the devices and the orders of the plan."""
 
     def program(
-        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation, request: Request
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation, request: RunRequest
     ) -> Program:
         refuse_schedules(problem.name, "a makespan plan is itself the schedule of one sample", request)
         names = device_labels([device.name for device in problem.devices])

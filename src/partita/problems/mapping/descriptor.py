@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from partita.problems.kind import Kind, Solver, lazy
 from partita.problems.mapping.evaluate import MappingEvaluation, evaluate
@@ -10,31 +11,40 @@ from partita.problems.mapping.options import Changes, Options, change
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from partita.problems.kind import Bounds, Certify, Solvers
+    from partita.problems.mapping.files.plans import PlanFiles
+    from partita.problems.mapping.from_result import MappingFromResult
+    from partita.problems.mapping.report import MappingReport
+    from partita.problems.mapping.sweep import MappingSweep
+    from partita.problems.mapping.timeline import MappingTimeLine
+
 
 class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     """Replicas of pipeline stages on the devices of a topology, one each: the slowest replica as fast as possible."""
 
     summary = "place stages and replicas on physical devices: the slowest replica, with its links, as fast as possible"
-    verb = "map"
     problem = MappingProblem
     plan = Placement
     options = Options
     changes = Changes
     #: The published search takes its time on large problems.
     baseline_time_s = 30.0
-    solvers = lazy("partita.problems.mapping.solvers:DEFAULT_SOLVERS")
+    solvers: lazy[Solvers[MappingProblem, Placement]] = lazy("partita.problems.mapping.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
-    bounds = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
-    baselines = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
-    files = lazy("partita.problems.mapping.files.plans:PlanFiles")
-    report = lazy("partita.problems.mapping.report:MappingReport")
-    sweep = lazy("partita.problems.mapping.sweep:MappingSweep")
-    timeline = lazy("partita.problems.mapping.timeline:MappingTimeLine")
-    from_result = lazy("partita.problems.mapping.from_result:MappingFromResult")
-    samples = lazy("partita.problems.mapping.samples:SAMPLES")
+    bounds: lazy[Bounds[MappingProblem]] = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
+    baselines: lazy[Solvers[MappingProblem, Placement]] = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
+    files: lazy[PlanFiles] = lazy("partita.problems.mapping.files.plans:PlanFiles")
+    report: lazy[MappingReport] = lazy("partita.problems.mapping.report:MappingReport")
+    sweep: lazy[MappingSweep] = lazy("partita.problems.mapping.sweep:MappingSweep")
+    timeline: lazy[MappingTimeLine] = lazy("partita.problems.mapping.timeline:MappingTimeLine")
+    from_result: lazy[MappingFromResult] = lazy("partita.problems.mapping.from_result:MappingFromResult")
+    samples: lazy[Sequence[Sequence[MappingProblem]]] = lazy("partita.problems.mapping.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = staticmethod(evaluate)
-    certify = lazy("partita.problems.mapping.certifying:certify")
+    certify: lazy[Certify[MappingProblem]] = lazy("partita.problems.mapping.certifying:certify")
 
     def explain_infeasible(
         self,

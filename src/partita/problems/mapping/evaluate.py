@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import msgspec
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
@@ -36,7 +36,7 @@ class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
         return self.compute + self.point_to_point + self.all_reduce
 
 
-class MappingEvaluation(Worth, frozen=True, kw_only=True):
+class MappingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a mapping is worth: the time of its slowest replica.
 
     Attributes

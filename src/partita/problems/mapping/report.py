@@ -9,7 +9,7 @@ import msgspec
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
-from partita.problems.facets.report import Report
+from partita.problems.facets.report import Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
@@ -27,7 +27,7 @@ _LISTED = 16
 _TERMS = ("compute", "point-to-point", "all-reduce")
 
 
-class MappingReport(Report[MappingProblem, Placement, MappingEvaluation]):
+class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
     """Stages with their devices and their slowest replica, the critical link, and the orders that people take."""
 
     doing = "mapping"

@@ -15,7 +15,7 @@ import numpy as np
 
 from partita.ground.dags import topological_order
 from partita.ground.errors import InputError
-from partita.problems.facets.timeline import Request, TimeLine
+from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.mapping.evaluate import MappingEvaluation
 from partita.problems.mapping.plan import Placement
 from partita.problems.mapping.problem import MappingProblem
@@ -32,7 +32,7 @@ class MappingTimeLine(TimeLine[MappingProblem, Placement, MappingEvaluation]):
     """One batch; all of a ring waits for its slowest link."""
 
     def program(
-        self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation, request: Request
+        self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation, request: RunRequest
     ) -> Program:
         if request.schedule is not None or request.chunks is not None:
             raise InputError(

@@ -1,25 +1,41 @@
-"""Certificates of bounds on loads: work that has to be done, and paths out of one operator that somebody pays for."""
+"""Certificates of bounds on loads: work that has to be done, and paths out of one operator that somebody pays for.
+
+``partita.checker.throughput.paths`` says what such paths prove. They are a maximum flow of the node bound, over items,
+taken apart: here it becomes paths over operators and tensors, with amounts that add up to no more than work and
+transfers, exactly.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 
 from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving, stating
 from partita.checker.classes import classes
-from partita.checker.numbers import exact, least
-from partita.checker.throughput.costs import present, recomputes, work
+from partita.checker.numbers import down, exact, least
+from partita.checker.throughput.costs import cheapest_transfer, cheapest_work, present, recomputes, work
 from partita.checker.throughput.downsets import MOST_SETS, BlockGraph, Downsets
+from partita.checker.throughput.paths import Path, TransferPaths
 from partita.checker.throughput.work import LargestOperator, SharedWork
 from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.compiled import is_compiled
+from partita.engines.kernels.graph_arrays import lists
+from partita.engines.kernels.throughput import mincut
+from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.search.result import Bound
-from partita.ground.rounding import just_below
-from partita.problems.throughput.paths import charged_paths
+from partita.ground.rounding import just_below, lowered
+from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Passes over the kinds when weights are tuned, and trial factors of each.
 _PASSES, _FACTORS = 4, np.geomspace(1 / 8, 8, 33)
+#: Items and nets up to which paths are made, minimum cuts that are tried, and paths of a certificate.
+_MOST, _CUTS, _PATHS = 4_000, 200, 5_000
+#: How often what is nothing but rounding in a flow is so in what is left of it.
+_ROUNDINGS = 16
 
 
 def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
@@ -77,3 +93,170 @@ def _shared(stated: Problem) -> Certificate | None:
     for kind, weight in zip(kinds, tuned / tuned.max(), strict=True):
         weights[kind] = float(weight)
     return stating(SharedWork(value=0.0, weights=tuple(weights)), stated)
+
+
+def charged_paths(problem: ThroughputProblem, bound: Bound) -> TransferPaths | None:
+    """The certificate of the operator whose cheapest block costs at least the bound; None if there is none."""
+    # A certificate is nothing to wait for a compiler for; where such a flow proved the bound, the kernel is there.
+    if uniform_refusal(problem) is not None or not is_compiled(mincut.most_expensive_item):
+        return None
+    blocks = uniform(problem, free=True)
+    # In training only the forward part is in order; and what an order merges has no order inside.
+    ordered = bound.scope != "free" and not problem.training and uniform(problem).items == blocks.items
+    if ordered:
+        blocks = uniform(problem)
+    if not blocks.runs or blocks.devices < 2 or blocks.items + blocks.nets > _MOST:
+        return None
+    network = mincut.block_network(blocks, np.zeros(blocks.nets, dtype=np.int8))
+    item = _decisive(network, blocks, ordered, bound.value)
+    if item is None:
+        return None
+    flow = _flow(network, blocks, ordered, item)
+    return _Charges(problem, blocks, _ROUNDINGS * network.tiny).certificate(item, _taken_apart(network, flow, item))
+
+
+def _decisive(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, target: float) -> int | None:
+    """An item with no block cheaper than the target; None if a few cuts find none."""
+    upper, best = blocks.net_loads(), 0.0
+    for _ in range(_CUTS):
+        item = int(np.argmax(upper))
+        if upper[item] < lowered(target):
+            return None
+        found = mincut.most_expensive_item(network, blocks, ordered, upper, best, 1)
+        if found >= lowered(target):
+            return item
+        best = max(best, found)
+    return None
+
+
+def _flow(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, item: int) -> mincut.BlockFlow:
+    """A maximum flow out of an item."""
+    flow = mincut.new_flow(network)
+    flow.capacity[:] = network.capacity
+    flow.sink[:] = network.sink
+    if ordered:
+        later = mincut.reached(blocks.graph.succ_ptr, blocks.graph.succ, item)
+        earlier = mincut.reached(blocks.graph.pred_ptr, blocks.graph.pred, item)
+        mincut.respect_order(network, later, earlier, flow.capacity)
+    source = np.array([item], dtype=np.int32)
+    supply = np.full(blocks.items, np.inf)
+    mincut.cheapest_block(network, source, supply, np.zeros(0, np.int8), np.inf, flow)
+    return flow
+
+
+def _taken_apart(network: mincut.BlockNetwork, flow: mincut.BlockFlow, item: int) -> Iterator[tuple[list[int], float]]:
+    """Paths of nodes with their amounts that add up to the flow: items, and of larger nets the two nodes between."""
+    # What an arc back has gained is what flows along an arc, whose own capacity may have no limit.
+    before, after = network.capacity[network.pair], flow.capacity[network.pair]
+    limited = np.isfinite(before) & np.isfinite(after)
+    gained = np.where(limited, after, 0.0) - np.where(limited, before, 0.0)
+    left: list[dict[int, float]] = [{} for _ in range(len(network.sink))]
+    for u in range(len(network.sink)):
+        for a in range(int(network.ptr[u]), int(network.ptr[u + 1])):
+            if gained[a] > network.tiny:
+                head = int(network.head[a])
+                left[u][head] = left[u].get(head, 0.0) + float(gained[a])
+    ends = network.sink - flow.sink
+    while True:
+        path = [item]
+        while ends[path[-1]] <= network.tiny:
+            following = next(iter(left[path[-1]]), None)
+            if following is None:
+                return
+            if following in path:
+                # Going round in a circle charges nobody.
+                start = path.index(following)
+                _use(left, [*path[start:], following], min(_along(left, [*path[start:], following])))
+                path = path[: start + 1]
+                continue
+            path.append(following)
+        amount = min([float(ends[path[-1]]), *_along(left, path)])
+        ends[path[-1]] -= amount
+        _use(left, path, amount)
+        yield path, amount
+
+
+def _along(left: list[dict[int, float]], path: list[int]) -> Iterator[float]:
+    return (left[u][v] for u, v in itertools.pairwise(path))
+
+
+def _use(left: list[dict[int, float]], path: list[int], amount: float) -> None:
+    for u, v in itertools.pairwise(path):
+        left[u][v] -= amount
+        if left[u][v] <= amount * 1e-12:
+            del left[u][v]
+
+
+class _Charges:
+    """What is left of every operator's work and every tensor's transfer."""
+
+    def __init__(self, problem: ThroughputProblem, blocks: BlockProblem, tiny: float) -> None:
+        self.tiny = Fraction(tiny)
+        stated: Problem = as_in_file(problem)
+        self.members: list[list[int]] = [[] for _ in range(blocks.items)]
+        self.item: dict[int, int] = {}
+        self.work: dict[int, Fraction] = {}
+        again = recomputes(stated)
+        for place, op in enumerate(stated["operators"]):
+            self.item[op["id"]] = int(blocks.group[place])
+            self.members[self.item[op["id"]]].append(op["id"])
+            self.work[op["id"]] = cheapest_work(stated, op, again) or Fraction(0)
+        self.moving = [cheapest_transfer(stated, tensor) for tensor in stated["tensors"]]
+        #: By the items that touch a tensor, as a net has them, the tensors with an operator of each item.
+        self.touching: dict[frozenset[int], list[tuple[int, dict[int, int]]]] = {}
+        for number, tensor in enumerate(stated["tensors"]):
+            pins = {self.item[v]: v for v in (*tensor["consumers"], tensor["producer"])}
+            self.touching.setdefault(frozenset(pins), []).append((number, pins))
+        large = [pins for pins in lists(blocks.net.ptr, blocks.net.pins) if len(pins) > 2]
+        #: By the first node of a larger net, the items that touch it.
+        self.pins = {blocks.items + 2 * place: frozenset(pins) for place, pins in enumerate(large)}
+
+    def certificate(self, item: int, flows: Iterator[tuple[list[int], float]]) -> TransferPaths | None:
+        """The paths over operators; amounts for which nothing is left are dropped."""
+        start = self.members[item][0]
+        found: list[Path] = []
+        for nodes, amount in flows:
+            rest = Fraction(amount)
+            while rest > self.tiny and len(found) < _PATHS:
+                path, share = self._path(start, nodes, rest)
+                part = down(share)
+                if not part > 0:
+                    break
+                rest -= Fraction(part)
+                found.append(Path(operators=path[0], tensors=path[1], amount=part))
+                self.work[path[0][-1]] -= Fraction(part)
+                for tensor in path[1]:
+                    if tensor >= 0:
+                        self.moving[tensor] -= Fraction(part)
+        if len(found) >= _PATHS:
+            return None
+        value = sum((Fraction(path.amount) for path in found), Fraction(0))
+        return TransferPaths(value=down(value), operator=start, paths=tuple(found))
+
+    def _path(
+        self, start: int, nodes: list[int], most: Fraction
+    ) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], Fraction]:
+        """One path along nodes, by the tensors of which most is left, and what can be charged along it."""
+        operators, tensors = [start], []
+        share = most
+        items = [place for place, u in enumerate(nodes) if u < len(self.members)]
+        for here, there in itertools.pairwise(items):
+            a, b = nodes[here], nodes[there]
+            pins = frozenset((a, b)) if there == here + 1 else self.pins[nodes[here + 1]]
+            known = self.touching.get(pins, [])
+            number, ends = max(known, key=lambda entry: self.moving[entry[0]], default=(-1, {b: self.members[b][0]}))
+            if number >= 0 and self.moving[number] > 0:
+                share = min(share, self.moving[number])
+                if ends[a] != operators[-1]:
+                    operators.append(ends[a])
+                    tensors.append(-1)
+            else:
+                # Along the order: what lies between two operators is with them.
+                number, ends = -1, {b: self.members[b][0]}
+            operators.append(ends[b])
+            tensors.append(number)
+        end = max(self.members[nodes[items[-1]]], key=lambda v: self.work[v])
+        if end != operators[-1]:
+            operators.append(end)
+            tensors.append(-1)
+        return (tuple(operators), tuple(tensors)), min(share, self.work[end])

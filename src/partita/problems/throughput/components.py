@@ -7,19 +7,17 @@ from partita.problems.throughput.bounds.hierarchy import HIERARCHY
 from partita.problems.throughput.bounds.node import FreeNodeBound
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
 from partita.problems.throughput.bounds.streaming import STREAMING
-from partita.problems.throughput.free.annealing import Annealing
 from partita.problems.throughput.free.covering import FreeCoveringBound
 from partita.problems.throughput.free.mip import BACKENDS
+from partita.problems.throughput.free.search import FreeAnnealing
 from partita.problems.throughput.free.solver import Free
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution
+from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing
-from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.protocol import BoundMethod, Solver
 from partita.problems.throughput.solvers.dpl import Dpl
-from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.ideals import IdealsBound
+from partita.problems.throughput.solvers.exact import DownsetsBound, Exact, Slicing
 from partita.problems.throughput.solvers.row import RowCuts
-from partita.problems.throughput.solvers.slicing import Slicing
 
 SOLVERS: tuple[Solver, ...] = (
     Exact(),
@@ -31,7 +29,7 @@ SOLVERS: tuple[Solver, ...] = (
     Evolution(),
     Arrangement(),
     Free(Slicing()),
-    Annealing(),
+    FreeAnnealing(),
     *BACKENDS,
 )
 
@@ -44,5 +42,5 @@ BOUNDS: tuple[BoundMethod, ...] = (
     STREAMING,
     FreeNodeBound(),
     FreeCoveringBound(),
-    IdealsBound(),
+    DownsetsBound(),
 )

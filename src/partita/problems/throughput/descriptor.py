@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
@@ -14,7 +12,16 @@ from partita.problems.throughput.options import Changes, Options, change
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.throughput.evaluation import Evaluation
+    from partita.problems.throughput.files.plans import PlanFiles
+    from partita.problems.throughput.from_model import ThroughputFromModel
+    from partita.problems.throughput.replicas import ThroughputReplicas
+    from partita.problems.throughput.report.report import ThroughputReport
+    from partita.problems.throughput.sweep import ThroughputSweep
+    from partita.problems.throughput.timeline import ThroughputStages, ThroughputTimeLine
 
 
 class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
@@ -25,43 +32,31 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     plan = Plan
     options = Options
     changes = Changes
-    solvers = lazy("partita.problems.throughput.components:SOLVERS")
-    bounds = lazy("partita.problems.throughput.components:BOUNDS")
-    baselines = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
-    model = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
-    files = lazy("partita.problems.throughput.files.plans:PlanFiles")
-    report = lazy("partita.problems.throughput.report.report:ThroughputReport")
-    sweep = lazy("partita.problems.throughput.sweep:ThroughputSweep")
-    timeline = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
-    stages = lazy("partita.problems.throughput.staged:ThroughputStages")
-    replicas = lazy("partita.problems.throughput.replicas:ThroughputReplicas")
-    generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
-    converter = lazy("partita.problems.throughput.generators.settings:CONVERTER")
-    samples = lazy("partita.problems.throughput.samples:SAMPLES")
+    solvers: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.components:SOLVERS")
+    bounds: lazy[Bounds[ThroughputProblem]] = lazy("partita.problems.throughput.components:BOUNDS")
+    baselines: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
+    model: lazy[ThroughputFromModel] = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
+    files: lazy[PlanFiles] = lazy("partita.problems.throughput.files.plans:PlanFiles")
+    report: lazy[ThroughputReport] = lazy("partita.problems.throughput.report.report:ThroughputReport")
+    sweep: lazy[ThroughputSweep] = lazy("partita.problems.throughput.sweep:ThroughputSweep")
+    timeline: lazy[ThroughputTimeLine] = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
+    stages: lazy[ThroughputStages] = lazy("partita.problems.throughput.timeline:ThroughputStages")
+    replicas: lazy[ThroughputReplicas] = lazy("partita.problems.throughput.replicas:ThroughputReplicas")
+    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.throughput.generators.settings:GENERATORS")
+    samples: lazy[Sequence[Sequence[ThroughputProblem]]] = lazy("partita.problems.throughput.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate = lazy("partita.problems.throughput.evaluate:evaluate")
-    certify = lazy("partita.problems.throughput.certifying:certify")
-    complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
+    evaluate: lazy[Evaluate[ThroughputProblem, Plan, Evaluation]] = lazy(
+        "partita.problems.throughput.evaluate:evaluate"
+    )
+    certify: lazy[Certify[ThroughputProblem]] = lazy("partita.problems.throughput.certifying:certify")
+    complete: lazy[Callable[[ThroughputProblem, Plan], Plan]] = lazy(
+        "partita.problems.throughput.working_memory:ordered_plan"
+    )
 
     def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
         if options.contiguity == "free":
             return "free"
         return "exact" if problem.row is None else "row"
-
-    def keeps(self, problem: ThroughputProblem, evaluation: Evaluation, options: Options) -> str | None:
-        if options.contiguity == "acyclic" and not evaluation.acyclic:
-            return "the split is not contiguous"
-        return None
-
-    def asked(self, plan: Plan, options: Options) -> Plan:
-        return msgspec.structs.replace(plan, contiguity=options.contiguity)
-
-    def scope(self, options: Options) -> str:
-        return options.contiguity
-
-    def covers(self, scope: str, options: Options) -> bool:
-        """What holds for free splits holds for acyclic ones, which are free, too."""
-        return scope in ("free", options.contiguity)
 
     def explain_infeasible(
         self,

@@ -38,49 +38,53 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         unknown, or there are more stages of a kind than devices.
     """
     stage_of = _assignment(problem, plan)
-    kinds = {kind.name: place for place, kind in enumerate(problem.kinds)}
-    kind_of = [kinds[stage.kind] for stage in plan.stages]
-    violations: list[str] = []
-
-    classes = colocation_classes(problem)
-    violations += _colocation_violations(problem, classes, stage_of)
-    groups = _stage_groups(problem, plan)
-    violations += _replica_violations(problem, plan)
+    names = [kind.name for kind in problem.kinds]
+    kind_of = [names.index(stage.kind) for stage in plan.stages]
+    replicas = [len(stage.devices) for stage in plan.stages]
+    classes, groups, group_of = colocation_classes(problem), problem.stage_groups(plan), problem.group_of()
+    violations = _colocation_violations(problem, classes, stage_of)
+    for number, stage in enumerate(plan.stages):
+        if replicas[number] > problem.max_replicas:
+            violations.append(
+                f"stage {number} has {replicas[number]} replicas, the problem allows {problem.max_replicas}"
+            )
+        if len({group_of[device] for device in stage.devices if device in group_of}) > 1:
+            violations.append(f"the replicas of stage {number} are in different groups")
     position, acyclic = _positions(problem, classes, stage_of, groups)
     if problem.row is not None:
-        ids = [op.id for op in problem.operators]
         hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
-        violations += row_violations(problem.row, ids, plan, stage_of, position, hosts)
+        by_id = {op.id: int(number) for op, number in zip(problem.operators, stage_of, strict=True)}
+        violations += row_violations(problem.row, plan, by_id, position, hosts)
     if plan.contiguity == "acyclic" and not acyclic:
         violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
 
-    forward = [0.0] * len(plan.stages)
-    backward = [0.0] * len(plan.stages)
+    forward, backward = [0.0] * len(plan.stages), [0.0] * len(plan.stages)
     for place, op in enumerate(problem.operators):
-        stage = int(stage_of[place])
-        time = op.times[kind_of[stage]]
+        home = int(stage_of[place])
+        time = op.times[kind_of[home]]
         if time is None:
-            violations.append(f"{op.label} cannot run on {plan.stages[stage].kind}, where stage {stage} puts it")
+            violations.append(f"{op.label} cannot run on {plan.stages[home].kind}, where stage {home} puts it")
             continue
-        if op.backward:
-            backward[stage] += time
-        else:
-            forward[stage] += time
-            if problem.schedule.recompute and problem.training:
-                backward[stage] += time
+        if not op.backward:
+            forward[home] += time
+        if op.backward or (problem.schedule.recompute and problem.training):
+            backward[home] += time
 
     transfers, entering = _communication(problem, stage_of, [problem.kinds[kind] for kind in kind_of])
-    replicas = [len(stage.devices) for stage in plan.stages]
     in_flight = [
         problem.schedule.in_flight(
             sum(r for r, other in zip(replicas, position, strict=True) if other >= position[i]), replicas[i]
         )
         for i in range(len(plan.stages))
     ]
-    memories = _memories(problem, stage_of, kind_of, in_flight, entering)
+    memories = _memories(problem, plan, stage_of, in_flight, entering)
     if problem.working_memory == "peak":
-        memories, wrong = _with_peaks(problem, plan, memories)
-        violations += wrong
+        pairs = [order_violation(problem, stage.operators) for stage in plan.stages]
+        violations += [
+            f"stage {number} runs operator {pair[1]} before operator {pair[0]}, whose tensor it reads"
+            for number, pair in enumerate(pairs)
+            if pair is not None
+        ]
     batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
     stages = []
     for i, (entry, memory) in enumerate(zip(plan.stages, memories, strict=True)):
@@ -93,8 +97,8 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
                     f"{format_bytes(over)} more than its {format_bytes(memory.limit)}"
                 )
         reload = over * kind.reload_time_per_byte if problem.streaming else 0.0
-        # Gradients, or what an instance file states as the operators' sizes: (r − 1)/r · bytes · time per byte.
-        weights = memory.gradients if problem.parameters else memory.operators
+        # (r − 1)/r · bytes · time per byte.
+        weights = reduced_bytes(problem, memory)
         synchronisation = (replicas[i] - 1) * weights * kind.sync_time_per_byte / (replicas[i] * batch)
         load = _load(problem, forward[i], backward[i], transfers[i], reload, synchronisation, replicas[i])
         stages.append(
@@ -112,9 +116,18 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
                 **msgspec.structs.asdict(load),
             )
         )
-    links = _groups(problem, stage_of, groups)
+    part_of = np.array(groups, dtype=np.int64)[stage_of]
+    crossing = _communication(problem, part_of, problem.groups)[0] if problem.groups else []
+    links = [
+        GroupEvaluation(name=group.name, transfers=entry, **msgspec.structs.asdict(_load(problem, 0.0, 0.0, entry)))
+        for group, entry in zip(problem.groups, crossing, strict=True)
+    ]
+    loaded: list[Load] = [*stages, *links]
+    objective = max(entry.load for entry in loaded)
+    if problem.gpipe:
+        objective = max(entry.forward_load for entry in loaded) + max(entry.backward_load for entry in loaded)
     return Evaluation(
-        objective=_objective(problem, [*stages, *links]),
+        objective=objective,
         violations=tuple(violations),
         acyclic=acyclic,
         stages=tuple(stages),
@@ -122,16 +135,9 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     )
 
 
-def _with_peaks(problem: ThroughputProblem, plan: Plan, memories: list[Memory]) -> tuple[list[Memory], list[str]]:
-    """Memories with the peak of the order in which a stage lists its operators, and what is wrong with the orders."""
-    wrong = []
-    for number, stage in enumerate(plan.stages):
-        pair = order_violation(problem, stage.operators)
-        if pair is not None:
-            wrong.append(f"stage {number} runs operator {pair[1]} before operator {pair[0]}, whose tensor it reads")
-    peaks = [peak_of_order(problem, stage.operators) for stage in plan.stages]
-    found = [msgspec.structs.replace(memory, workspace=peak) for memory, peak in zip(memories, peaks, strict=True)]
-    return found, wrong
+def reduced_bytes(problem: ThroughputProblem, memory: Memory) -> float:
+    """What replicas of a stage synchronise: gradients, or what an instance file states as the operators' sizes."""
+    return memory.gradients if problem.parameters else memory.operators
 
 
 def _combined(communication: Communication, work: float, incoming: float, outgoing: float) -> float:
@@ -173,12 +179,6 @@ def _load(
     return Load(load=first + second, forward_load=first, backward_load=second)
 
 
-def _objective(problem: ThroughputProblem, loaded: list[Load]) -> float:
-    if problem.gpipe:
-        return max(entry.forward_load for entry in loaded) + max(entry.backward_load for entry in loaded)
-    return max(entry.load for entry in loaded)
-
-
 def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
     known = dict(problem.device_names())
     used: set[str] = set()
@@ -211,24 +211,6 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
     return found
 
 
-def _stage_groups(problem: ThroughputProblem, plan: Plan) -> list[int]:
-    """Group of every stage's first device; one for all where the problem has none."""
-    group_of = problem.group_of()
-    first = [stage.devices[0] for stage in plan.stages]
-    return [group_of.get(device, 0) for device in first]
-
-
-def _replica_violations(problem: ThroughputProblem, plan: Plan) -> list[str]:
-    group_of = problem.group_of()
-    found = []
-    for number, stage in enumerate(plan.stages):
-        if len(stage.devices) > problem.max_replicas:
-            found.append(f"stage {number} has {len(stage.devices)} replicas, the problem allows {problem.max_replicas}")
-        if len({group_of[device] for device in stage.devices if device in group_of}) > 1:
-            found.append(f"the replicas of stage {number} are in different groups")
-    return found
-
-
 def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:
     """Each stage's place in the pipeline, and whether the split is acyclic.
 
@@ -248,19 +230,17 @@ def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups
     together = sum(a != b for a, b in itertools.pairwise(row)) == len(set(row)) - 1
     if together and all(a < b for a, b in pairs):
         return listed, True
-    first = {group: place for place, group in reversed(list(enumerate(row)))}
-    ranks = _order(sorted(first, key=lambda g: first[g]), {(groups[a], groups[b]) for a, b in pairs})
+    ranks = preferred_order(list(dict.fromkeys(row)), {(groups[a], groups[b]) for a, b in pairs})
     if ranks is None:
         return listed, False
-    rank = {group: place for place, group in enumerate(ranks)}
-    stages = sorted(range(count), key=lambda s: (-1 if empty[s] else rank[groups[s]], listed[s]))
-    order = _order(stages, pairs)
+    stages = sorted(range(count), key=lambda s: (-1 if empty[s] else ranks.index(groups[s]), listed[s]))
+    order = preferred_order(stages, pairs)
     if order is None:
         return listed, False
     return [order.index(stage) for stage in range(count)], True
 
 
-def _order(preferred: list[int], pairs: set[tuple[int, int]]) -> list[int] | None:
+def preferred_order(preferred: Sequence[int], pairs: set[tuple[int, int]]) -> list[int] | None:
     """A topological order in which the most preferred of what is possible is next; None for a cycle."""
     place = {node: number for number, node in enumerate(preferred)}
     order = topological_order(len(preferred), sorted((place[a], place[b]) for a, b in pairs if a != b))
@@ -297,21 +277,11 @@ def _communication(
     return transfers, entering
 
 
-def _groups(problem: ThroughputProblem, stage_of: Ints, groups: list[int]) -> list[GroupEvaluation]:
-    if not problem.groups:
-        return []
-    transfers, _ = _communication(problem, np.array(groups, dtype=np.int64)[stage_of], problem.groups)
-    return [
-        GroupEvaluation(name=group.name, transfers=entry, **msgspec.structs.asdict(_load(problem, 0.0, 0.0, entry)))
-        for group, entry in zip(problem.groups, transfers, strict=True)
-    ]
-
-
 def _memories(
-    problem: ThroughputProblem, stage_of: Ints, kind_of: list[int], in_flight: list[int], entering: list[float]
+    problem: ThroughputProblem, plan: Plan, stage_of: Ints, in_flight: list[int], entering: list[float]
 ) -> list[Memory]:
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
-    held = [Memory().parts for _ in kind_of]
+    held = [Memory().parts for _ in plan.stages]
 
     def holders(users: Sequence[int]) -> list[dict[str, float]]:
         return [held[stage] for stage in {int(stage_of[place_of[user]]) for user in users}]
@@ -335,4 +305,7 @@ def _memories(
             parts["activations"], parts["workspace"] = in_flight[i] * entering[i], saved + parts["workspace"]
         else:
             parts["activations"] = in_flight[i] * saved
-    return [Memory(limit=problem.kinds[kind].memory_bytes, **parts) for kind, parts in zip(kind_of, held, strict=True)]
+        if problem.working_memory == "peak":
+            parts["workspace"] = peak_of_order(problem, plan.stages[i].operators)
+    limits = [problem.kind_named(stage.kind).memory_bytes for stage in plan.stages]
+    return [Memory(limit=limit, **parts) for limit, parts in zip(limits, held, strict=True)]

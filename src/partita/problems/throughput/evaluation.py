@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from partita.engines.search.result import Worth
+from partita.engines.search.result import PlanEvaluation
 
 
 class Transfers(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class GroupEvaluation(Load, frozen=True, kw_only=True):
     transfers: Transfers
 
 
-class Evaluation(Worth, frozen=True, kw_only=True):
+class Evaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a plan is worth: the largest load; for GPipe's objective the largest forward and backward loads added.
 
     It is feasible if every device can run its operators and hold them, and the plan keeps what it claims.

@@ -10,7 +10,9 @@ from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.enough import smallest_count, smallest_memory
 from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.working_memory import ordered_plan
 
 #: Answers whether a problem has a plan: the plan, False if it is proven that there is none, None if unknown.
 Probe = Callable[[ThroughputProblem, float], "Plan | bool | None"]
@@ -34,13 +36,19 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
             return f"{op.label} cannot run on any of the devices ({names}); add a device kind that supports it"
     clock = Monitor(time_limit_s)
     parts = [_what_is_missing(problem)]
-    accelerators = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0]
+    accelerators = [kind for kind in problem.kinds if kind.accelerator]
     # Groups say where each device is, so another count is another problem.
-    if len([kind for kind in problem.kinds if kind.accelerator]) == 1 and accelerators and not problem.groups:
+    if len(accelerators) == 1 and accelerators[0].count > 0 and not problem.groups:
+
+        def fits(count: int, time_s: float) -> bool | None:
+            answer = probe(problem.replace(accelerators=count), time_s)
+            return None if answer is None else answer is not False
+
+        limit = min(_MOST_DEVICES, max(2 * len(problem.operators), accelerators[0].count + 1))
         # Half of the time is for the memory, however busy the machine is.
         half = Monitor(time_limit_s / 2)
-        parts.append(_smallest_devices(problem, probe, accelerators[0].count, half))
-    if any(kind.memory_bytes is not None for kind in accelerators):
+        parts.append(smallest_count(fits, accelerators[0].count, limit, "devices of this kind", half))
+    if any(kind.memory_bytes is not None and kind.count > 0 for kind in accelerators):
         parts.append(_smallest_memory(problem, probe, clock))
     return "; ".join(part for part in parts if part)
 
@@ -87,19 +95,8 @@ def _what_is_missing(problem: ThroughputProblem) -> str:
     )
 
 
-def _smallest_devices(problem: ThroughputProblem, probe: Probe, present: int, clock: Monitor) -> str:
-    def fits(count: int, time_s: float) -> bool | None:
-        answer = probe(problem.replace(accelerators=count), time_s)
-        return None if answer is None else answer is not False
-
-    limit = min(_MOST_DEVICES, max(2 * len(problem.operators), present + 1))
-    return smallest_count(fits, present, limit, "devices of this kind", clock)
-
-
 def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -> str:
     """One memory size for all accelerators."""
-    from partita.problems.throughput.evaluate import evaluate
-
     accelerators = {kind.name: kind.memory_bytes or 0.0 for kind in problem.kinds if kind.accelerator}
 
     def used(size: float, time_s: float) -> float | bool | None:
@@ -118,17 +115,12 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
 
 def _memory_of_one_device(problem: ThroughputProblem) -> float:
     """Memory that a device needs to hold everything; infinite if no accelerator can."""
-    from partita.problems.throughput.evaluate import evaluate
-    from partita.problems.throughput.working_memory import ordered_plan
-
     best = math.inf
     changed = problem.replace(memory_bytes=math.inf)
-    for place, kind in enumerate(changed.kinds):
-        if not kind.accelerator or not kind.count or any(op.times[place] is None for op in changed.operators):
-            continue
-        operators = tuple(op.id for op in changed.operators)
-        plan = Plan(stages=(Stage(kind=kind.name, devices=(f"{kind.name}:0",), operators=operators),))
-        found = evaluate(changed, ordered_plan(changed, plan))
-        if found.feasible:
-            best = min(best, found.stages[0].memory.total)
+    operators = tuple(op.id for op in changed.operators)
+    for kind in changed.kinds:
+        if kind.accelerator and kind.count:
+            plan = Plan(stages=(Stage(kind=kind.name, devices=(f"{kind.name}:0",), operators=operators),))
+            found = evaluate(changed, ordered_plan(changed, plan))
+            best = min(best, found.stages[0].memory.total) if found.feasible else best
     return best

@@ -1,19 +1,26 @@
-"""From a model on a cluster to a throughput problem: the settings, and what is usual."""
+"""From a model on a cluster to a throughput problem: the settings, what is usual, and what a runtime can run."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.costs.rows import row_of
+from partita.ground.errors import InputError
+from partita.nouns.catalogue.meshes import Mesh
+from partita.nouns.catalogue.runtimes import Runtime
+from partita.nouns.graph import Workload
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
-from partita.problems.facets.limits import coarsest, runtime_of
-from partita.problems.facets.model import PER_DEVICE, FromModel, Parts, Priced
-from partita.problems.throughput.limits import check_limited, contiguity_for, on_devices, on_row
+from partita.problems.facets.limits import check_training, coarsest, devices_for, runtime_for
+from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, Pricing
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.row import UnitRow
 
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
@@ -25,11 +32,8 @@ Change = Callable[[ThroughputProblem], ThroughputProblem]
 class ThroughputFromModel(FromModel[ThroughputProblem]):
     """Every model on every cluster is one problem."""
 
-    objective = "throughput"
     pricing = ThroughputPricing
-
-    def preferred(self, training: bool) -> bool:
-        return not training
+    preferred = (Workload.INFERENCE,)
 
     def usual(self, graph: Graph, cluster: Cluster) -> Mapping[str, Any]:
         return {"microbatches": PER_DEVICE * cluster.device_count} if graph.training else {}
@@ -40,7 +44,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         from partita.costs.table import cost_source
         from partita.problems.throughput.pricing import price
 
-        runtime = runtime_of(settings.runtime, graph)
+        runtime = runtime_for(settings.runtime, graph.workload)
         arguments = msgspec.structs.asdict(settings)
         del arguments["runtime"]
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
@@ -53,19 +57,23 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             return [Priced(priced(), graph, cluster, settings)]
         tied = "together" if runtime.limits.ties(graph.training) else settings.tied
         problem = priced(cuts=coarsest(settings.cuts, runtime), tied=tied, called=runtime.limits.calls)
-        problem = on_devices(problem, runtime)
+        problem = _on_devices(problem, runtime)
         if runtime.limits.ordered:
-            problem = on_row(problem, graph, runtime)
-        check_limited(problem, graph, settings, runtime)
+            problem = _on_row(problem, graph, runtime)
+        _check_limited(problem, graph, settings, runtime)
         return [Priced(problem, graph, cluster, settings, free=priced())]
 
-    def limited(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
-        runtime = runtime_of(priced.settings.runtime, priced.graph)
+    def search_options(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
+        runtime = runtime_for(priced.settings.runtime, priced.graph.workload)
         if runtime is None:
             return options
-        return msgspec.structs.replace(options, contiguity=contiguity_for(runtime, options.contiguity))
+        if not runtime.limits.contiguous:
+            return msgspec.structs.replace(options, contiguity="free")
+        if options.contiguity == "free":
+            raise InputError(f"{runtime.name} passes tensors forward only; leave --contiguity free out")
+        return options
 
-    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> Parts:
+    def parts(self, priced: Priced[ThroughputProblem], plan: Plan) -> ModelParts:
         problem, settings = priced.problem, priced.settings
         accelerators = {kind.name for kind in problem.kinds if kind.accelerator}
         place_of = {
@@ -80,7 +88,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             found = [place_of.get(name) for name in stage.devices]
             return tuple(place for place in found if place is not None) if None not in found else ()
 
-        return Parts(
+        return ModelParts(
             tuple(
                 StagePart(
                     operators=stage.operators,
@@ -102,3 +110,54 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
             optimizer_dtype=settings.optimizer_dtype,
             master_weights=settings.master_weights,
         )
+
+
+def _on_row(problem: ThroughputProblem, graph: Graph, runtime: Runtime) -> ThroughputProblem:
+    """The problem with the row that a runtime's stages are runs of; unsupported if the model is no row of blocks."""
+    found = row_of(graph, runtime)
+    units: list[list[int]] = [[] for _ in found.names]
+    for op, unit in zip(problem.operators, found.unit, strict=True):
+        units[unit].append(op.id)
+    row = UnitRow(units=tuple(map(tuple, units)), handed=found.handed, hosts_first=runtime.limits.host == "first")
+    return problem.replace(row=row, notes=(*problem.notes, *found.notes))
+
+
+def _on_devices(problem: ThroughputProblem, runtime: Runtime) -> ThroughputProblem:
+    """The problem with those of its devices that a runtime uses; an error if it uses fewer, and these are not alike."""
+    kinds = [problem.kinds[kind] for _, kind in problem.device_names()]
+    kept = devices_for(runtime, [kind.name for kind in kinds], [kind.accelerator for kind in kinds])
+    counts = Counter(kinds[place].name for place in kept)
+    limited = tuple(msgspec.structs.replace(kind, count=counts[kind.name]) for kind in problem.kinds)
+    return problem if limited == problem.kinds else problem.replace(kinds=limited)
+
+
+def _check_limited(problem: ThroughputProblem, graph: Graph, settings: Pricing, runtime: Runtime) -> None:
+    """Refuse a problem, of a graph and settings, that asks for what a runtime does not do."""
+    limits, name = runtime.limits, runtime.name
+    if problem.max_replicas > 1 and not limits.data:
+        raise InputError(f"{name} has no data-parallel replicas; leave --max-replicas out")
+    if problem.max_replicas > 1 and problem.row is None:
+        raise InputError(
+            f"{name} has one mesh for all stages, and stages that are no row are not planned with equal replicas; "
+            "leave --max-replicas out"
+        )
+    if problem.row is not None and problem.groups:
+        raise InputError(f"rows of layers for {name} are not planned with --hierarchy and --groups yet; leave them out")
+    if problem.streaming and not limits.offload:
+        raise InputError(f"{name} keeps a stage's weights on its device; leave --streaming out")
+    if not problem.training:
+        return
+    meshes, schedule = check_training(runtime, graph, settings, sequence_parallel=True), problem.schedule
+    if limits.schedules and schedule.name not in limits.schedules:
+        raise InputError(f"{name} has no schedule {schedule.name}; take {' or '.join(limits.schedules)}")
+    if schedule.recompute and limits.recompute:
+        raise InputError(f"{name} recomputes layers, not whole stages; leave --recompute out, or plan for a step")
+    most = sum(kind.count for kind in problem.kinds if kind.accelerator)
+    mesh = partial(Mesh, tensor=1, context=1, expert=1, zero=0, schedule=schedule.name)
+    asked = [mesh(stages=most, data=1, microbatches=schedule.microbatches)]
+    if problem.max_replicas > 1:
+        # With one stage and with several.
+        asked += [mesh(stages=stages, data=2, microbatches=most) for stages in (1, 2)]
+    wrong = next((found for one in asked for found in meshes.refusals(one, name)), None)
+    if wrong is not None:
+        raise InputError(f"{wrong} (or leave --runtime out, or plan for a step with --objective hybrid)")

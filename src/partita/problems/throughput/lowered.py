@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ import numpy as np
 from partita.ground.rounding import leq
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.pipeline import Stage
+from partita.problems.throughput.evaluate import reduced_bytes
 from partita.problems.throughput.evaluation import StageEvaluation
 from partita.problems.throughput.nodes import Nodes, nodes_of
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
-from partita.problems.throughput.running import Run, capacity_of
+from partita.problems.throughput.running import Run
 from partita.problems.throughput.virtual_stages import Ints
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Place
@@ -24,7 +26,7 @@ def lowered(run: Run) -> Pipeline:
     problem, plan = run.problem, run.plan
     order = run.used if run.order is None else run.order
     count = len(order)
-    position = np.full(run.count, -1, dtype=np.int64)
+    position = np.full(len(plan.stages), -1, dtype=np.int64)
     position[order] = np.arange(count)
     node_of = position[run.stage_of] + np.where(run.backward, count, 0)
 
@@ -32,19 +34,10 @@ def lowered(run: Run) -> Pipeline:
         """By who made it, as the objective counts it, whoever of a stage reads it first."""
         return int(position[stage]) + (count if run.backward[source] else 0)
 
-    nodes = nodes_of(
-        problem,
-        plan,
-        run.stage_of,
-        node_of,
-        run.edges,
-        count=2 * count,
-        payer=payer,
-        again={stage: count + place for place, stage in enumerate(order)},
-    )
+    again = {stage: count + place for place, stage in enumerate(order)}
+    nodes = nodes_of(problem, plan, run.stage_of, node_of, run.edges, count=2 * count, payer=payer, again=again)
     nodes.waits |= {(place, count + place) for place in range(count)} if problem.training else set()
     hops, edges, messages = run.transfers(nodes, [*order, *order], 2 * count)
-    stages = [_stage(run, place, order, nodes) for place in range(count)]
     links = run.links()
     for place, stage in enumerate(order):
         worth, own = run.evaluation.stages[stage], len(plan.stages[stage].devices)
@@ -55,7 +48,7 @@ def lowered(run: Run) -> Pipeline:
     return Pipeline(
         name=problem.name,
         unit=problem.unit,
-        stages=tuple(stages),
+        stages=tuple(_stage(run, place, order, nodes) for place in range(count)),
         edges=tuple(edges),
         links=tuple(links),
         hops=tuple(hops),
@@ -74,12 +67,12 @@ def lowered(run: Run) -> Pipeline:
 def _handovers(run: Run, position: Ints) -> Iterator[Handover]:
     """Tensors, each once for every stage that reads it."""
     place = {op.id: number for number, op in enumerate(run.problem.operators)}
-    moved: dict[tuple[int, int, bool], float] = {}
+    moved: dict[tuple[int, int, bool], float] = defaultdict(float)
     for tensor in run.problem.tensors:
         maker = place[tensor.producer]
         source, backward = int(position[run.stage_of[maker]]), bool(run.backward[maker])
         for target in {int(position[run.stage_of[place[reader]]]) for reader in tensor.consumers} - {source}:
-            moved[source, target, backward] = moved.get((source, target, backward), 0.0) + tensor.size
+            moved[source, target, backward] += tensor.size
     for (source, target, backward), size in sorted(moved.items()):
         if size > 0:
             yield Handover(source, target, size, backward)
@@ -87,34 +80,28 @@ def _handovers(run: Run, position: Ints) -> Iterator[Handover]:
 
 def _stage(run: Run, place: int, order: Sequence[int], nodes: Nodes) -> PipelineStage:
     """One stage with what it costs its devices."""
-    count, stage = len(order), order[place]
+    stage, back = order[place], len(order) + place
     problem, entry, worth = run.problem, run.plan.stages[stage], run.evaluation.stages[stage]
     own = len(entry.devices)
-    kind = next(kind for kind in problem.kinds if kind.name == entry.kind)
-    sync = worth.synchronisation * own
-    per_batch = problem.weight_sync_per_batch
-    each = sync if run.in_turn and not per_batch else 0.0
-    back = count + place
+    schedule, training, per_batch = problem.schedule, problem.training, problem.weight_sync_per_batch
     forward = StageWork(nodes.time[place], nodes.incoming[place], nodes.outgoing[place])
     backward = None
-    if problem.training:
+    if training:
         backward = StageWork(nodes.time[back] + worth.reload, nodes.incoming[back], nodes.outgoing[back])
     else:
         forward = replace(forward, time=forward.time + worth.reload)
-    behind_it = sum(run.replicas[other] for other in order[place:])
-    rule = Schedule(name="1f1b", microbatches=run.microbatches)
-    in_flight = rule.in_flight(behind_it, own)
-    if problem.schedule.name == "1f1b" and run.microbatches == problem.schedule.microbatches:
-        in_flight = worth.in_flight
-    batch = problem.schedule.microbatches
-    total = worth.synchronisation * batch if per_batch else 0.0
+    in_flight = worth.in_flight
+    if schedule.name != "1f1b" or run.microbatches != schedule.microbatches:
+        behind_it = sum(len(run.plan.stages[other].devices) for other in order[place:])
+        in_flight = Schedule(name="1f1b", microbatches=run.microbatches).in_flight(behind_it, own)
+    total = worth.synchronisation * schedule.microbatches if per_batch else 0.0
     chunked = ((1.0, total),) if run.request.weight_sync == "behind" and total > 0 else ()
     base = run.place(stage)
     return PipelineStage(
         replicas=base.replicas,
         forward=forward,
         backward=backward,
-        sync_each=each,
+        sync_each=worth.synchronisation * own if run.in_turn and not per_batch else 0.0,
         in_flight=in_flight,
         activation_bytes=run.held(worth),
         memory=base.memory,
@@ -122,13 +109,13 @@ def _stage(run: Run, place: int, order: Sequence[int], nodes: Nodes) -> Pipeline
         limit=base.limit,
         weight_bytes=worth.memory.weights,
         end=End(sync=total, behind=chunked) if total > 0 else End(),
-        link=run.groups()[stage] if problem.groups else -1,
-        capacity=capacity_of(kind.transfer_time_per_unit),
+        link=run.groups[stage] if problem.groups else -1,
+        capacity=base.capacity,
         name=entry.devices[0] if own == 1 else f"{entry.devices[0]} and {own - 1} more",
         kind=entry.kind,
         work_s=dict(_work(problem, entry, worth)),
-        parameter_bytes=_reduced_bytes(problem, worth) if problem.training else 0.0,
-        update_s=_update(worth) if problem.training else 0.0,
+        parameter_bytes=reduced_bytes(problem, worth.memory) if training else 0.0,
+        update_s=_update(worth) if training else 0.0,
     )
 
 
@@ -149,11 +136,6 @@ def _work(
             backward = sum(time for backward, time in times if backward) + (forward if again else 0.0)
             reload = worth.reload
             yield kind.name, (forward, backward + reload) if problem.training else (forward + reload, 0.0)
-
-
-def _reduced_bytes(problem: ThroughputProblem, worth: StageEvaluation) -> float:
-    """What each device of a stage reduces with the other replicas."""
-    return worth.memory.gradients if problem.parameters else worth.memory.operators
 
 
 def _update(worth: StageEvaluation) -> float:

@@ -7,6 +7,7 @@ boundary it crosses.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -29,18 +30,14 @@ class Nodes:
 
     Attributes
     ----------
-    stage
-        Of every node, the stage that runs it.
-    time, incoming, outgoing
-        Of every node its work, and the time of its device's transfers before and after it.
+    stage, time, incoming, outgoing
+        Of every node, the stage that runs it, its work, and the time of its device's transfers before and after it.
     crossings
         By (source node, target node) on different devices, what is handed over.
     waits
         Distinct pairs of nodes of which the second waits for the first; (node, node).
-    leaving
-        By node, the time that its group's link takes for what leaves the group.
-    entering
-        By (source node, group), the time that the group's link takes for what enters.
+    leaving, entering
+        The time that a group's link takes: by node for what leaves its group, by (source node, group) for what enters.
     """
 
     stage: list[int]
@@ -49,8 +46,8 @@ class Nodes:
     outgoing: list[float]
     crossings: dict[tuple[int, int], Crossing] = field(default_factory=dict)
     waits: set[tuple[int, int]] = field(default_factory=set)
-    leaving: dict[int, float] = field(default_factory=dict)
-    entering: dict[tuple[int, int], float] = field(default_factory=dict)
+    leaving: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+    entering: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
 
 
 #: Which node of a stage pays for a tensor: (producer's place, stage, the stage's first node that reads it or makes it).
@@ -70,22 +67,10 @@ def nodes_of(
 ) -> Nodes:
     """Work and transfers of every node. Operators that a device cannot run take no time here.
 
-    Parameters
-    ----------
-    problem, plan
-        A plan of the problem.
-    stage_of, node_of
-        Stage and node of every operator, by place.
-    edges
-        What waits for what, as places of operators (``virtual_stages.edges_of``).
-    count
-        Nodes there are; as many as operators name unless stated.
-    payer
-        Who pays for a tensor: the node that makes it and the first node of each other stage that reads it unless
-        stated.
-    again
-        By stage, the node that recomputes; its first one with backward operators unless stated, without which forward
-        operators run twice in a row.
+    ``stage_of`` and ``node_of`` (operators,) say where each operator is; ``edges`` are those of ``edges_of``. Unless
+    stated, there are as many nodes (``count``) as operators name; a tensor is paid for by the node that makes it and by
+    the first node of each other stage that reads it (``payer``); and a stage recomputes in its first node with backward
+    operators (``again``, by stage), without which its forward operators run twice in a row.
     """
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
     index = {kind.name: place for place, kind in enumerate(problem.kinds)}
@@ -95,18 +80,20 @@ def nodes_of(
     for place, node in enumerate(node_of.tolist()):
         stage[node] = int(stage_of[place])
     found = Nodes(stage, [0.0] * count, [0.0] * count, [0.0] * count)
-    recomputes = problem.schedule.recompute and problem.training
-    again = _first_backward(problem, stage_of, node_of) if again is None else again
+    if again is None:
+        backward = [place for place, op in enumerate(problem.operators) if op.backward]
+        # The first node of a stage is the last one to be said.
+        last = sorted(backward, key=lambda place: -int(node_of[place]))
+        again = {int(stage_of[place]): int(node_of[place]) for place in last}
     for place, op in enumerate(problem.operators):
-        home = int(stage_of[place])
+        home, node = int(stage_of[place]), int(node_of[place])
         time = op.times[kind_of[home]] or 0.0
-        found.time[int(node_of[place])] += time
-        if recomputes and not op.backward:
-            found.time[again.get(home, int(node_of[place]))] += time
+        found.time[node] += time
+        if problem.schedule.recompute and problem.training and not op.backward:
+            found.time[again.get(home, node)] += time
     found.waits = {(int(node_of[a]), int(node_of[b])) for a, b in edges if node_of[a] != node_of[b]}
     ordered = set(edges)
-    group_of = problem.group_of()
-    groups = [group_of.get(entry.devices[0], 0) for entry in plan.stages]
+    groups = problem.stage_groups(plan)
     for tensor in problem.tensors:
         source = place_of[tensor.producer]
         home, maker = int(stage_of[source]), int(node_of[source])
@@ -129,17 +116,7 @@ def nodes_of(
             crossing.size += tensor.size
             crossing.count += 1
         if problem.groups:
-            _cross_groups(problem, found, groups, (maker, home), first, tensor.size, turned)
-    return found
-
-
-def _first_backward(problem: ThroughputProblem, stage_of: Ints, node_of: Ints) -> dict[int, int]:
-    """By stage, the first node with backward operators, where there are any."""
-    found: dict[int, int] = {}
-    for place, op in enumerate(problem.operators):
-        if op.backward:
-            stage, node = int(stage_of[place]), int(node_of[place])
-            found[stage] = min(found.get(stage, node), node)
+            _cross_groups(problem, found, groups, maker, first, tensor.size, turned)
     return found
 
 
@@ -147,26 +124,25 @@ def _cross_groups(
     problem: ThroughputProblem,
     found: Nodes,
     groups: list[int],
-    made: tuple[int, int],
+    maker: int,
     first: dict[int, int],
     size: float,
     turned: bool,
 ) -> None:
     """What links of groups do for a tensor: each group that it leaves or enters pays once."""
-    maker, home = made
+    home = groups[found.stage[maker]]
     nodes: dict[int, int] = {}
     for reader, node in first.items():
-        if groups[reader] != groups[home]:
+        if groups[reader] != home:
             nodes[groups[reader]] = min(nodes.get(groups[reader], node), node)
-    own = problem.groups[groups[home]].transfer_time(size)
+    own = problem.groups[home].transfer_time(size)
     if nodes and not turned:
-        found.leaving[maker] = found.leaving.get(maker, 0.0) + own
+        found.leaving[maker] += own
     for group, node in nodes.items():
         time = problem.groups[group].transfer_time(size)
         if turned:
             # The tensor stands for gradients that come back: from each reader's group, all of them for one payment.
-            found.leaving[node] = found.leaving.get(node, 0.0) + time
-            key, time = (node, groups[home]), own / len(nodes)
+            found.leaving[node] += time
+            found.entering[node, home] += own / len(nodes)
         else:
-            key = maker, group
-        found.entering[key] = found.entering.get(key, 0.0) + time
+            found.entering[maker, group] += time

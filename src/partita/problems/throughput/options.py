@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from partita.nouns.pipeline import Contiguity
+from partita.nouns.pipeline import Contiguity, Plan
 from partita.problems.facets.model import DeviceChanges, Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
@@ -20,6 +20,20 @@ class Options(SearchOptions, frozen=True, kw_only=True):
     contiguity: Annotated[Contiguity, setting("acyclic: stages in a row; free: any assignment.", group="search")] = (
         "acyclic"
     )
+
+    @property
+    def scope(self) -> str:
+        return self.contiguity
+
+    def covers(self, scope: str) -> bool:
+        """What holds for free splits holds for acyclic ones, which are free, too."""
+        return scope in ("free", self.contiguity)
+
+    def unkept(self, evaluation: Any) -> str | None:
+        return "the split is not contiguous" if self.contiguity == "acyclic" and not evaluation.acyclic else None
+
+    def marked(self, plan: Plan) -> Plan:
+        return msgspec.structs.replace(plan, contiguity=self.contiguity)
 
 
 class Changes(DeviceChanges, frozen=True, kw_only=True):

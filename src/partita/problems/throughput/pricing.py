@@ -9,9 +9,8 @@ from collections import Counter
 from typing import Literal, get_args
 
 from partita.costs.gradients import partial_gradients
-from partita.costs.optimizer import check_optimizer, optimizer_bytes
-from partita.costs.roofline import Roofline
-from partita.costs.source import CostSource
+from partita.costs.optimizer import check_optimizer, keeps_master, optimizer_bytes
+from partita.costs.roofline import CostSource, Roofline
 from partita.costs.units import called_together, cut_units, weights_alone
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.ground.checks import check_at_least
@@ -19,10 +18,10 @@ from partita.ground.dags import joined
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.catalogue.runtimes import Cuts
-from partita.nouns.cluster import Cluster, DeviceGroup, LinkPath
+from partita.nouns.cluster import Cluster, LinkPath
+from partita.nouns.cluster import DeviceGroup as ClusterGroup
 from partita.nouns.graph import Graph
-from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.machine_groups import machine_groups
+from partita.problems.throughput.devices import DeviceGroup, DeviceKind
 from partita.problems.throughput.problem import (
     Operator,
     Parameter,
@@ -116,13 +115,15 @@ def price(
     kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
 
     units = cut_units(graph, cuts)
-    roots = _merged(colocation_roots(graph), units)
     # What depends on weights alone is no reason to send anything: it is made where it is first read.
-    roots = _joined(roots, [(roots[v], roots[readers[0]]) for v, readers in weights_alone(graph).items()])
+    whole = [*enumerate(units), *((v, readers[0]) for v, readers in weights_alone(graph).items())]
     if called:
-        roots = _joined(roots, [(roots[u], roots[v]) for u, v in called_together(graph, units)])
+        whole += called_together(graph, units)
     if tied == "together":
-        roots = _tie(graph, roots)
+        whole += [(p.users[0], user) for p in graph.parameters if p.aliases for user in p.users]
+    roots = colocation_roots(graph)
+    first = joined(len(roots), [(roots[u], roots[v]) for u, v in whole])
+    roots = [first[root] for root in roots]
     saved = saved_readers(graph) if training else {}
     spans = lives(graph, roots, saved, accumulates=training and microbatches > 1)
     parameters, parameter_notes = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
@@ -146,7 +147,7 @@ def price(
             for place, readers in saved.items()
         ),
         schedule=Schedule(name=schedule if training else "inference", microbatches=microbatches, recompute=recompute),
-        groups=machine_groups(cluster, groups) if hierarchy else (),
+        groups=_machine_groups(cluster, groups) if hierarchy else (),
         unit="s",
         notes=tuple(notes),
         streaming=working_memory == "peak",
@@ -155,26 +156,56 @@ def price(
     )
 
 
-def _kind(cluster: Cluster, group: DeviceGroup, path: LinkPath | None) -> DeviceKind:
+def _kind(cluster: Cluster, group: ClusterGroup, path: LinkPath | None) -> DeviceKind:
     spec = group.spec
     if path is None:
         # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
         link = cluster.links[spec.link]
         path = LinkPath(link=link.name, bandwidth_bytes_per_s=link.achievable_bytes_per_s, latency_s=link.latency_s)
+    time = 1.0 / path.bandwidth_bytes_per_s
     return DeviceKind(
         name=spec.name,
         count=len(group.indices),
         memory_bytes=float(spec.usable_bytes),
         accelerator=spec.accelerator,
-        transfer_time_per_unit=1.0 / path.bandwidth_bytes_per_s,
+        transfer_time_per_unit=time,
         transfer_latency=path.latency_s,
-        sync_time_per_byte=1.0 / path.bandwidth_bytes_per_s,
-        reload_time_per_byte=1.0 / path.bandwidth_bytes_per_s,
+        sync_time_per_byte=time,
+        reload_time_per_byte=time,
     )
 
 
+def _machine_groups(cluster: Cluster, groups: list[ClusterGroup]) -> tuple[DeviceGroup, ...]:
+    """One group for each machine, with the slowest way to another machine as its link."""
+    machine = cluster.machine_of()
+    count = len(cluster.machines)
+    if count < 2:
+        raise InputError(f"cluster {cluster.name} has one machine, so there is no network between groups")
+    # One device of every kind stands for the alike ones of each machine.
+    standing: list[dict[int, int]] = [{} for _ in groups]
+    for found, group in zip(standing, groups, strict=True):
+        for device in group.indices:
+            found.setdefault(machine[device], device)
+    result = []
+    for number in range(count):
+        mine = [found[number] for found in standing if number in found]
+        others = [found[other] for found in standing for other in sorted(found) if other != number]
+        path = min(
+            (cluster.path(end, other) for end in mine for other in others), key=lambda p: p.bandwidth_bytes_per_s
+        )
+        result.append(
+            DeviceGroup(
+                name=f"machine:{number}",
+                counts=tuple(sum(machine[i] == number for i in group.indices) for group in groups),
+                transfer_time_per_unit=1.0 / path.bandwidth_bytes_per_s,
+                transfer_latency=path.latency_s,
+            )
+        )
+    return tuple(result)
+
+
 def _operators(
-    graph: Graph, groups: list[DeviceGroup], source: CostSource, roots: list[int], workspace: list[int]
+    graph: Graph, groups: list[ClusterGroup], source: CostSource, roots: list[int], workspace: list[int]
 ) -> tuple[Operator, ...]:
     columns = [source.operator_times(graph, group.spec) for group in groups]
     sizes = Counter(roots)
@@ -207,37 +238,16 @@ def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
     )
 
 
-def _merged(roots: list[int], units: list[int]) -> list[int]:
-    """Roots after merging the classes of all operators of each unit."""
-    return _joined(roots, [(roots[v], roots[unit]) for v, unit in enumerate(units) if v != unit])
-
-
-def _tie(graph: Graph, roots: list[int]) -> list[int]:
-    """Roots after merging the classes of all users of each tied parameter."""
-    tied = [p for p in graph.parameters if p.aliases]
-    return _joined(roots, [(roots[p.users[0]], roots[user]) for p in tied for user in p.users])
-
-
-def _joined(roots: list[int], pairs: list[tuple[int, int]]) -> list[int]:
-    """Roots after merging the classes of some pairs of them."""
-    if not pairs:
-        return roots
-    first = joined(len(roots), pairs)
-    return [first[root] for root in roots]
-
-
 def _parameters(
     graph: Graph, training: bool, optimizer: str, dtype: str, master_weights: bool | None
 ) -> tuple[tuple[Parameter, ...], list[str]]:
     result: list[Parameter] = []
     mastered = False
-    for parameter in graph.parameters:
-        if not parameter.users:
-            # The graph has a note on weights that nothing reads.
-            continue
+    # The graph has a note on weights that nothing reads.
+    for parameter in (parameter for parameter in graph.parameters if parameter.users):
         trained = training and parameter.trainable and not parameter.buffer
         state = optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=master_weights) if trained else 0
-        mastered |= trained and state > optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=False)
+        mastered |= trained and keeps_master(parameter, optimizer, dtype, master_weights)
         result.append(
             Parameter(
                 name=parameter.name,
@@ -248,19 +258,19 @@ def _parameters(
                 optimizer_bytes=float(state),
             )
         )
-    notes = []
-    if training:
-        kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {dtype}"
-        copies = f", with a master copy of weights in {dtype}" if mastered else ""
-        notes.append(
-            f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's "
-            "step, once per batch, is not in the load."
-        )
-    return tuple(result), notes
+    if not training:
+        return tuple(result), []
+    kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {dtype}"
+    copies = f", with a master copy of weights in {dtype}" if mastered else ""
+    note = (
+        f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's step, "
+        "once per batch, is not in the load."
+    )
+    return tuple(result), [note]
 
 
 def _link_notes(
-    cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None], hierarchy: bool
+    cluster: Cluster, groups: list[ClusterGroup], paths: list[LinkPath | None], hierarchy: bool
 ) -> list[str]:
     parts = [
         f"{group.spec.name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s over {path.link}"

@@ -8,7 +8,7 @@ et al., "PipeDream" (SOSP 2019) and Huang et al., "GPipe" (NeurIPS 2019).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -16,9 +16,10 @@ import msgspec
 from partita.ground.checks import check_at_least, check_fields, check_number
 from partita.ground.dags import check_acyclic
 from partita.ground.errors import InputError
+from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
-from partita.problems.throughput.row import Row, check_row
+from partita.problems.throughput.row import UnitRow, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
@@ -222,7 +223,7 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     groups: tuple[DeviceGroup, ...] = ()
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
-    row: Row | None = None
+    row: UnitRow | None = None
     microbatch_samples: int = 1
 
     def __post_init__(self) -> None:
@@ -271,13 +272,16 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     def scale_communication(self, factor: float) -> ThroughputProblem:
         """A copy in which every transfer takes ``factor`` times as long, on links of devices and of groups."""
 
-        def scaled(link: Any) -> Any:
-            times = {name: getattr(link, name) * factor for name in TRANSFER_TIMES if hasattr(link, name)}
+        return self if factor == 1.0 else self.with_links(TRANSFER_TIMES, lambda time: time * factor)
+
+    def with_links(self, fields: Iterable[str], change: Callable[[float], float]) -> ThroughputProblem:
+        """A copy in which these times of links of devices and groups are what ``change`` makes of them."""
+
+        def changed(link: Any) -> Any:
+            times = {name: change(getattr(link, name)) for name in fields if hasattr(link, name)}
             return msgspec.structs.replace(link, **times)
 
-        if factor == 1.0:
-            return self
-        return self.replace(kinds=tuple(map(scaled, self.kinds)), groups=tuple(map(scaled, self.groups)))
+        return self.replace(kinds=tuple(map(changed, self.kinds)), groups=tuple(map(changed, self.groups)))
 
     @property
     def device_count(self) -> int:
@@ -299,6 +303,10 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         """Whether forward and backward loads have their own maximum (GPipe's objective)."""
         return self.schedule.name == "gpipe" and self.training
 
+    def kind_named(self, name: str) -> DeviceKind:
+        """The device kind of a name."""
+        return next(kind for kind in self.kinds if kind.name == name)
+
     def device_names(self) -> list[tuple[str, int]]:
         """Name and kind index of every device, in the order of ``kinds``."""
         return [(f"{kind.name}:{i}", index) for index, kind in enumerate(self.kinds) for i in range(kind.count)]
@@ -311,6 +319,11 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
             for number, entry in enumerate(self.groups)
             for i in range(entry.counts[place])
         }
+
+    def stage_groups(self, plan: Plan) -> list[int]:
+        """Group of every stage's first device; 0 for all without groups."""
+        group_of = self.group_of()
+        return [group_of.get(stage.devices[0], 0) for stage in plan.stages]
 
 
 def validate(problem: ThroughputProblem) -> None:

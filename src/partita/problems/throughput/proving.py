@@ -18,12 +18,13 @@ from partita.problems.kind import Proof
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.streaming import STREAMING, streams
-from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
-from partita.problems.throughput.solvers.combined import Combined, combined_refusal
-from partita.problems.throughput.solvers.contiguous_run import IDEALS
+from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
+from partita.problems.throughput.solvers.contiguous_run import DOWNSETS
+from partita.problems.throughput.virtual_stages import stage_of_operators
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0
@@ -42,10 +43,10 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     limit = monitor.remaining_s
     first_s = limit if refused else min(FIRST_SHARE * limit, FIRST_S)
     found, bound = _search(problem, search, monitor, first_s)
+    value = _objective(problem, found.plan)
     if refused or found.infeasible:
         best = bound or Bound(0.0, search.name, "acyclic", monitor.elapsed_s)
-        return Proof(best, (best,), _objective(problem, found.plan), found.infeasible)
-    value = _objective(problem, found.plan)
+        return Proof(best, (best,), value, found.infeasible)
     relaxed = uniform(problem)
     # Splits of the relaxation may cost more as plans, or be none: only plans count.
     knowledge = Knowledge.watched(relaxed, monitor, from_label=lambda label, value: None, complete=False)
@@ -81,15 +82,15 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
 
 def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
     """What the combined solver proves."""
-    driver = Combined(problem, Options(), monitor)
+    driver = CombinedRun(problem, Options(), monitor)
     outcome = driver.search(monitor)
     if outcome.infeasible:
-        return Proof(Bound(math.inf, IDEALS, "acyclic", monitor.elapsed_s), (), None, True)
+        return Proof(Bound(math.inf, DOWNSETS, "acyclic", monitor.elapsed_s), (), None, True)
     incumbent = driver.incumbent
     best = Bound(incumbent.bound, incumbent.proven_by, "acyclic", monitor.elapsed_s)
     parts = [] if driver.knowledge is None else _by_method(problem, driver.knowledge)
-    if driver.ideals_s > 0 or not parts:
-        parts.append(Bound(incumbent.bound, IDEALS, "acyclic", driver.ideals_s))
+    if driver.downsets_s > 0 or not parts:
+        parts.append(Bound(incumbent.bound, DOWNSETS, "acyclic", driver.downsets_s))
     return Proof(best, tuple(parts), _objective(problem, outcome.plan))
 
 
@@ -112,9 +113,8 @@ def _objective(problem: ThroughputProblem, plan: Plan | None) -> float | None:
 
 def _labels(problem: ThroughputProblem, plan: Plan, relaxed: BlockProblem) -> Ints | None:
     """Blocks of the relaxation's items in a plan, None if they fall somewhere along the order."""
-    stage_of = {identity: j for j, stage in enumerate(plan.stages) for identity in stage.operators}
     label = np.zeros(relaxed.items, dtype=np.int32)
-    label[relaxed.group] = [stage_of[op.id] for op in problem.operators]
+    label[relaxed.group] = stage_of_operators(problem, plan)
     return None if relaxed.falls(label) else label
 
 

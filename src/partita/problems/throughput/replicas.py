@@ -9,17 +9,16 @@ from typing import Any
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.ground.dags import topological_order
 from partita.ground.rounding import TOLERANCE
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.replicas import Replicas, Shape
+from partita.problems.facets.replicas import Replication, Shape
 from partita.problems.throughput.contraction.instance import build_instance
-from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome
-from partita.problems.throughput.solvers.slicing import Slicing
+from partita.problems.throughput.solvers.exact import Slicing
 
 
-class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
+class ThroughputReplicas(Replication[ThroughputProblem, Plan]):
     """A split of the model over S devices, every stage of which runs on R: its best cuts do not depend on R.
 
     But for memory: under 1F1B a stage holds as many microbatches as there are stages from it to the last, and never
@@ -52,24 +51,21 @@ class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
                 most = sum(count // replicas for count in counts)
                 # With several kinds it is not said of which the stages are: the split chooses.
                 for stages in range(1, most + 1) if len(counts) == 1 else (most,):
-                    for schedule in ("1f1b", "gpipe"):
-                        if schedule == "gpipe" and stages == 1:
-                            # The same with more in memory.
-                            continue
-                        turns = batch // replicas
-                        found.append(
-                            Shape(
-                                stages=stages,
-                                replicas=replicas,
-                                schedule=schedule,
-                                recompute=recompute,
-                                turns=turns,
-                                problem=_chain(again, stages, replicas, schedule, turns),
-                                work_s=work,
-                                chain_s=chain,
-                                parameter_bytes=parameters,
-                            )
+                    # With one stage, GPipe is the same with more in memory.
+                    found += [
+                        Shape(
+                            stages=stages,
+                            replicas=replicas,
+                            schedule=schedule,
+                            recompute=recompute,
+                            turns=batch // replicas,
+                            problem=_one_replica(again, stages, replicas, schedule),
+                            work_s=work,
+                            chain_s=chain,
+                            parameter_bytes=parameters,
                         )
+                        for schedule in (("1f1b", "gpipe") if stages > 1 else ("1f1b",))
+                    ]
         return found
 
     def spread(
@@ -90,20 +86,20 @@ class ThroughputReplicas(Replicas[ThroughputProblem, Plan]):
         return whole, Plan(stages=tuple(stages))
 
 
-def _chain(problem: ThroughputProblem, stages: int, replicas: int, schedule: str, turns: int) -> ThroughputProblem:
+def _one_replica(problem: ThroughputProblem, stages: int, replicas: int, schedule: str) -> ThroughputProblem:
     """The problem of one replica of every stage."""
-    alone = sum(kind.count > 0 for kind in problem.kinds) == 1
+    microbatches = problem.schedule.microbatches // replicas
+    alone = len(problem.present) == 1
     kinds = tuple(
         msgspec.structs.replace(kind, count=min(kind.count // replicas, stages if alone else kind.count))
         for kind in problem.kinds
     )
-    # Under 1F1B nothing depends on the batch beyond as many microbatches as stages.
-    held = min(turns, sum(kind.count for kind in kinds)) if schedule == "1f1b" else turns
+    if schedule == "1f1b":
+        # Nothing depends on the batch beyond as many microbatches as stages.
+        microbatches = min(microbatches, sum(kind.count for kind in kinds))
     return problem.replace(
         kinds=kinds,
-        schedule=Schedule(
-            name="gpipe" if schedule == "gpipe" else "1f1b", microbatches=held, recompute=problem.schedule.recompute
-        ),
+        schedule=msgspec.structs.replace(problem.schedule, name=schedule, microbatches=microbatches),
         max_replicas=1,
         weight_sync_per_batch=False,
     )
@@ -140,12 +136,9 @@ def _least(problem: ThroughputProblem) -> tuple[float, float, float]:
             backward = problem.operators[maker].backward
             if a != b and backward == problem.operators[reader].backward:
                 ways[backward].add((b, a) if backward else (a, b))
-    both = sorted(ways[0] & ways[1])
     longest = time.copy()
-    before: dict[int, list[int]] = {}
-    for a, b in both:
-        before.setdefault(b, []).append(a)
-    for v in topological_order(instance.items, both):
-        longest[v] = time[v] + max((longest[u] for u in before.get(v, ())), default=0.0)
+    # Items are numbered along the order of the forward part.
+    for a, b in sorted(ways[0] & ways[1]):
+        longest[b] = max(longest[b], time[b] + longest[a])
     gradients = sum(p.gradient_bytes for p in problem.parameters)
     return float(time.sum()), float(longest.max()), gradients if problem.parameters else float(instance.fixed.sum())

@@ -70,7 +70,7 @@ def in_rounds(run: Run) -> Program:
 
 def _pieces(run: Run) -> tuple[Nodes, list[bool]]:
     """Virtual stages, and which of them go forward."""
-    node_of = virtual_stages(run.stage_of, run.count, run.edges)
+    node_of = virtual_stages(run.stage_of, len(run.plan.stages), run.edges)
     nodes = nodes_of(run.problem, run.plan, run.stage_of, node_of, run.edges)
     ahead = set(node_of[~run.backward].tolist())
     return nodes, [node in ahead for node in range(len(nodes.stage))]
@@ -92,7 +92,7 @@ def _phases(run: Run) -> tuple[Nodes, list[bool]]:
         inner = [(place[a], place[b]) for a, b in run.edges if a in place and b in place]
         first: dict[int, int] = {}
         if len(mine):
-            node_of[mine] = count + virtual_stages(run.stage_of[mine], run.count, inner)
+            node_of[mine] = count + virtual_stages(run.stage_of[mine], len(run.plan.stages), inner)
             count = int(node_of[mine].max()) + 1
         for v in mine.tolist():
             stage, node = int(run.stage_of[v]), int(node_of[v])

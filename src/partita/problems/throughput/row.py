@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 
-#: The stage of every operator.
-Ints = npt.NDArray[np.int64]
 
-
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class UnitRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stages are runs of units, in the order of the row, all with equally many replicas.
 
     Attributes
@@ -33,14 +29,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     hosts_first: bool = False
 
 
-def check_row(where: str, row: Row, known: Sequence[int]) -> None:
-    """Refuse a row that is not one of the operators with these ids.
-
-    Raises
-    ------
-    InputError
-        If an operator is in no unit or in two, or a pair names no units in order.
-    """
+def check_row(where: str, row: UnitRow, known: Sequence[int]) -> None:
+    """Refuse a row of which an operator with these ids is in no unit or in two, or a pair names no units in order."""
     listed = [identity for unit in row.units for identity in unit]
     if sorted(listed) != sorted(known):
         wrong = sorted(set(known) ^ set(listed)) or sorted({v for v in listed if listed.count(v) > 1})
@@ -53,28 +43,20 @@ def check_row(where: str, row: Row, known: Sequence[int]) -> None:
 
 
 def row_violations(
-    row: Row, ids: Sequence[int], plan: Plan, stage_of: Ints, position: Sequence[int], hosts: Container[str] = ()
+    row: UnitRow, plan: Plan, stage_of: Mapping[int, int], position: Sequence[int], hosts: Set[str]
 ) -> list[str]:
     """What of a plan is no split of the row.
 
-    Parameters
-    ----------
-    row, hosts
-        The row; names of the device kinds that are no accelerators.
-    ids
-        Ids of the operators, by place.
-    plan, stage_of, position
-        The plan, the stage of every operator by place, and the place of every stage in the pipeline.
+    ``stage_of`` has the stage of every operator by id, ``position`` the place of every stage in the pipeline; ``hosts``
+    are names of the device kinds that are no accelerators.
     """
-    place = {identity: number for number, identity in enumerate(ids)}
     found = []
     homes: list[int] = []
     for number, unit in enumerate(row.units):
-        stages = {int(stage_of[place[identity]]) for identity in unit}
+        stages = {stage_of[identity] for identity in unit}
         if len(stages) > 1:
-            found.append(
-                f"unit {number} of the row is on stages {', '.join(map(str, sorted(stages)))}; units are whole"
-            )
+            shown = ", ".join(map(str, sorted(stages)))
+            found.append(f"unit {number} of the row is on stages {shown}; units are whole")
         homes.append(position[min(stages)])
     # Places of those stages that hold anything, without gaps.
     ranks = np.unique(homes, return_inverse=True)[1]
@@ -86,13 +68,12 @@ def row_violations(
         for first, last in row.handed
         if ranks[last] > ranks[first] + 1
     ]
-    first = position[int(stage_of[place[row.units[0][0]]])]
+    first = position[stage_of[row.units[0][0]]]
     for stage, at in zip(plan.stages, position, strict=True):
         if row.hosts_first and stage.kind in hosts and stage.operators and at != first:
             found.append(f"{stage.devices[0]} is no accelerator, and runs more than the begin of the row")
     counts = {len(stage.devices) for stage in plan.stages}
     if len(counts) > 1:
-        found.append(
-            f"the stages have {', '.join(map(str, sorted(counts)))} replicas; those of a row have equally many"
-        )
+        shown = ", ".join(map(str, sorted(counts)))
+        found.append(f"the stages have {shown} replicas; those of a row have equally many")
     return found

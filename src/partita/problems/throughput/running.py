@@ -10,7 +10,8 @@ import numpy as np
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import PER_DEVICE
-from partita.problems.facets.timeline import Request
+from partita.problems.facets.timeline import RunRequest
+from partita.problems.throughput.evaluate import preferred_order
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
 from partita.problems.throughput.nodes import Nodes
 from partita.problems.throughput.problem import ThroughputProblem
@@ -30,6 +31,8 @@ class Run:
         Of a batch, where nothing else is asked for: the same for every plan of the problem.
     streams
         What transfers take of a device: what is fetched again delays them, too, so that they cannot hide behind it.
+    in_turn
+        Whether synchronising takes the devices' time.
 
     Raises
     ------
@@ -44,85 +47,57 @@ class Run:
         if wrong is not None:
             raise InputError(f"the plan of problem {problem.name!r} cannot run: {wrong}")
         self.problem, self.plan, self.evaluation = problem, plan, evaluation
-        self.request = Request()
+        self.request = RunRequest()
         self.stage_of = stage_of_operators(problem, plan)
         self.edges = edges_of(problem)
         self.backward = np.array([op.backward for op in problem.operators], dtype=bool)
         self.used: list[int] = np.unique(self.stage_of).tolist()
-        self.count = len(plan.stages)
-        self.replicas = [len(stage.devices) for stage in plan.stages]
-        self.order = self._row()
+        self.order = self._in_a_row()
+        self.groups = problem.stage_groups(plan)
         given = problem.schedule.microbatches
         self.usual_microbatches = given if given > 1 else PER_DEVICE * problem.device_count
+        self.usual_schedule = "gpipe" if problem.gpipe else "1f1b" if problem.training else "forward"
         self.microbatches = self.usual_microbatches
         reloads = any(stage.reload > 0 for stage in evaluation.stages)
         self.streams: Streams = "sum" if reloads else problem.communication
-        self.notes = (
-            ("What does not fit into memory is fetched one after the other with transfers and work.",)
-            if reloads and problem.communication != "sum"
-            else ()
-        )
+        self.in_turn = self.streams == "sum"
+        self.notes: tuple[str, ...] = ()
+        if reloads and problem.communication != "sum":
+            self.notes = ("What does not fit into memory is fetched one after the other with transfers and work.",)
 
-    def asked(self, request: Request) -> Run:
+    def asked(self, request: RunRequest) -> Run:
         """The same as it is asked to run."""
         found = copy.copy(self)
         found.request = request
         found.microbatches = self.usual_microbatches if request.microbatches is None else request.microbatches
         return found
 
-    @property
-    def usual_schedule(self) -> str:
-        """The schedule that stages in a row are planned for."""
-        if not self.problem.training:
-            return "forward"
-        return "gpipe" if self.problem.schedule.name == "gpipe" else "1f1b"
+    def _in_a_row(self) -> list[int] | None:
+        """Stages in an order in which forward work goes on and backward work back; None if there is none.
 
-    def _row(self) -> list[int] | None:
-        """Stages in an order in which forward work goes on and backward work back; None if there is none."""
-        after: dict[int, set[int]] = {stage: set() for stage in self.used}
+        The plan's own order, where it is one.
+        """
+        pairs = set()
         for a, b in self.edges:
-            source, target = int(self.stage_of[a]), int(self.stage_of[b])
-            if source != target and self.backward[a] == self.backward[b]:
-                earlier, later = (target, source) if self.backward[a] else (source, target)
-                after[later].add(earlier)
-        row: list[int] = []
-        while len(row) < len(self.used):
-            # The plan's own order, where it is one.
-            ready = next((s for s in self.used if s not in row and after[s] <= set(row)), None)
-            if ready is None:
-                return None
-            row.append(ready)
-        return row
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether synchronising takes the devices' time."""
-        return self.problem.communication == "sum" or self.streams == "sum"
+            if self.backward[a] == self.backward[b]:
+                ends = int(self.stage_of[a]), int(self.stage_of[b])
+                pairs.add(ends[::-1] if self.backward[a] else ends)
+        return preferred_order(self.used, pairs)
 
     def held(self, worth: StageEvaluation) -> float:
         """Bytes that each device keeps of each microbatch in flight."""
         return worth.memory.activations / worth.in_flight
 
-    def groups(self) -> list[int]:
-        """The group of every stage's devices."""
-        group_of = self.problem.group_of()
-        return [group_of.get(stage.devices[0], 0) for stage in self.plan.stages]
-
     def links(self) -> list[Place]:
         """The links of groups of devices."""
         return [
-            Place(
-                f"link of {group.name}",
-                streams=self.streams,
-                capacity=capacity_of(group.transfer_time_per_unit),
-            )
+            Place(f"link of {group.name}", streams=self.streams, capacity=capacity_of(group.transfer_time_per_unit))
             for group in self.problem.groups
         ]
 
     def place(self, stage: int) -> Place:
         """The devices of a stage and what they hold."""
         entry, memory = self.plan.stages[stage], self.evaluation.stages[stage].memory
-        kind = next(kind for kind in self.problem.kinds if kind.name == entry.kind)
         always = {name: size for name, size in memory.parts.items() if name not in ("activations", "workspace")}
         return Place(
             name=f"stage {stage}",
@@ -132,14 +107,14 @@ class Run:
             memory=always,
             workspace=memory.workspace,
             limit=None if self.problem.streaming else memory.limit,
-            capacity=capacity_of(kind.transfer_time_per_unit),
+            capacity=capacity_of(self.problem.kind_named(entry.kind).transfer_time_per_unit),
         )
 
     def transfers(
         self, nodes: Nodes, stage_of_node: list[int], first_hop: int
     ) -> tuple[list[Hop], list[tuple[int, int]], list[Message]]:
         """Hops over groups' links, edges between nodes and hops, and messages."""
-        groups = self.groups()
+        group = [self.groups[stage] for stage in stage_of_node]
         hops: list[Hop] = []
         edges: list[tuple[int, int]] = []
         out: dict[int, int] = {}
@@ -147,23 +122,20 @@ class Run:
         for node, time in sorted(nodes.leaving.items()):
             out[node] = first_hop + len(hops)
             edges.append((node, out[node]))
-            hops.append(Hop(groups[nodes.stage[node]], time, True))
-        for (node, group), time in sorted(nodes.entering.items()):
-            into[node, group] = first_hop + len(hops)
-            edges.append((out[node], into[node, group]))
-            hops.append(Hop(group, time, False))
+            hops.append(Hop(self.groups[nodes.stage[node]], time, True))
+        for (node, entered), time in sorted(nodes.entering.items()):
+            into[node, entered] = first_hop + len(hops)
+            edges.append((out[node], into[node, entered]))
+            hops.append(Hop(entered, time, False))
         for a, b in sorted(nodes.waits | nodes.crossings.keys()):
-            group = groups[stage_of_node[b]]
-            crosses = group != groups[stage_of_node[a]] and (a, b) in nodes.crossings
-            edges.append((into[a, group], b) if crosses else (a, b))
+            crosses = group[b] != group[a] and (a, b) in nodes.crossings
+            edges.append((into[a, group[b]], b) if crosses else (a, b))
         messages = []
-        latency = {kind.name: kind.transfer_latency for kind in self.problem.kinds}
         for (a, b), crossing in sorted(nodes.crossings.items()):
-            ends = stage_of_node[a], stage_of_node[b]
-            passed = (groups[ends[0]], groups[ends[1]])
-            links = passed if self.problem.groups and passed[0] != passed[1] else ()
-            each = max(latency[self.plan.stages[s].kind] for s in ends)
-            messages.append(Message(a, b, crossing.size, crossing.count * each, links))
+            links = (group[a], group[b]) if self.problem.groups and group[a] != group[b] else ()
+            kinds = [self.problem.kind_named(self.plan.stages[stage_of_node[node]].kind) for node in (a, b)]
+            latency = crossing.count * max(kind.transfer_latency for kind in kinds)
+            messages.append(Message(a, b, crossing.size, latency, links))
         return hops, edges, messages
 
 

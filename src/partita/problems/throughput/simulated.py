@@ -1,26 +1,83 @@
-"""A throughput plan as it runs, in a few numbers, beside what formulas say of it."""
+"""A throughput plan as it runs, in a few numbers: by simulation, and what rounds of the pipeline say of it."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import msgspec
+import numpy as np
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.timeline import Remembered, Request
+from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.throughput.evaluation import Evaluation
+from partita.problems.throughput.nodes import nodes_of
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.programs import program_of
 from partita.problems.throughput.running import Run
-from partita.problems.throughput.sample_latency import SampleLatency, sample_latency
+from partita.problems.throughput.timeline import program_of
+from partita.problems.throughput.virtual_stages import between, edges_of, stage_of_operators, virtual_stages
 from partita.simulator.program import Program
 from partita.simulator.simulate import simulate
 from partita.simulator.steps import StepSummary, step_summary
 
 #: Microbatches that pass before the one whose latency is looked at, for each round of the pipeline.
 _ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class SampleLatency:
+    """How long one sample takes through a plan, by formulas, in the problem's time unit.
+
+    Attributes
+    ----------
+    stages
+        Devices in use.
+    virtual_stages
+        Pieces of devices' sets that run without a break; as many as stages for an acyclic inference split.
+    depth
+        Most virtual stages that any sample passes one after the other.
+    period
+        Time per sample in steady state: the objective. A round of the pipeline takes that long.
+    latency
+        Time of one sample through the full pipeline: depth × period. All devices advance together, round by round; an
+        asynchronous pipeline is no slower. A sample stays r rounds on a stage of r replicas.
+    latency_alone
+        Time of one sample when no other is in flight: the longest path of virtual stages, each with its own work and
+        the transfers that its device pays for it, nothing overlapped. Links between groups of devices, weights that are
+        fetched again and weights that are synchronised are left out.
+    """
+
+    stages: int
+    virtual_stages: int
+    depth: int
+    period: float
+    latency: float
+    latency_alone: float
+
+
+def sample_latency(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> SampleLatency:
+    """Depth and latency of a plan of the problem, given what ``evaluate`` says of it, feasible or not.
+
+    Operators that a device cannot run take no time here.
+    """
+    device, edges = stage_of_operators(problem, plan), edges_of(problem)
+    piece = virtual_stages(device, len(plan.stages), edges)
+    nodes = nodes_of(problem, plan, device, piece, edges)
+    loads = np.array(nodes.time) + np.array(nodes.incoming) + np.array(nodes.outgoing)
+    replicas = np.array([len(plan.stages[stage].devices) for stage in nodes.stage])
+    depths, rounds, finish = np.ones(len(loads), dtype=np.int64), replicas.copy(), loads.copy()
+    for u, v in between(piece, edges):
+        depths[v] = max(depths[v], depths[u] + 1)
+        rounds[v] = max(rounds[v], rounds[u] + replicas[v])
+        finish[v] = max(finish[v], finish[u] + loads[v])
+    return SampleLatency(
+        stages=sum(1 for stage in plan.stages if stage.operators),
+        virtual_stages=len(loads),
+        depth=int(depths.max()),
+        period=evaluation.objective,
+        latency=int(rounds.max()) * evaluation.objective,
+        latency_alone=float(finish.max()),
+    )
 
 
 @dataclass(frozen=True)
@@ -36,12 +93,10 @@ class SimulatedPipeline:
         batch.
     latency_alone
         Time of one microbatch when no other is in flight.
-    schedule, microbatches
-        How a batch runs.
-    samples
-        Samples in a microbatch.
+    schedule, microbatches, samples
+        How a batch runs, and the samples in a microbatch.
     step
-        What it takes.
+        What the batch takes.
     """
 
     formula: SampleLatency
@@ -52,33 +107,12 @@ class SimulatedPipeline:
     samples: int
     step: StepSummary
 
-    def document(self) -> dict[str, Any]:
-        """The pipeline as plain values; what formulas say of latencies is beside what happens."""
-        found: dict[str, Any] = msgspec.structs.asdict(self.formula)
-        said = {name: found[name] for name in ("latency", "latency_alone")}
-        return found | {"latency": self.latency, "latency_alone": self.latency_alone, "formula": said}
-
-    def step_document(self) -> dict[str, Any]:
-        """A batch as plain values."""
-        found = asdict(self.step)
-        del found["idle"], found["devices"]
-        each = self.step.time / self.microbatches
-        return {
-            "schedule": self.schedule,
-            "microbatches": self.microbatches,
-            **found,
-            "time_per_microbatch": each,
-            "time_per_sample": each / self.samples,
-            "bubble": self.step.bubble,
-        }
-
 
 def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> SimulatedPipeline | None:
-    formula = sample_latency(problem, plan, evaluation)
-    run = Run(problem, plan, evaluation)
+    formula, run = sample_latency(problem, plan, evaluation), Run(problem, plan, evaluation)
 
     def make(microbatches: int, interval: float = 0.0) -> Program:
-        return program_of(run, msgspec.structs.replace(Request(), microbatches=microbatches, interval=interval))
+        return program_of(run, RunRequest(microbatches=microbatches, interval=interval))
 
     try:
         alone = simulate(make(1))
@@ -99,3 +133,35 @@ def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -
 
 #: A plan as it runs; None if it cannot run at all.
 simulated_pipeline: Remembered[ThroughputProblem, Plan, Evaluation] = Remembered(_simulated)
+
+
+def pipeline_document(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
+    """The pipeline as plain values; what formulas say of latencies is beside what happens, or alone if nothing does."""
+    run: SimulatedPipeline | None = simulated_pipeline(problem, plan, evaluation)
+    if run is None:
+        return asdict(sample_latency(problem, plan, evaluation))
+    happens = {"latency": run.latency, "latency_alone": run.latency_alone}
+    said = {name: getattr(run.formula, name) for name in happens}
+    return asdict(run.formula) | happens | {"formula": said}
+
+
+def step_document(
+    problem: ThroughputProblem, plan: Plan | None, evaluation: Evaluation | None
+) -> dict[str, Any] | None:
+    """A batch as it runs, as plain values; None of no plan, or of one that cannot run."""
+    if plan is None or evaluation is None:
+        return None
+    run: SimulatedPipeline | None = simulated_pipeline(problem, plan, evaluation)
+    if run is None:
+        return None
+    found = asdict(run.step)
+    del found["idle"], found["devices"]
+    each = run.step.time / run.microbatches
+    return {
+        "schedule": run.schedule,
+        "microbatches": run.microbatches,
+        **found,
+        "time_per_microbatch": each,
+        "time_per_sample": each / run.samples,
+        "bubble": run.step.bubble,
+    }

@@ -61,27 +61,26 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
                 return False
             if mine.memory_bytes is not None and (other.memory_bytes is None or mine.memory_bytes < other.memory_bytes):
                 return False
-            if any(getattr(mine, field) > getattr(other, field) for field in TRANSFER_TIMES):
+        # Devices of a group cannot stand in for those of another one.
+        if any(group.counts != same.counts for group, same in zip(a.groups, b.groups, strict=True)):
+            return False
+        for link, slower in zip((*a.kinds, *a.groups), (*b.kinds, *b.groups), strict=True):
+            if any(getattr(link, field, 0.0) > getattr(slower, field, 0.0) for field in TRANSFER_TIMES):
                 return False
-        for group, same in zip(a.groups, b.groups, strict=True):
-            # Devices of a group cannot stand in for those of another one.
-            if group.counts != same.counts or group.transfer_time_per_unit > same.transfer_time_per_unit:
-                return False
-            if group.transfer_latency > same.transfer_latency:
-                return False
-        return _schedule_relaxes(a, b) and all(
+        same_model = all(
             getattr(a, field) is getattr(b, field) or getattr(a, field) == getattr(b, field)
             for field in ("operators", "tensors", "parameters", "saved")
         )
+        return same_model and _schedule_relaxes(a, b)
 
     def transfer(self, plan: Plan, problem: ThroughputProblem) -> Plan | None:
         """On the problem's own devices, kind by kind in the same order; None if there are too few."""
-        names: dict[str, list[str]] = {}
-        for name, kind in problem.device_names():
-            names.setdefault(problem.kinds[kind].name, []).append(name)
-        present = {name for row in names.values() for name in row}
-        if all(device in present for stage in plan.stages for device in stage.devices):
+        devices = problem.device_names()
+        if {device for stage in plan.stages for device in stage.devices} <= dict(devices).keys():
             return plan
+        names: dict[str, list[str]] = {}
+        for name, kind in devices:
+            names.setdefault(problem.kinds[kind].name, []).append(name)
         if problem.groups:
             return None
         stages: list[Stage] = []
@@ -96,15 +95,16 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
         self, points: Any, results: Sequence[Result[ThroughputProblem, Plan, Any]], answers: Any
     ) -> list[dict[str, Any]]:
         """Depth of the pipeline, and the time of one sample through it."""
-        found: list[dict[str, Any]] = []
-        for result in results:
-            entry: dict[str, Any] = {"depth": None, "latency": None}
-            if result.plan is not None and result.evaluation is not None:
-                run = simulated_pipeline(result.problem, result.plan, result.evaluation)
-                if run is not None:
-                    entry = {"depth": run.formula.depth, "latency": run.latency}
-            found.append(entry)
-        return found
+        runs = [
+            simulated_pipeline(result.problem, result.plan, result.evaluation)
+            if result.plan is not None and result.evaluation is not None
+            else None
+            for result in results
+        ]
+        return [
+            {"depth": None if run is None else run.formula.depth, "latency": None if run is None else run.latency}
+            for run in runs
+        ]
 
     def columns(self) -> Mapping[str, tuple[str, Callable[[Any, str], str]]]:
         return {"latency": ("latency", format_time)}

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from partita.ground.errors import InputError
-from partita.problems.throughput.devices import DeviceGroup
+from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Seconds per time unit.
@@ -20,21 +20,21 @@ Variant = Literal["overlap", "duplex", "gpipe", "replicas", "groups", "streaming
 _VARIANTS: dict[Variant, tuple[str, Callable[[ThroughputProblem], bool]]] = {
     "overlap": (
         "communication that overlaps with work (communication=overlap)",
-        lambda problem: problem.communication == "overlap",
+        lambda p: p.communication == "overlap",
     ),
     "duplex": (
         "communication in both directions at once (communication=duplex)",
-        lambda problem: problem.communication == "duplex",
+        lambda p: p.communication == "duplex",
     ),
-    "gpipe": ("the GPipe objective (schedule gpipe on a training problem)", lambda problem: problem.gpipe),
-    "replicas": ("replicated stages (max_replicas above 1)", lambda problem: problem.max_replicas > 1),
-    "groups": ("groups of devices behind slower links", lambda problem: bool(problem.groups)),
-    "streaming": ("memory over the limit at a price (streaming)", lambda problem: problem.streaming),
+    "gpipe": ("the GPipe objective (schedule gpipe on a training problem)", lambda p: p.gpipe),
+    "replicas": ("replicated stages (max_replicas above 1)", lambda p: p.max_replicas > 1),
+    "groups": ("groups of devices behind slower links", lambda p: bool(p.groups)),
+    "streaming": ("memory over the limit at a price (streaming)", lambda p: p.streaming),
     "peak": (
         "memory that depends on the order in which operators run (working_memory=peak)",
-        lambda problem: problem.working_memory == "peak",
+        lambda p: p.working_memory == "peak",
     ),
-    "row": ("stages that are runs of a row of units", lambda problem: problem.row is not None),
+    "row": ("stages that are runs of a row of units", lambda p: p.row is not None),
 }
 
 
@@ -57,16 +57,9 @@ def solver_of(problem: ThroughputProblem) -> str:
 
 
 def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> ThroughputProblem:
-    """The problem with its devices in groups of (nearly) equal size, the larger ones first.
+    """The problem with its devices in groups of (nearly) equal size, the larger ones first; 1 for none.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    groups
-        How many; 1 for none.
-    bandwidth
-        Of each group's link, as a fraction of the slowest accelerator's own.
+    ``bandwidth`` is that of each group's link, as a fraction of the slowest accelerator's own.
 
     Raises
     ------
@@ -97,20 +90,8 @@ def scale_bandwidth(problem: ThroughputProblem, factor: float) -> ThroughputProb
     """The problem with every bandwidth times ``factor``; the fixed time per transfer stays."""
     if factor == 1.0:
         return problem
-    kinds = tuple(
-        msgspec.structs.replace(
-            kind,
-            transfer_time_per_unit=kind.transfer_time_per_unit / factor,
-            sync_time_per_byte=kind.sync_time_per_byte / factor,
-            reload_time_per_byte=kind.reload_time_per_byte / factor,
-        )
-        for kind in problem.kinds
-    )
-    groups = tuple(
-        msgspec.structs.replace(group, transfer_time_per_unit=group.transfer_time_per_unit / factor)
-        for group in problem.groups
-    )
-    return problem.replace(kinds=kinds, groups=groups)
+    slowed = [name for name in TRANSFER_TIMES if name != "transfer_latency"]
+    return problem.with_links(slowed, lambda time: time / factor)
 
 
 def reload_at(problem: ThroughputProblem, bytes_per_s: float) -> ThroughputProblem:

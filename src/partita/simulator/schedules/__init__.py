@@ -35,10 +35,7 @@ DEFAULT_SCHEDULES: tuple[Schedule, ...] = (
 def find_schedule(name: str) -> Schedule:
     """The schedule with a name, or the one that a file gives if the name ends in ``.csv``.
 
-    Raises
-    ------
-    InputError
-        If there is no schedule of that name, or the file is not one that ``read_schedule`` reads.
+    Raises ``InputError`` if there is no schedule of that name, or the file is not one that ``read_schedule`` reads.
     """
     if name.lower().endswith(".csv"):
         return read_schedule(name)

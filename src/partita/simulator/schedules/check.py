@@ -22,19 +22,12 @@ NAMED = 4
 
 
 class Fault(NamedTuple):
-    """What is wrong with orders.
+    """What is wrong with orders."""
 
-    Attributes
-    ----------
-    rank, place
-        Where: a place in the order of a rank, counted from 0; the length of the order for what is missing in it.
-    text
-        What, and the remedy.
-    """
-
+    #: Where: a place in the order of a rank, counted from 0; the length of the order for what is missing in it.
     rank: int
     place: int
-    text: str
+    text: str  #: What, and the remedy.
 
 
 def check_orders(
@@ -51,11 +44,8 @@ def check_orders(
     behind it: as one action, or if ``splits_backward`` also as input gradient and weight gradient. Without
     ``microbatches`` there are as many as the largest number in the orders says.
 
-    Raises
-    ------
-    InputError
-        With the first action that cannot run, its rank, its place and what it waits for. Actions that should not be
-        there come first, then those that are missing, then those that wait for something later.
+    Raises ``InputError`` with the first action that cannot run, its rank, its place and what it waits for. Actions that
+    should not be there come first, then those that are missing, then those that wait for something later.
     """
     if fault := find_fault(orders, rank_of, training, splits_backward, microbatches):
         raise InputError(f"the schedule cannot run: rank {fault.rank}, action {fault.place + 1}: {fault.text}")

@@ -38,7 +38,7 @@ class UserSchedule(Schedule):
         self.training = letters != {"F"}
         self.splits_backward = bool(letters & {"I", "W"})
         self.ranks = len(orders)
-        self.chunks = len(rank_of) // len(orders)
+        self.chunks = self.default_chunks = len(rank_of) // len(orders)
         self.microbatches = microbatches
         self._orders = orders
         self._rank_of = rank_of
@@ -51,10 +51,6 @@ class UserSchedule(Schedule):
             f"schedule {self.path} is for {self.ranks} ranks, {self.chunks} stages on each and {self.microbatches} "
             f"microbatches, not for {ranks}, {chunks} and {microbatches}; use its numbers or another schedule"
         )
-
-    def default_chunks(self) -> int:
-        """As in the file."""
-        return self.chunks
 
     def rank_of(self, ranks: int, chunks: int) -> list[int]:
         """As in the file."""
@@ -78,14 +74,10 @@ def read_schedule(path: str | Path) -> UserSchedule:
     An ``OVERLAP_F_B`` cell is its actions one after the other. Cells that move data, gather weights or add up gradients
     are left out: what a schedule moves follows from where its stages are.
 
-    Raises
-    ------
-    FormatError
-        If the file is empty, is no text, or has a cell that is no action.
-    InputError
-        If it cannot be read; if a rank or stage has no actions, a stage is on two ranks, or ranks have different
-        numbers of stages; or if the schedule is not complete or cannot run, as ``check_orders`` says. What is wrong is
-        named with file, row and column.
+    Raises ``FormatError`` if the file is empty, is no text, or has a cell that is no action; ``InputError`` if it
+    cannot be read; if a rank or stage has no actions, a stage is on two ranks, or ranks have different numbers of
+    stages; or if the schedule is not complete or cannot run, as ``check_orders`` says. What is wrong is named with
+    file, row and column.
     """
     rows = [list(_cells(row, f"{path}, row {number}")) for number, row in enumerate(_rows(path), 1)]
     for number, cells in enumerate(rows, 1):
@@ -168,10 +160,7 @@ def _placement(path: str | Path, rows: list[list[_Cell]]) -> list[int]:
 def write_schedule(path: str | Path, orders: Sequence[Sequence[Action]]) -> None:
     """Write what every rank does, in order, in torch's compute-only format; the file is replaced in one go.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
+    Raises ``InputError`` if the file cannot be written.
     """
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(orders)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.simulator.schedules.protocol import Action
-from partita.simulator.schedules.v_shape import Row, VShape
+from partita.simulator.schedules.v_shape import RankOrder, VShape
 
 
 class DualPipeV(VShape):
@@ -32,7 +32,7 @@ class DualPipeV(VShape):
     def _order(self, rank: int, ranks: int, microbatches: int) -> list[Action]:
         """The order of a rank."""
         after = ranks - 1 - rank
-        row = Row(rank, ranks)
+        row = RankOrder(rank, ranks)
         row.add("F0", 2 * after)
         row.add("F0 F1", rank + 1)
         row.add("I1 W F1", after)

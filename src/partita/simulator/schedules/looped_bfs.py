@@ -13,23 +13,20 @@ class LoopedBreadthFirst(Schedule):
 
     name = "looped-bfs"
     summary = "all forward, then all backward, stage by stage of several on each rank (Lamy-Poirier, MLSys 2023)"
+    default_chunks = 2
 
     def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
         """It runs with all numbers."""
         return None
 
-    def default_chunks(self) -> int:
-        """Two, the fewest that loop."""
-        return 2
-
     def orders(self, ranks: int, chunks: int, microbatches: int) -> list[list[Action]]:
         """All forward actions, and the backward actions in the opposite order."""
-        return [self._order(range(rank, ranks * chunks, ranks), microbatches) for rank in range(ranks)]
-
-    def _order(self, stages: range, microbatches: int) -> list[Action]:
-        """The order of the rank with these stages."""
-        forward = [Action(stage, "F", microbatch) for stage in stages for microbatch in range(microbatches)]
-        return forward + [action._replace(letter="B") for action in reversed(forward)]
+        orders = []
+        for rank in range(ranks):
+            stages = range(rank, ranks * chunks, ranks)
+            forward = [Action(stage, "F", microbatch) for stage in stages for microbatch in range(microbatches)]
+            orders.append(forward + [action._replace(letter="B") for action in reversed(forward)])
+        return orders
 
     def in_flight(self, rank: int, ranks: int, chunks: int, microbatches: int) -> int:
         """All microbatches in all stages."""

@@ -15,10 +15,6 @@ class PipeDream(OneForwardOneBackward):
     summary = "1F1B without a flush, one weight version per microbatch in flight (Narayanan et al., SOSP 2019)"
     flush = False
 
-    def in_flight(self, rank: int, ranks: int, chunks: int, microbatches: int) -> int:
-        """As many as there are ranks from this one to the last, of one batch alone; others follow without a break."""
-        return super().in_flight(rank, ranks, chunks, microbatches)
-
     def weight_versions(self, in_flight: int) -> int:
         """One for each microbatch in flight."""
         return in_flight

@@ -26,39 +26,23 @@ class Schedule:
     A pipeline has ranks 0, 1, … in a row, each with ``chunks`` stages. Ranks do their actions one after the other in
     the order that is given here, each as soon as its inputs are there. Whoever derives from this says ``name``,
     ``summary`` and ``orders``, and what differs of the rest.
-
-    Attributes
-    ----------
-    name, summary
-        On the command line; one line, with the source.
-    training
-        Whether there are backward actions.
-    flush
-        Whether a batch ends before the next one begins.
-    splits_backward
-        Whether gradients of inputs and of weights are actions of their own.
-    barrier
-        Whether all forward work of a batch comes before all backward work.
-    settles
-        Whether ranks find a steady pace inside a long batch: then what they do for one microbatch follows on what they
-        do for another, rather than on what they do for all.
     """
 
+    #: On the command line; one line, with the source.
     name: str
     summary: str
-    training: bool = True
-    flush: bool = True
-    splits_backward: bool = False
-    barrier: bool = False
+    training: bool = True  #: Whether there are backward actions.
+    flush: bool = True  #: Whether a batch ends before the next one begins.
+    splits_backward: bool = False  #: Whether gradients of inputs and of weights are actions of their own.
+    barrier: bool = False  #: Whether all forward work of a batch comes before all backward work.
+    #: Whether ranks find a steady pace inside a long batch: then what they do for one microbatch follows on what they
+    #: do for another, rather than on what they do for all.
     settles: bool = False
+    default_chunks: int = 1  #: Stages of each rank if nothing is asked for.
 
     def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
         """Why it does not run with these numbers, and what would do; None if it does."""
         return None if chunks == 1 else f"schedule {self.name} has one stage on each rank; leave chunks at 1"
-
-    def default_chunks(self) -> int:
-        """Stages of each rank if nothing is asked for."""
-        return 1
 
     def rank_of(self, ranks: int, chunks: int) -> list[int]:
         """The rank of every stage: by default 0, 1, …, and once more from the first for every further chunk."""

@@ -13,12 +13,10 @@ from partita.simulator.schedules.protocol import Schedule
 class InRounds(Schedule):
     """A schedule of several stages on each rank, whose microbatches make rounds of one length."""
 
+    default_chunks = 2
+
     def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
         return _uneven(self.name, ranks, microbatches)
-
-    def default_chunks(self) -> int:
-        """Two, the fewest that interleave."""
-        return 2
 
 
 def round_length(ranks: int, microbatches: int) -> int:

@@ -17,21 +17,18 @@ class VShape(Schedule):
     """A schedule with such a placement."""
 
     splits_backward = True
+    default_chunks = 2
 
     def refusal(self, ranks: int, chunks: int, microbatches: int) -> str | None:
         """It needs two stages on each rank."""
         return None if chunks == 2 else f"schedule {self.name} has two stages on each rank; set chunks to 2"
-
-    def default_chunks(self) -> int:
-        """Two: down and up."""
-        return 2
 
     def rank_of(self, ranks: int, chunks: int) -> list[int]:
         """Down the row, and up again."""
         return [*range(ranks), *reversed(range(ranks))]
 
 
-class Row:
+class RankOrder:
     """The order of one rank while it is being written: patterns of letters and chunks, repeated.
 
     In a pattern ``F0`` is the forward action of the rank's chunk 0 for its next microbatch; likewise ``B0`` and ``I0``,

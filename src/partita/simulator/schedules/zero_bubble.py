@@ -25,12 +25,8 @@ class ZeroBubbleH1(Schedule):
 
     def orders(self, ranks: int, chunks: int, microbatches: int) -> list[list[Action]]:
         """A warm-up as in 1F1B, and weight gradients as many places late as there are ranks before."""
-        return [self._order(rank, ranks - 1 - rank, microbatches) for rank in range(ranks)]
-
-    def _order(self, rank: int, warm_up: int, microbatches: int) -> list[Action]:
-        """The order of a rank."""
-        units = [(rank, microbatch) for microbatch in range(microbatches)]
-        return split_each(units, units, warm_up, delay=rank)
+        units = [[(rank, microbatch) for microbatch in range(microbatches)] for rank in range(ranks)]
+        return [split_each(own, own, ranks - 1 - rank, delay=rank) for rank, own in enumerate(units)]
 
     def in_flight(self, rank: int, ranks: int, chunks: int, microbatches: int) -> int:
         """As many as there are ranks, on every rank."""

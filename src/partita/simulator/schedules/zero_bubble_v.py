@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.simulator.schedules.protocol import Action
-from partita.simulator.schedules.v_shape import Row, VShape
+from partita.simulator.schedules.v_shape import RankOrder, VShape
 
 
 class ZeroBubbleV(VShape):
@@ -25,7 +25,7 @@ class ZeroBubbleV(VShape):
     def _order(self, rank: int, ranks: int, microbatches: int) -> list[Action]:
         """The order of a rank for enough microbatches."""
         behind = ranks - rank
-        row = Row(rank, ranks)
+        row = RankOrder(rank, ranks)
         row.add("F0", 2 * behind - 1)
         row.add("F1 F0", rank)
         row.add("F1 I1 W1", behind)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from partita.engines.search.monitor import Monitor
-from partita.problems.throughput.baselines.blocks import find_blocks
-from partita.problems.throughput.baselines.deepspeed import (
-    DeepSpeed,
+from partita.problems.throughput.baselines.layers import find_blocks
+from partita.problems.throughput.baselines.paths import LayerCuts
+from partita.problems.throughput.baselines.rules import (
+    DeepSpeedParameters,
     DeepSpeedUniform,
+    GreedyTopological,
+    MegatronLayout,
+    TorchTitanLayout,
+    Unsplit,
+    VllmLayout,
     partition_balanced,
     partition_uniform,
 )
-from partita.problems.throughput.baselines.greedy_topological import GreedyTopological
-from partita.problems.throughput.baselines.layer_cuts import LayerCuts
-from partita.problems.throughput.baselines.megatron import Megatron
-from partita.problems.throughput.baselines.single_device import SingleDevice
-from partita.problems.throughput.baselines.torchtitan import TorchTitan
-from partita.problems.throughput.baselines.vllm import Vllm
 from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver
 
@@ -61,8 +61,8 @@ def test_blocks_have_what_comes_before_and_after_them() -> None:
 
 def test_megatron_divides_evenly_or_refuses() -> None:
     """4 blocks on 2 devices: embedding + 2·2 = 5 operators, 2·2 + norm + head = 6; 4 on 3 is refused."""
-    assert sizes(Megatron(), transformer(4, 2)) == [5, 6]
-    assert "multiple of the 3 devices" in str(Megatron().supports(transformer(4, 3), Options()))
+    assert sizes(MegatronLayout(), transformer(4, 2)) == [5, 6]
+    assert "multiple of the 3 devices" in str(MegatronLayout().supports(transformer(4, 3), Options()))
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_megatron_divides_evenly_or_refuses() -> None:
 )
 def test_torchtitan_counts_embedding_and_head(blocks: int, devices: int, expected: list[int]) -> None:
     """Effective layers divided, the remainder to the first stages."""
-    assert TorchTitan().refusal(blocks, devices) is None
-    assert TorchTitan().counts(blocks, devices) == expected
+    assert TorchTitanLayout().refusal(blocks, devices) is None
+    assert TorchTitanLayout().counts(blocks, devices) == expected
 
 
 def test_torchtitan_refuses_empty_stages() -> None:
     """1 + 2 = 3 effective layers on 4 devices."""
-    assert "too few" in str(TorchTitan().refusal(1, 4))
+    assert "too few" in str(TorchTitanLayout().refusal(1, 4))
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,16 @@ def test_torchtitan_refuses_empty_stages() -> None:
 )
 def test_vllm_spares_the_last_device(blocks: int, devices: int, expected: list[int]) -> None:
     """The remainder goes to the devices before the last, from the back; 61 layers are vLLM's own example."""
-    assert Vllm().counts(blocks, devices) == expected
+    assert VllmLayout().counts(blocks, devices) == expected
 
 
 def test_vllm_refuses_training_and_too_few_layers() -> None:
     """Each in a sentence."""
-    assert "3 layers for 4 devices" in str(Vllm().refusal(3, 4))
+    assert "3 layers for 4 devices" in str(VllmLayout().refusal(3, 4))
     problem = transformer(4, 2)
     backward = Operator(id=99, times=(1.0,), backward=True)
-    assert "trains none" in str(Vllm().supports(problem.replace(operators=(*problem.operators, backward)), Options()))
+    training = problem.replace(operators=(*problem.operators, backward))
+    assert "trains none" in str(VllmLayout().supports(training, Options()))
 
 
 def test_deepspeed_uniform_has_the_remainder_first() -> None:
@@ -127,7 +128,7 @@ def test_deepspeed_balances_the_spread() -> None:
 
 def test_deepspeed_counts_parameters() -> None:
     """Row 50 10 10 10 10 50 in three: 50, 40, 50 has the smallest spread, so the embedding is alone."""
-    assert sizes(DeepSpeed(), transformer(4, 3)) == [1, 8, 2]
+    assert sizes(DeepSpeedParameters(), transformer(4, 3)) == [1, 8, 2]
 
 
 def test_greedy_fills_up_to_the_share() -> None:
@@ -137,7 +138,7 @@ def test_greedy_fills_up_to_the_share() -> None:
 
 def test_single_device_takes_all() -> None:
     """One stage."""
-    assert sizes(SingleDevice(), transformer(4, 3)) == [11]
+    assert sizes(Unsplit(), transformer(4, 3)) == [11]
 
 
 def test_layer_cuts_are_the_best_between_layers() -> None:

@@ -19,15 +19,14 @@ from partita.ground.errors import DisagreementError
 from partita.nouns.pipeline import Plan
 from partita.problems import kind_of
 from partita.problems.importers import read_problem
-from partita.problems.throughput.baselines.local_search import LocalSearch
-from partita.problems.throughput.baselines.pipedream import PipeDream, contract_branches
-from partita.problems.throughput.baselines.scotch import Scotch
+from partita.problems.throughput.baselines.free import LocalSearch, Scotch
+from partita.problems.throughput.baselines.paths import PipeDreamCuts, contract_branches
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
-from partita.problems.throughput.solvers.plain_view import plain_view
+from partita.problems.throughput.solvers.plain import plain_view
 from second_opinions import brute_force
 
 
@@ -53,7 +52,7 @@ def test_pipedream_contracts_a_branching() -> None:
     Both branches send their own tensor: 6 + 2 and 2 + 6 after the node, or 8 + 1 and 1 + 4 after the join; 8 is best.
     """
     assert contract_branches(build_instance(DIAMOND)).tolist() == [0, 0, 0, 3, 4]
-    plan = PipeDream().solve(DIAMOND, Options(), Monitor()).plan
+    plan = PipeDreamCuts().solve(DIAMOND, Options(), Monitor()).plan
     assert plan is not None
     assert [stage.operators for stage in plan.stages] == [(0, 1, 2), (3, 4)]
     assert evaluate(DIAMOND, plan).objective == 8.0
@@ -146,7 +145,7 @@ def test_a_better_row_is_adopted_and_a_contradiction_raises() -> None:
     """A result cut short takes the best feasible row; one that claims a proof does not survive a better one."""
     exact = solve(DIAMOND)
     rows = compare(DIAMOND)
-    best = best_of(DIAMOND, rows, Options())
+    best = best_of(rows, Options())
     assert best is not None
     assert best.evaluation is not None
     assert adopt_better(exact, rows, Options()) == exact

@@ -16,7 +16,7 @@ from partita.engines.kernels.throughput.covering import search_block
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from second_opinions.metamorphic import in_other_time

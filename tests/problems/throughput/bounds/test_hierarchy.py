@@ -19,11 +19,10 @@ from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Cha
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import FreeNodeBound, NodeBound
-from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.simple import SimpleBound
-from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.bounds.protocol import HierarchyBound, SimpleBound
 from partita.problems.throughput.bounds.windows import WindowBound
 from partita.problems.throughput.components import HIERARCHY
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from second_opinions import brute_force
 

@@ -18,14 +18,12 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.importers import read_problem
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, order_of
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
-from partita.problems.throughput.bounds.programs.minmax_program import granularity
-from partita.problems.throughput.bounds.programs.order_tables import order_of
-from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
+from partita.problems.throughput.bounds.programs.minmax_program import ProgramMember, granularity
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound, NodeProgramBound
 from partita.problems.throughput.bounds.protocol import simple_bound
-from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from second_opinions.brute_force import best
@@ -127,7 +125,13 @@ def test_rows_count_what_a_split_costs(problem: ThroughputProblem) -> None:
     loads = []
     for b in range(count):
         load = blocks.model.add_continuous(0.0, math.inf, 1.0)
-        blocks.row([([(load, 1.0)], 0.0), *((([(v, -c) for v, c in t]), -k) for t, k in blocks.load(b))], lower=0.0)
+        blocks.row(
+            [
+                ([(load, 1.0)], 0.0),
+                *((([(v, -c) for v, c in t]), -k) for t, k in (*blocks.work(b), *blocks.cuts(b).values())),
+            ],
+            lower=0.0,
+        )
         loads.append(load)
     blocks.keep_within(rank, rank)
     values = solve_program(blocks.model, "highs").values

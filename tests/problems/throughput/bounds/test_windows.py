@@ -15,10 +15,10 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import uniform
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
-from partita.problems.throughput.row import Row
+from partita.problems.throughput.row import UnitRow
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from problems.throughput.every_row import best_of_all
 from second_opinions.metamorphic import in_other_time
@@ -170,7 +170,7 @@ def test_splits_without_a_known_plan_may_be_plans() -> None:
             name="row",
             kinds=(DeviceKind(name="gpu", count=2),),
             operators=tuple(Operator(id=v, times=(time,)) for v, time in enumerate(times)),
-            row=Row(units=tuple(tuple(range(a, b)) for a, b in itertools.pairwise([0, *cut, n]))),
+            row=UnitRow(units=tuple(tuple(range(a, b)) for a, b in itertools.pairwise([0, *cut, n]))),
         )
         least = best_of_all(problem)
         assert least is not None

@@ -11,7 +11,7 @@ from partita.conductor.solve import solve
 from partita.engines.mip.solve import available
 from partita.engines.search.result import Status
 from partita.problems.throughput.free.instance import free_instance, refusal
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch
+from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds
 from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
 from second_opinions import brute_force
 
@@ -77,7 +77,7 @@ def test_the_annealing_keeps_its_books(problem: ThroughputProblem) -> None:
     free = free_instance(problem)
     assume(not free.homeless)
     best = FreeIncumbent(free)
-    FreeSearch(best, 1).run(rounds=2)
+    FreeRounds(best, 1).run(rounds=2)
     expected = brute_force.best_free(problem)
     if best.answer is None:
         return
@@ -112,7 +112,7 @@ def test_the_same_seed_searches_the_same_way() -> None:
     labels = []
     for _ in range(2):
         best = FreeIncumbent(free)
-        FreeSearch(best, 3).run(rounds=3)
+        FreeRounds(best, 3).run(rounds=3)
         assert best.answer is not None
         labels.append(best.answer.tolist())
     assert labels[0] == labels[1]

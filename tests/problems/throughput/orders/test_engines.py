@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
 import pytest
 
+from partita.engines.kernels.throughput.orders import cut_order
 from partita.engines.search.monitor import Monitor
-from partita.problems.throughput.bounds.uniform import uniform
+from partita.problems.throughput.contraction.blocks import make_blocks, uniform
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.orders.block_problem import blocks_of, make_blocks
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution, Genetic
 from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
-from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import DeviceKind, Operator
 from partita.problems.throughput.protocol import Options, Solver
 from partita.problems.throughput.solvers.exact import Exact
@@ -73,7 +74,7 @@ def test_the_bounds_relaxation_can_be_searched() -> None:
     """Labels are of the items that the bounds know, and offers from elsewhere are kept."""
     problem = regal_problem(4, nodes=50, devices=4)
     relaxed = uniform(problem)
-    blocks = blocks_of(relaxed)
+    blocks = relaxed._replace(devices=min(relaxed.devices, relaxed.items))
     search = PartitionSearch(blocks, seed=1)
     search.run(seconds=0.2)
     loads = [relaxed.load(search.label == block) for block in range(4)]
@@ -100,7 +101,9 @@ def test_more_blocks_are_never_worse() -> None:
     blocks = make_blocks(regal_problem(6, devices=8))
     cutter = Cutter(blocks, np.zeros(1, dtype=np.int64))
     order = cutter.order(np.random.default_rng(0).random(blocks.items))
-    values = cutter.all_values(order, 64)
+    table = np.empty((blocks.items + 1, 65))
+    cut_order(blocks, order, math.inf, None, table, np.empty(table.shape, dtype=np.int32), cutter.stop)
+    values = table[-1]
     assert (np.diff(values[1:]) <= 0).all()
     found = cutter.best(order)
     assert found is not None

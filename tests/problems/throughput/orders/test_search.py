@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from instances.strategies import examples, throughput_problems
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.orders import costs_of, decode
+from partita.engines.kernels.throughput.orders import costs_of, cut_order, decode
 from partita.engines.search.monitor import Monitor
-from partita.problems.throughput.contraction.blocks import plan_of
+from partita.problems.throughput.contraction.blocks import blocks_over, blocks_refusal, make_blocks, plan_of
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.contraction.sole_readers import absorb
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution
 from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
-from partita.problems.throughput.orders.sampling import RandomOrders
 from partita.problems.throughput.problem import Schedule, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver
 from second_opinions import brute_force
@@ -72,8 +73,9 @@ def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int)
     """Costs of blocks equal evaluated loads; a block that breaks a hard limit is infinite."""
     assume(blocks_refusal(problem, Options()) is None)
     assert problem.device_count
-    for contract in (True, False):
-        blocks = make_blocks(problem, contract=contract)
+    instance = build_instance(problem)
+    for items in (absorb(instance), instance):
+        blocks = blocks_over(problem, items)
         random = np.random.default_rng(seed)
         order = random_order(blocks, seed)
         label = np.empty(blocks.items, dtype=np.int32)
@@ -96,7 +98,9 @@ def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None
     order = random_order(blocks, seed)
     cutter = Cutter(blocks, np.zeros(1, dtype=np.int64))
     expected = cuts(blocks, order, blocks.devices)
-    assert cutter.all_values(order, blocks.devices)[-1] == pytest.approx(expected, abs=1e-9)
+    table = np.empty((blocks.items + 1, blocks.devices + 1))
+    cut_order(blocks, order, math.inf, None, table, np.empty(table.shape, dtype=np.int32), cutter.stop)
+    assert table[-1, -1] == pytest.approx(expected, abs=1e-9)
     found = cutter.best(order)
     assert (math.inf if found is None else found[0]) == pytest.approx(expected, abs=1e-9)
     if found is None:

@@ -16,19 +16,18 @@ from instances.strategies import examples, throughput_problems
 from partita import read_problem
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.forced_transfers import charged_at
-from partita.problems.throughput.bounds.uniform import uniform_of
+from partita.problems.throughput.contraction.blocks import uniform_of
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import combined
-from partita.problems.throughput.solvers.combined import Combined, combined_refusal
+from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.decision import Decision
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
-from partita.problems.throughput.solvers.plain_view import plain_view
-from partita.problems.throughput.solvers.view import LoadLimits
+from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, plain_view
+from partita.problems.throughput.solvers.view import PhaseLoads
 from running.soon import SOON_S
 from second_opinions.brute_force import best_acyclic
 
@@ -39,7 +38,7 @@ uniform_problems = throughput_problems(
 
 def solve(problem: ThroughputProblem, threads: int, limit: float | None = None) -> Outcome:
     monitor = Monitor(limit)
-    driver = Combined(problem, Options(threads=threads), monitor)
+    driver = CombinedRun(problem, Options(threads=threads), monitor)
     outcome = driver.search(monitor)
     if outcome.plan is not None:
         found = evaluate(problem, outcome.plan)
@@ -55,7 +54,7 @@ def solve(problem: ThroughputProblem, threads: int, limit: float | None = None) 
 @pytest.mark.parametrize("quick", [True, False])
 def test_finds_the_optimum(monkeypatch: pytest.MonkeyPatch, threads: int, quick: bool) -> None:
     if not quick:
-        # Nothing is left to slicing and the first race: bounds, annealing and the search over ideals work together.
+        # Nothing is left to slicing and the first race: bounds, annealing and the search over downsets work together.
         monkeypatch.setattr(combined, "LARGE", 0)
         monkeypatch.setattr(combined, "OPENING_S", 0.0)
 
@@ -91,8 +90,8 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
     items = ChargedItems(charged.target, charged.work, forced)
     for backwards in (None, True):
         searcher = PlainSearcher(plain_view(problem, backwards=backwards), best * above, charged=items)
-        assert Decision(searcher, LoadLimits(best)).run(1 << 40, np.zeros(1, dtype=np.int64)) == 1
-        assert Decision(searcher, LoadLimits(best * (1 - 1e-6))).run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
+        assert Decision(searcher, PhaseLoads(best)).run(1 << 40, np.zeros(1, dtype=np.int64)) == 1
+        assert Decision(searcher, PhaseLoads(best * (1 - 1e-6))).run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
 
 
 def test_charged_work_narrows_the_search() -> None:
@@ -109,7 +108,7 @@ def test_charged_work_narrows_the_search() -> None:
     forced[relaxed.kept] = charged.parts.forced
     nodes = []
     for items in (None, ChargedItems(charged.target, charged.work, forced)):
-        decision = Decision(PlainSearcher(prepared, outcome.bound, charged=items), LoadLimits(target))
+        decision = Decision(PlainSearcher(prepared, outcome.bound, charged=items), PhaseLoads(target))
         assert decision.run(1 << 40, np.zeros(1, dtype=np.int64)) == 0
         nodes.append(decision.nodes)
     assert nodes[1] < nodes[0]
@@ -119,7 +118,7 @@ def test_charged_work_narrows_the_search() -> None:
 def test_a_hard_problem_stops_in_time_with_plan_and_bound(threads: int) -> None:
     problem = regal_problem(3, nodes=200, devices=16)
     monitor = Monitor(4.0)
-    driver = Combined(problem, Options(threads=threads), monitor)
+    driver = CombinedRun(problem, Options(threads=threads), monitor)
     outcome = driver.search(monitor)
     assert monitor.elapsed_s < SOON_S
     assert outcome.plan is not None

@@ -14,11 +14,9 @@ from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.solvers.decision import Decision
-from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.plain_decision import PlainSearcher
-from partita.problems.throughput.solvers.plain_view import plain_view
-from partita.problems.throughput.solvers.slicing import Slicing
-from partita.problems.throughput.solvers.view import LoadLimits
+from partita.problems.throughput.solvers.exact import Exact, Slicing
+from partita.problems.throughput.solvers.plain import PlainSearcher, plain_view
+from partita.problems.throughput.solvers.view import PhaseLoads
 from partita.problems.throughput.variants import variants_of
 from problems.throughput.check_exact import check_exact
 from second_opinions.brute_force import best_acyclic
@@ -39,13 +37,13 @@ def check_decisions(problem: ThroughputProblem, best: float) -> None:
     for backwards in (None, True):
         prepared = plain_view(problem, backwards=backwards)
         searcher = PlainSearcher(prepared, 2 * best + 1)
-        decision = Decision(searcher, LoadLimits(best))
+        decision = Decision(searcher, PhaseLoads(best))
         assert decision.run(1 << 40, np.zeros(1, dtype=np.int64)) == FOUND
         split = decision.split()
-        assert prepared.value(split).objective <= best + 1e-9
+        assert prepared.value(split).both <= best + 1e-9
         assert evaluate(problem, prepared.plan(split)).feasible
         if best > 0:
-            below = Decision(searcher, LoadLimits(best * (1 - 1e-6)))
+            below = Decision(searcher, PhaseLoads(best * (1 - 1e-6)))
             assert below.run(1 << 40, np.zeros(1, dtype=np.int64)) == REFUTED
 
 

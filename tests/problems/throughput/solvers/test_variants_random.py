@@ -14,11 +14,10 @@ from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.solvers.exact import Slicing
 from partita.problems.throughput.solvers.race import Target
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-from partita.problems.throughput.solvers.slicing import Slicing
-from partita.problems.throughput.solvers.variant_decision import VariantSearcher
-from partita.problems.throughput.solvers.variant_view import variant_view
+from partita.problems.throughput.solvers.variant import VariantSearcher, variant_view
 from problems.throughput.check_exact import check_exact
 from second_opinions.brute_force import best_acyclic
 

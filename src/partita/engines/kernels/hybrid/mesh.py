@@ -114,5 +114,5 @@ def fill_option(w: HybridWork, e: Replicas, p: StageOptions, o: int, state: Floa
 
 @compiled
 def exposed(exchange: float, work: float, occupied: float) -> float:
-    """By how much an exchange makes the work longer that hides it: see ``costs.exposure``."""
+    """By how much an exchange makes the work longer that hides it: see ``costs.collectives``."""
     return max(occupied * exchange, exchange - (1.0 - occupied) * work)

@@ -1,4 +1,4 @@
-"""The event loop of the simulator: see ``partita.simulator.tasks`` for what it works out.
+"""The event loop of the simulator: see ``partita.simulator.engine`` for what it works out.
 
 An instant has one round or several. A round takes all that happens at it (releases, ends, begins of moving), in the
 order of the tasks' numbers, and then hands out: of the tasks that are ready each starts, in their order, if all it
@@ -35,78 +35,46 @@ from partita.engines.kernels.simulator.sharing import Sharing, come, go, share
 _UNRELEASED, _LASTING, _MOVING = 0, 1, 2
 
 
-class Tasks(NamedTuple):
-    """The n tasks as ``TaskGraph`` has them, but for the links; of precedence what each task is waited for by.
+class TaskArrays(NamedTuple):
+    """The n tasks as ``TaskGraph`` has them, but for the links; of precedence what each task is waited for by."""
 
-    Attributes
-    ----------
-    duration, amount, release
-        (n,) Floats.
-    after_offsets, after
-        (n + 1,) and (e,) Task i ends before those of ``after[after_offsets[i]:after_offsets[i + 1]]`` start.
-    held_offsets, held
-        (n + 1,) and (h,) The things that task i holds.
-    group
-        (n,) Equal for tasks that hold the same things; numbers below the number of groups.
-    """
-
+    #: (n,) Floats.
     duration: Floats
     amount: Floats
     release: Floats
+    #: (n + 1,) and (e,) Task i ends before those of ``after[after_offsets[i]:after_offsets[i + 1]]`` start.
     after_offsets: Longs
     after: Ints
+    #: (n + 1,) and (h,) The things that task i holds.
     held_offsets: Longs
     held: Longs
-    group: Longs
+    group: Longs  #: (n,) Equal for tasks that hold the same things; numbers below the number of groups.
 
 
 class State(NamedTuple):
-    """How far n tasks and t things are.
+    """How far n tasks and t things are."""
 
-    Attributes
-    ----------
-    events
-        Tasks by the time of what comes next of them: their release, the end of their duration, their end. Of a task
-        that ended the key is its end.
-    start, cause
-        (n,) As in ``Times``; NaN before it starts.
-    ready
-        (n,) Time at which a task became ready.
-    step
-        (n,) What comes next.
-    missing
-        (n,) How many of those it waits for have not ended.
-    fresh
-        (n,) The tasks to look at in this round, before they are sorted.
-    looked_at
-        Their pile.
-    parked, parked_at
-        Piles of the tasks that wait, and (n,) where a task is parked, −1 for nowhere.
-    first
-        (t,) The pile parked at a thing.
-    busy
-        (t,) Whether it is held.
-    freed, freed_by
-        (t,) How many tasks had ended when it was freed last, 0 if it never was, and which one freed it.
-    leader, followers
-        (groups,) The parked task of a group that is ahead of others, and their pile; −1 for none. A task that came
-        later and goes before the leader is parked by itself.
-    """
-
+    #: Tasks by the time of what comes next of them: their release, the end of their duration, their end. Of a task that
+    #: ended the key is its end.
     events: Queue
+    #: (n,) As in ``Times``; NaN before it starts.
     start: Floats
     cause: Longs
-    ready: Floats
-    step: Ints
-    missing: Ints
-    fresh: Ints
-    looked_at: Pile
+    ready: Floats  #: (n,) Time at which a task became ready.
+    step: Ints  #: (n,) What comes next.
+    missing: Ints  #: (n,) How many of those it waits for have not ended.
+    fresh: Ints  #: (n,) The tasks to look at in this round, before they are sorted.
+    looked_at: Pile  #: Their pile.
+    #: Piles of the tasks that wait, and (n,) where a task is parked, −1 for nowhere.
     parked: Pile
     parked_at: Ints
-    first: Ints
-    busy: Ints
+    first: Ints  #: (t,) The pile parked at a thing.
+    busy: Ints  #: (t,) Whether it is held.
+    #: (t,) How many tasks had ended when it was freed last, 0 if it never was, and which one freed it.
     freed: Ints
     freed_by: Ints
+    #: (groups,) The parked task of a group that is ahead of others, and their pile; −1 for none. A task that came later
+    #: and goes before the leader is parked by itself.
     leader: Ints
     followers: Ints
 
@@ -136,7 +104,7 @@ def nothing_run(priority: Floats, missing: Ints, things: int, groups: int) -> St
 
 
 @inlined
-def _start(tasks: Tasks, s: State, i: int, now: float) -> None:
+def _start(tasks: TaskArrays, s: State, i: int, now: float) -> None:
     """Start a task, and say why now: if it was not ready only now, because of what was freed last of what it wants."""
     held_back, latest = s.ready[i] < now, 0
     for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
@@ -151,7 +119,7 @@ def _start(tasks: Tasks, s: State, i: int, now: float) -> None:
 
 
 @inlined
-def _busy_thing(tasks: Tasks, s: State, i: int) -> int:
+def _busy_thing(tasks: TaskArrays, s: State, i: int) -> int:
     """The first thing a task wants that is held, −1 for none."""
     for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
         if s.busy[tasks.held[p]]:
@@ -166,7 +134,7 @@ def _park(s: State, i: int, thing: int) -> None:
 
 
 @inlined
-def _wait(tasks: Tasks, s: State, i: int, thing: int) -> None:
+def _wait(tasks: TaskArrays, s: State, i: int, thing: int) -> None:
     """Let a task that is not parked wait for a busy thing, behind the leader of its group if that goes before it."""
     group = tasks.group[i]
     leader = s.leader[group]
@@ -179,7 +147,7 @@ def _wait(tasks: Tasks, s: State, i: int, thing: int) -> None:
 
 
 @inlined
-def _succeed(tasks: Tasks, s: State, i: int) -> None:
+def _succeed(tasks: TaskArrays, s: State, i: int) -> None:
     """If a task that has started was the leader of its group, its first follower is; what it wants is busy now."""
     group = tasks.group[i]
     if s.leader[group] == i:
@@ -191,7 +159,7 @@ def _succeed(tasks: Tasks, s: State, i: int) -> None:
 
 
 @inlined
-def _hand_out(tasks: Tasks, s: State, fresh: int, now: float) -> None:
+def _hand_out(tasks: TaskArrays, s: State, fresh: int, now: float) -> None:
     """Start all that can start, in their order; ``fresh`` is how many tasks there are to look at in the beginning."""
     top = pile_of(s.looked_at, s.fresh, fresh)
     while top >= 0:
@@ -214,7 +182,7 @@ def _hand_out(tasks: Tasks, s: State, fresh: int, now: float) -> None:
 
 
 @inlined
-def _admit(tasks: Tasks, s: State, i: int, fresh: int, now: float) -> int:
+def _admit(tasks: TaskArrays, s: State, i: int, fresh: int, now: float) -> int:
     """All that a task waits for has ended: it is ready, or waits for its release; how many there are to look at."""
     if tasks.release[i] > now:
         put(s.events, i, tasks.release[i])
@@ -225,7 +193,7 @@ def _admit(tasks: Tasks, s: State, i: int, fresh: int, now: float) -> int:
 
 
 @inlined
-def _end(tasks: Tasks, s: State, i: int, fresh: int, ended: int, now: float) -> int:
+def _end(tasks: TaskArrays, s: State, i: int, fresh: int, ended: int, now: float) -> int:
     """Free what a task held and tell those who wait for it, as the one of that number; how many to look at."""
     for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
         thing = tasks.held[p]
@@ -246,7 +214,7 @@ def _end(tasks: Tasks, s: State, i: int, fresh: int, ended: int, now: float) -> 
 
 
 @allocating_nothing
-def run_tasks(tasks: Tasks, s: State, sharing: Sharing) -> int:
+def run_tasks(tasks: TaskArrays, s: State, sharing: Sharing) -> int:
     """Run all tasks from time 0; how many ended.
 
     Fewer than there are means that the others wait for each other. ``s.start``, ``s.events.key`` (the ends) and

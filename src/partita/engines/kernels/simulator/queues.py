@@ -16,22 +16,13 @@ from partita.engines.kernels.compiled import inlined
 
 
 class Queue(NamedTuple):
-    """Numbers below n, the one with the smallest (key, number) first.
+    """Numbers below n, the one with the smallest (key, number) first."""
 
-    Attributes
-    ----------
-    key
-        (n,) Of a member what it is sorted by; of others whatever it was last.
-    members, place
-        (n,) Binary heap, and where in it a number stands; −1 for who is no member.
-    size
-        (1,) How many members there are.
-    """
-
-    key: Floats
+    key: Floats  #: (n,) Of a member what it is sorted by; of others whatever it was last.
+    #: (n,) Binary heap, and where in it a number stands; −1 for who is no member.
     members: Ints
     place: Ints
-    size: Longs
+    size: Longs  #: (1,) How many members there are.
 
 
 def empty_queue(key: Floats) -> Queue:
@@ -99,17 +90,12 @@ class Pile(NamedTuple):
     """Tasks in the order in which they are considered: by priority, time at which they became ready, and number.
 
     A pile is named by its first task, −1 for an empty one.
-
-    Attributes
-    ----------
-    priority, ready
-        (n,) What they are sorted by.
-    left, right
-        (n,) The two piles below a task.
     """
 
+    #: (n,) What they are sorted by.
     priority: Floats
     ready: Floats
+    #: (n,) The two piles below a task.
     left: Ints
     right: Ints
 

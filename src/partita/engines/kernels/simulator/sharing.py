@@ -21,50 +21,31 @@ _EQUAL = 1e-12
 
 
 class Sharing(NamedTuple):
-    """What is being moved over l links by n tasks, which name links at u places.
+    """What is being moved over l links by n tasks, which name links at u places."""
 
-    Attributes
-    ----------
-    capacity
-        (l,) Amount per unit of time.
-    offsets, used
-        (n + 1,) and (u,) The links of task i are ``used[offsets[i]:offsets[i + 1]]``.
-    user
-        (u,) Which task names a link at a place.
-    head, following, preceding
-        (l,), (u,) and (u,) The places of those who now move something over a link, a list linked in both directions.
-    amount, since, rate
-        (n,) What was left to move at a time, and the rate since then; 0 before it has its first rate.
-    filled
-        (n,) The rate that is being worked out: −1 for who has no part in it, 0 before it is known.
-    part, links, listed
-        (n,), (l,) and (l,) Tasks and links that have a part in it, and whether a link is among them.
-    room, users
-        (l,) Capacity left and tasks without a rate, while rates are worked out.
-    levels
-        Queue of links by the rate at which they are full.
-    touched
-        (1,) How many of ``links`` have seen a task come or go since rates were worked out.
-    """
-
-    capacity: Floats
+    capacity: Floats  #: (l,) Amount per unit of time.
+    #: (n + 1,) and (u,) The links of task i are ``used[offsets[i]:offsets[i + 1]]``.
     offsets: Longs
     used: Longs
-    user: Ints
+    user: Ints  #: (u,) Which task names a link at a place.
+    #: (l,), (u,) and (u,) The places of those who now move something over a link, a list linked in both directions.
     head: Ints
     following: Ints
     preceding: Ints
+    #: (n,) What was left to move at a time, and the rate since then; 0 before it has its first rate.
     amount: Floats
     since: Floats
     rate: Floats
-    filled: Floats
+    filled: Floats  #: (n,) The rate that is being worked out: −1 for who has no part in it, 0 before it is known.
+    #: (n,), (l,) and (l,) Tasks and links that have a part in it, and whether a link is among them.
     part: Ints
     links: Ints
     listed: Ints
+    #: (l,) Capacity left and tasks without a rate, while rates are worked out.
     room: Floats
     users: Ints
-    levels: Queue
-    touched: Longs
+    levels: Queue  #: Queue of links by the rate at which they are full.
+    touched: Longs  #: (1,) How many of ``links`` have seen a task come or go since rates were worked out.
 
 
 def nothing_moved(capacity: Floats, offsets: Longs, used: Longs, amount: Floats) -> Sharing:

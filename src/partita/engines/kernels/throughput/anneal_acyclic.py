@@ -53,7 +53,7 @@ def _adjacent(graph: Graph, v: int, u: int) -> bool:
 
 
 @inlined
-def _propose(c: _Acyclic, random: Words, trial: int, temperature: float) -> moves.Move:
+def _propose(c: _Acyclic, random: Words, trial: int, temperature: float) -> moves.SplitMove:
     a, graph, label = c.split.a, c.graph, c.split.s.label
     n, k = a.work.shape[0], a.kind_of.shape[0]
     v = below(random, n)
@@ -79,14 +79,14 @@ def _propose(c: _Acyclic, random: Words, trial: int, temperature: float) -> move
 
 
 @inlined
-def _keep(c: _Acyclic, move: moves.Move) -> None:
+def _keep(c: _Acyclic, move: moves.SplitMove) -> None:
     moves.keep(c.split, move)
     if c.split.s.value[0] < c.split.ref[0]:
         moves.refer(c.split, c.split.s.value[0])
 
 
 @inlined
-def _undo(c: _Acyclic, move: moves.Move) -> None:
+def _undo(c: _Acyclic, move: moves.SplitMove) -> None:
     moves.undo(c.split, move)
 
 
@@ -98,7 +98,7 @@ def anneal(
     graph: Graph,
     a: FreeArrays,
     s: FreeState,
-    memory: moves.Memory,
+    memory: moves.SplitMemory,
     exponent: int,
     swaps: float,
     cooling: Cooling,

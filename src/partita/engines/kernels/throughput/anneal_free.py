@@ -38,7 +38,7 @@ def _gather_ball(c: moves.Energies, random: Words, trial: int, at: int, to: int)
 
 
 @inlined
-def _propose(c: moves.Energies, random: Words, trial: int, temperature: float) -> moves.Move:
+def _propose(c: moves.Energies, random: Words, trial: int, temperature: float) -> moves.SplitMove:
     """Mostly one item, to a device that holds an item of one of its nets."""
     a, label = c.a, c.s.label
     n, devices = a.work.shape[0], a.kind_of.shape[0]
@@ -82,7 +82,7 @@ _STEPS = Steps(_propose, moves.keep, moves.undo)
 def anneal(
     a: FreeArrays,
     s: FreeState,
-    memory: moves.Memory,
+    memory: moves.SplitMemory,
     ref: float,
     exponent: int,
     cooling: Cooling,

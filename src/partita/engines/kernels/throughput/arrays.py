@@ -42,80 +42,42 @@ class Lines(NamedTuple):
 
     A load that is a sum has one line, work + transfers. A load that is a maximum keeps every term under the limit by
     itself, so it has one line per term. GPipe's objective gives forward and backward lines different limits.
-
-    Attributes
-    ----------
-    can
-        (K, n) whether an item runs on a kind.
-    work
-        (K, n, L) what an item adds; 0 where it cannot run.
-    chain
-        (K, n) what it adds to the first line, infinite where it cannot run.
-    cost_in, cost_out
-        (K, m, L) what a cut net adds on a device without and with its maker.
-    maker
-        (m,) item that makes the net's tensors; any pin where that does not matter.
-    with_reload, with_sync
-        (L,) 1 where reloading, and synchronising in turn with work, add to the line.
-    reload_time, sync_time
-        (K,) per byte.
-    sync, cover_sync
-        Bytes that replicas synchronise: of an item, of a cover.
-    phase
-        (K,) 0 for kinds of the group that is filled first, 1 for those of the other one.
-    group_in, group_out
-        (2, m, L) as ``cost_in`` and ``cost_out`` for the groups; the one filled first is first.
-    replicas
-        (K,) most devices of a stage.
-    flights
-        (replicas + 1, devices + 1) microbatches in flight by replicas and devices from the stage to the end.
-    hard
-        Whether memory has a limit that reloading cannot exceed.
-    sync_apart
-        Whether replicas synchronise while they work, which then has a limit of its own.
-    grouped
-        Whether devices are in two groups.
-    peak
-        Whether memory depends on the order of operators.
     """
 
-    can: Bytes
-    work: Floats
-    chain: Floats
+    can: Bytes  #: (K, n) whether an item runs on a kind.
+    work: Floats  #: (K, n, L) what an item adds; 0 where it cannot run.
+    chain: Floats  #: (K, n) what it adds to the first line, infinite where it cannot run.
+    #: (K, m, L) what a cut net adds on a device without and with its maker.
     cost_in: Floats
     cost_out: Floats
-    maker: Ints
+    maker: Ints  #: (m,) item that makes the net's tensors; any pin where that does not matter.
+    #: (L,) 1 where reloading, and synchronising in turn with work, add to the line.
     with_reload: Floats
     with_sync: Floats
+    #: (K,) per byte.
     reload_time: Floats
     sync_time: Floats
+    #: Bytes that replicas synchronise: of an item, of a cover.
     sync: Floats
     cover_sync: Floats
-    phase: Longs
+    phase: Longs  #: (K,) 0 for kinds of the group that is filled first, 1 for those of the other one.
+    #: (2, m, L) as ``cost_in`` and ``cost_out`` for the groups; the one filled first is first.
     group_in: Floats
     group_out: Floats
-    replicas: Longs
+    replicas: Longs  #: (K,) most devices of a stage.
+    #: (replicas + 1, devices + 1) microbatches in flight by replicas and devices from the stage to the end.
     flights: Longs
-    hard: bool
-    sync_apart: bool
-    grouped: bool
-    peak: bool
+    hard: bool  #: Whether memory has a limit that reloading cannot exceed.
+    sync_apart: bool  #: Whether replicas synchronise while they work, which then has a limit of its own.
+    grouped: bool  #: Whether devices are in two groups.
+    peak: bool  #: Whether memory depends on the order of operators.
 
 
 class Codes(NamedTuple):
-    """Counts of used devices as one number, mixed radix over the kinds from 1 on.
+    """Counts of used devices as one number, mixed radix over the kinds from 1 on."""
 
-    Attributes
-    ----------
-    stride
-        (K,) what one device of a kind adds; 0 for kind 0.
-    digits, digit_sum
-        (codes, K) devices of each kind, 0 for kind 0; (codes,) all of them.
-    phases
-        (codes,) 1 where devices of the group filled second are used.
-    """
-
-    stride: Longs
+    stride: Longs  #: (K,) what one device of a kind adds; 0 for kind 0.
+    #: (codes, K) devices of each kind, 0 for kind 0; (codes,) all of them.
     digits: Longs
     digit_sum: Longs
-    phases: Longs
+    phases: Longs  #: (codes,) 1 where devices of the group filled second are used.

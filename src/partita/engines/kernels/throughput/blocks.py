@@ -25,38 +25,22 @@ class BlockProblem(NamedTuple):
 
     Items are numbered along the order. What is not said here is as in
     ``problems.throughput.contraction.instance.Instance``.
-
-    Attributes
-    ----------
-    work
-        (n,) time of an item.
-    cost
-        (m,) transfer time of a net; all positive.
-    held
-        (n,) bytes of an item.
-    cover_bytes
-        (c,) bytes that a block with any of the pins of a cover holds once.
-    limit
-        [memory of a device, reload time per byte]; an infinite memory means that no bytes are looked at, an infinite
-        time that a block may not exceed it.
-    devices
-        Number of blocks k, at least 1.
-    kept
-        (m,) nets of the instance that these are.
     """
 
     graph: Graph
     net: Sets
     cover: Sets
-    work: Floats
-    cost: Floats
-    held: Floats
+    work: Floats  #: (n,) time of an item.
+    cost: Floats  #: (m,) transfer time of a net; all positive.
+    held: Floats  #: (n,) bytes of an item.
     workspace: Floats
-    cover_bytes: Floats
+    cover_bytes: Floats  #: (c,) bytes that a block with any of the pins of a cover holds once.
+    #: [memory of a device, reload time per byte]; an infinite memory means that no bytes are looked at, an infinite
+    #: time that a block may not exceed it.
     limit: Floats
-    devices: int
+    devices: int  #: Number of blocks k, at least 1.
     group: Ints
-    kept: Longs
+    kept: Longs  #: (m,) nets of the instance that these are.
 
     @property
     def items(self) -> int:

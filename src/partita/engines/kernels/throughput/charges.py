@@ -13,7 +13,8 @@ from partita.engines.kernels.arrays import Floats, Ints, Words
 from partita.engines.kernels.bits import has, listed
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.forced_cuts import Parts
+from partita.engines.kernels.throughput.forced_cuts import TargetFacts
+from partita.ground.rounding import TOLERANCE
 
 #: Steps of one search for the heaviest block of an item.
 BUDGET = 300
@@ -103,7 +104,7 @@ def raise_shares(items: Ints, share: Floats, size: Floats, room: float, apart: W
 
 
 @compiled
-def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
+def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
     """Work with forced nets charged to their pins, valid for blocks of load at most ``limit``."""
     n, m = a.work.shape[0], a.cost.shape[0]
     pairs = parts.apart.shape[0] > 0
@@ -145,7 +146,7 @@ def charge_nets(a: BlockProblem, parts: Parts, limit: float) -> Floats:
                     elif variant == 2:
                         share[v] = 1.0 / _number(pins, charge, room)
                 total = raise_shares(by_size, share, charge, room, parts.apart)
-                if total > most * (1 + 1e-9):
+                if total > most * (1 + TOLERANCE):
                     most = total
                     for v in pins:
                         best[v] = share[v]
@@ -169,7 +170,7 @@ def _number(pins: Ints, size: Floats, room: float) -> int:
 
 
 @compiled
-def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) -> tuple[int, bool]:
+def tighten_windows(a: BlockProblem, parts: TargetFacts, share: Floats, devices: int) -> tuple[int, bool]:
     """Move the first and last blocks of items closer; how many moved, and whether there is no split.
 
     What lies before an item needs as many blocks as it has shares, and so does what of it cannot be early. Items that
@@ -202,7 +203,7 @@ def tighten_windows(a: BlockProblem, parts: Parts, share: Floats, devices: int) 
             for j in range(devices - 1, -1, -1):
                 total += sums[j]
                 if total > 0:
-                    at = max(at, j - 1 + int(np.ceil(total * (1 - 1e-9))))
+                    at = max(at, j - 1 + int(np.ceil(total * (1 - TOLERANCE))))
             if at > end[v]:
                 return moved, True
             if at > start[v]:
@@ -226,18 +227,18 @@ def _within(first: Ints, last: Ints, share: Floats, devices: int, moved: int) ->
         for b in range(devices):
             row += inside[a, b]
             inside[a, b] = row + inside[a + 1, b]
-            if b >= a and inside[a, b] * (1 - 1e-9) > b - a + 1:
+            if b >= a and inside[a, b] * (1 - TOLERANCE) > b - a + 1:
                 return moved, True
     for v in range(n):
         f, g = first[v], last[v]
         for a in range(f + 1):
             for b in range(g - 1, f - 1, -1):
-                if inside[a, b] + share[v] > (b - a + 1) * (1 + 1e-9):
+                if inside[a, b] + share[v] > (b - a + 1) * (1 + TOLERANCE):
                     first[v] = max(first[v], b + 1)
                     break
         for b in range(g, devices):
             for a in range(f + 1, g + 1):
-                if inside[a, b] + share[v] > (b - a + 1) * (1 + 1e-9):
+                if inside[a, b] + share[v] > (b - a + 1) * (1 + TOLERANCE):
                     last[v] = min(last[v], a - 1)
                     break
         if first[v] > f or last[v] < g:

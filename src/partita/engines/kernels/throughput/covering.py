@@ -25,6 +25,7 @@ from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.engines.kernels.bits import add, has, listed
 from partita.engines.kernels.compiled import allocating_nothing, compiled, inlined
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.ground.rounding import TOLERANCE
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
@@ -44,7 +45,7 @@ class Exclusions(NamedTuple):
     together: Ints
 
 
-class _State(NamedTuple):
+class _Decided(NamedTuple):
     """Where the search stands: 0 undecided, 1 in, 2 out; weights; pins in and out of every net; gains by pin."""
 
     status: Bytes
@@ -55,13 +56,13 @@ class _State(NamedTuple):
 
 
 @inlined
-def _untouched(x: Exclusions, s: _State, e: int) -> bool:
+def _untouched(x: Exclusions, s: _Decided, e: int) -> bool:
     """Whether a net without a decided pin moves weight between its items, as ``gain`` says."""
     return bool(s.inside[e] + s.outside[e] == 0 and x.split[e] == 0)
 
 
 @inlined
-def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
+def _part(a: BlockProblem, x: Exclusions, s: _Decided, e: int) -> float:
     """What a touched or split net adds to the weight of its undecided pins."""
     if _untouched(x, s, e):
         return 0.0
@@ -73,7 +74,7 @@ def _part(a: BlockProblem, x: Exclusions, s: _State, e: int) -> float:
 
 
 @inlined
-def _decide(a: BlockProblem, x: Exclusions, s: _State, v: int, value: int, sign: int) -> float:
+def _decide(a: BlockProblem, x: Exclusions, s: _Decided, v: int, value: int, sign: int) -> float:
     """Take v in (1) or leave it out (2), or undo that (sign -1); returns the change of the load."""
     change = 0.0
     if sign > 0:
@@ -151,7 +152,7 @@ def _include(x: Exclusions, sets: Words, v: int) -> None:
 
 @allocating_nothing
 def _knapsack(
-    s: _State, charge: Floats, capacity: float, carried: float, tiny: float, places: Longs, ratios: Floats
+    s: _Decided, charge: Floats, capacity: float, carried: float, tiny: float, places: Longs, ratios: Floats
 ) -> tuple[float, float]:
     """Most charge that may still be reached, and the price of load at which items are worth taking.
 
@@ -186,7 +187,7 @@ def _knapsack(
 
 @allocating_nothing
 def _move_weight(
-    a: BlockProblem, x: Exclusions, s: _State, charge: Floats, price: float, profit: Floats, left: Floats
+    a: BlockProblem, x: Exclusions, s: _Decided, charge: Floats, price: float, profit: Floats, left: Floats
 ) -> None:
     """Move weight inside untouched nets, from unprofitable items to profitable ones."""
     for v in range(charge.shape[0]):
@@ -211,7 +212,7 @@ def _move_weight(
             if profit[v] < 0:
                 amount = max(amount, min(profit[u], -profit[v]))
             amount = min(amount, left[e])
-            if amount > 1e-9:
+            if amount > TOLERANCE:
                 moved = True
                 profit[u] -= amount
                 profit[v] += amount
@@ -239,22 +240,17 @@ def search_block(
     """Look for a convex block with this anchor, its first item in the numbering, load <= target, charge > wanted.
 
     Charges are (n,), not negative. The search gives up after ``most`` nodes, or when the flag ``stop`` is raised; the
-    block goes into the bit set ``found``.
-
-    Returns
-    -------
-    tuple of int
-        0 if there is none, 1 if it was found, 2 if it gave up; and the nodes.
+    block goes into the bit set ``found``. Returns 0 for none, 1 for one found, 2 if it gave up, and the nodes.
     """
     n, m, words = a.work.shape[0], a.cost.shape[0], x.after.shape[1]
-    s = _State(
+    s = _Decided(
         np.zeros(n, np.int8), a.work.copy(), np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(a.net.pins.shape[0])
     )
     for e in range(m):
         if x.split[e] != 0:
             for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
                 s.weight[a.net.pins[p]] += _part(a, x, s, e)
-    tiny = 1e-9 * target
+    tiny = TOLERANCE * target
     stack, mark = np.zeros((2 * n + 4, 4, words), np.uint64), np.zeros(2 * n + 4, np.int64)
     trail = np.zeros(n, np.int64)
     places, ratios = np.zeros(n, np.int64), np.zeros(n)

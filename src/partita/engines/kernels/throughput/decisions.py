@@ -11,33 +11,29 @@ from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays, Codes
-from partita.engines.kernels.throughput.ideals import dominated, flip, store_ideal
-from partita.engines.kernels.throughput.search_state import Scratch, StageTrial, Store
+from partita.engines.kernels.throughput.downsets import dominated, flip, store_downset
+from partita.engines.kernels.throughput.search_state import Scratch, StageTrial, StateStore
 
-#: Status of an item while a stage is built: out of reach (or in the ideal), open, in the stage, excluded, about to be.
+#: Status of an item while a stage is built: out of reach (or in the downset), open, in it, excluded, about to be.
 AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = range(5)
 
 
 @allocating_nothing
 def reach_items(
-    a: Arrays, s: Store, x: Scratch, time: Floats, most: float, before: Floats, most_before: Floats
+    a: Arrays, s: StateStore, x: Scratch, time: Floats, most: float, before: Floats, most_before: Floats
 ) -> tuple[int, int, int]:
-    """List in ``x.reach`` what a stage after the current ideal can hold, ready items first: these become open.
+    """List in ``x.reach`` what a stage after the current downset can hold, ready items first: these become open.
 
     That is what has no longer chain of ``time`` before it than ``most``, and of ``before`` (rows, n), what lies before
-    an item in any order, no more than ``most_before`` (rows,).
-
-    Returns
-    -------
-    int, int, int
-        Ready items, items listed, and the number of words beyond which no item is.
+    an item in any order, no more than ``most_before`` (rows,). Returns how many are ready, how many are listed, and the
+    number of words beyond which no item is.
     """
     s.counters[at.STAMP] += 1
     stamp, reach = s.counters[at.STAMP], x.reach
     for i in range(x.places[at.READY]):
         v = x.ready_items[i]
         j = i
-        # Insertion sort: the order of decisions must not depend on the path to this ideal.
+        # Insertion sort: the order of decisions must not depend on the path to this downset.
         while j > 0 and reach[j - 1] > v:
             reach[j] = reach[j - 1]
             j -= 1
@@ -75,7 +71,7 @@ def reach_items(
 
 
 @allocating_nothing
-def open_nets(a: Arrays, s: Store, x: Scratch, reached: int) -> int:
+def open_nets(a: Arrays, s: StateStore, x: Scratch, reached: int) -> int:
     """Count the pins of nets that no stage here can hold in ``x.net_out``; list the others' nets in ``x.touched``."""
     stamp, count = s.counters[at.STAMP], 0
     for i in range(reached):
@@ -124,7 +120,7 @@ def entering(a: Arrays, x: Scratch, e: int, v: int, mine: int) -> float:
         if source == v:
             return -size if mine > 0 else 0.0
         return size if mine == 0 else 0.0
-    return size if mine == 0 and x.in_ideal[source] != 0 else 0.0
+    return size if mine == 0 and x.in_downset[source] != 0 else 0.0
 
 
 @inlined
@@ -176,18 +172,18 @@ def return_items(a: Arrays, x: Scratch, start: int, end: int) -> None:
 
 
 @allocating_nothing
-def keep_state(s: Store, x: Scratch, codes: Codes, stage: StageTrial, top: int, ideal_hash: np.uint64) -> bool:
+def keep_state(s: StateStore, x: Scratch, codes: Codes, stage: StageTrial, top: int, downset_hash: np.uint64) -> bool:
     """Store the state after a stage, unless a known one is as good; false if the store must grow first."""
-    if s.counters[at.STATES] >= s.state_ideal.shape[0]:
+    if s.counters[at.STATES] >= s.state_downset.shape[0]:
         return False
-    found = store_ideal(s, x, ideal_hash, top)
+    found = store_downset(s, x, downset_hash, top)
     if found < 0:
         return False
     if dominated(s, codes, found, stage.code_after, stage.used_after, False):
         return True
     s.fewest[found, stage.code_after] = stage.used_after
     new = s.counters[at.STATES]
-    s.state_ideal[new] = found
+    s.state_downset[new] = found
     s.state_code[new] = stage.code_after
     s.state_parent[new] = stage.state
     s.state_kind[new] = stage.kind

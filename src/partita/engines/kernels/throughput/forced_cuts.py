@@ -16,10 +16,10 @@ from partita.engines.kernels.arrays import Bytes, Ints, Words
 from partita.engines.kernels.bits import add, has, listed
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_order
+from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
 
 
-class Parts(NamedTuple):
+class TargetFacts(NamedTuple):
     """What holds at a target.
 
     ``later`` and ``earlier`` are the closures of the order that include the item (rows without words if not kept),
@@ -45,7 +45,7 @@ class Hull(NamedTuple):
 
 
 @compiled
-def _new_hull(a: BlockProblem, parts: Parts) -> Hull:
+def _new_hull(a: BlockProblem, parts: TargetFacts) -> Hull:
     """Room for hulls."""
     n, words = parts.later.shape
     row, out = np.zeros(words, np.uint64), np.zeros(words, np.uint64)
@@ -53,7 +53,7 @@ def _new_hull(a: BlockProblem, parts: Parts) -> Hull:
 
 
 @compiled
-def _unavoidable(a: BlockProblem, parts: Parts, hull: Hull, limit: float, stamp: int) -> tuple[int, float, float]:
+def _unavoidable(a: BlockProblem, parts: TargetFacts, hull: Hull, limit: float, stamp: int) -> tuple[int, float, float]:
     """The number of a hull's members, and the least and largest that they make a block pay.
 
     Lists the members, and what cannot be in that block. The least is infinite where two members exclude each other, and
@@ -106,7 +106,7 @@ def _unavoidable(a: BlockProblem, parts: Parts, hull: Hull, limit: float, stamp:
 
 
 @compiled
-def force_nets(a: BlockProblem, parts: Parts, limit: float) -> int:
+def force_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> int:
     """Find nets that are cut in every split with loads at most ``limit``; the number of new ones."""
     words = parts.later.shape[1]
     found = 0
@@ -131,7 +131,7 @@ def force_nets(a: BlockProblem, parts: Parts, limit: float) -> int:
 
 @compiled
 def separate_pairs(
-    a: BlockProblem, parts: Parts, limit: float, network: Network, start: int, count: int
+    a: BlockProblem, parts: TargetFacts, limit: float, network: BlockNetwork, start: int, count: int
 ) -> tuple[int, bool]:
     """Find pairs that are apart among those of ``count`` items from ``start`` downwards with items after them.
 

@@ -17,8 +17,9 @@ from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.bits import has
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.forced_cuts import Parts
-from partita.engines.kernels.throughput.mincut import Network, cheapest_block, new_flow, respect_order
+from partita.engines.kernels.throughput.forced_cuts import TargetFacts
+from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
+from partita.ground.rounding import TOLERANCE
 
 #: Most cuts for each item.
 CUTS = 5
@@ -27,8 +28,8 @@ CUTS = 5
 @compiled
 def heaviest_blocks(
     a: BlockProblem,
-    parts: Parts,
-    network: Network,
+    parts: TargetFacts,
+    network: BlockNetwork,
     weight: Floats,
     limit: float,
     start: int,
@@ -87,7 +88,7 @@ def heaviest_blocks(
             cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, flow)
             least = cost + constant
             # Rounding of the flow may be as large as ``network.tiny`` on each arc; it is far below this.
-            value = (limit - least) / rate * (1 + 1e-9) + 1e-12
+            value = (limit - least) / rate * (1 + TOLERANCE) + 1e-12
             most[v] = min(most[v], value)
             if value < lowest:
                 lowest = value
@@ -106,7 +107,7 @@ def heaviest_blocks(
                 if have_low and held <= low_weight + 1e-12:
                     break
                 low_weight, low_room, have_low = held, limit - load, True
-            if load <= limit and held >= most[v] - 1e-9:
+            if load <= limit and held >= most[v] - TOLERANCE:
                 break
             if have_low and have_high:
                 if high_weight <= low_weight or low_room - high_room <= 0:

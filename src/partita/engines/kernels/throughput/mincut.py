@@ -20,7 +20,7 @@ from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.throughput.blocks import BlockProblem
 
 
-class Network(NamedTuple):
+class BlockNetwork(NamedTuple):
     """Arcs leaving each of the nodes, CSR: items first, then two nodes for each net of three or more pins.
 
     Arcs come in pairs; ``pair`` is the place of the arc back. ``capacity`` and ``sink`` are those before any flow.
@@ -43,7 +43,7 @@ class Network(NamedTuple):
 TINY = 1e-13
 
 
-class Flow(NamedTuple):
+class BlockFlow(NamedTuple):
     """A flow through a network: what capacity and sinks have left, and distances, next arcs and path of its search."""
 
     capacity: Floats
@@ -54,16 +54,16 @@ class Flow(NamedTuple):
 
 
 @compiled
-def new_flow(network: Network) -> Flow:
+def new_flow(network: BlockNetwork) -> BlockFlow:
     """Room for the flow through a network; set ``capacity`` and ``sink`` before each."""
     nodes = network.sink.shape[0]
     capacity, sink = np.empty_like(network.capacity), np.empty_like(network.sink)
     level, next_arc, stack = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes + 1, np.int32)
-    return Flow(capacity, sink, level, next_arc, stack)
+    return BlockFlow(capacity, sink, level, next_arc, stack)
 
 
 @compiled
-def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
+def block_network(blocks: BlockProblem, forced: Bytes) -> BlockNetwork:
     """The network of an instance in which ``forced`` nets are cut by every block with a pin."""
     cost, net_ptr, net_pins = blocks.cost, blocks.net.ptr, blocks.net.pins
     succ_ptr, succ = blocks.graph.succ_ptr, blocks.graph.succ
@@ -135,11 +135,11 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> Network:
         if a < edges:
             order_arc[a, 0], order_arc[a, 1] = i, j
     tiny = TINY * (blocks.work.sum() + 2 * cost.sum())
-    return Network(ptr, head, pair, capacity, sink, order, order_arc, tiny)
+    return BlockNetwork(ptr, head, pair, capacity, sink, order, order_arc, tiny)
 
 
 @compiled
-def _levels(network: Network, sources: Ints, supply: Floats, flow: Flow) -> bool:
+def _levels(network: BlockNetwork, sources: Ints, supply: Floats, flow: BlockFlow) -> bool:
     """Distances from the sources in the residual network, up to the first node with room in its sink."""
     capacity, sink, level, _, queue = flow
     level[:] = -1
@@ -171,7 +171,9 @@ def _levels(network: Network, sources: Ints, supply: Floats, flow: Flow) -> bool
 
 
 @compiled
-def cheapest_block(network: Network, sources: Ints, supply: Floats, avoid: Bytes, limit: float, flow: Flow) -> float:
+def cheapest_block(
+    network: BlockNetwork, sources: Ints, supply: Floats, avoid: Bytes, limit: float, flow: BlockFlow
+) -> float:
     """Least cost of a set with nothing to ``avoid``, plus ``supply`` of sources left out; over ``limit``, a bound.
 
     Sources of infinite ``supply`` must be in the set. ``supply`` and ``flow``, which starts with the capacities and
@@ -244,7 +246,7 @@ def reached(ptr: Ints, adjacent: Ints, start: int) -> Words:
 
 
 @compiled
-def respect_order(network: Network, later: Words, earlier: Words, capacity: Floats) -> None:
+def respect_order(network: BlockNetwork, later: Words, earlier: Words, capacity: Floats) -> None:
     """Let no set with an item and one of its descendants leave out what lies between them, nor of its ancestors.
 
     ``later`` and ``earlier`` are rows of bits: the descendants and the ancestors, the item included.
@@ -259,7 +261,7 @@ def respect_order(network: Network, later: Words, earlier: Words, capacity: Floa
 
 @compiled
 def most_expensive_item(
-    network: Network, blocks: BlockProblem, ordered: bool, upper: Floats, best: float, count: int
+    network: BlockNetwork, blocks: BlockProblem, ordered: bool, upper: Floats, best: float, count: int
 ) -> float:
     """max over items of the cheapest block with the item, of which at most ``count`` are computed in this call.
 

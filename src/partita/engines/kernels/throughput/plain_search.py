@@ -1,6 +1,6 @@
-"""The search over ideals for plain problems: every load, one sum, at most T.
+"""The search over downsets for plain problems: every load, one sum, at most T.
 
-The rules are stated and proved in ``partita.problems.throughput.solvers.plain_decision``.
+The rules are stated and proved in ``partita.problems.throughput.solvers.plain``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput.arrays import Arrays
-from partita.engines.kernels.throughput.search import Steps, search_ideals
-from partita.engines.kernels.throughput.search_state import HELD, LEVEL, Plain, Scratch, Search, StageTrial
+from partita.engines.kernels.throughput.search import StageSteps, search_downsets
+from partita.engines.kernels.throughput.search_state import HELD, LEVEL, DownsetSearch, Plain, Scratch, StageTrial
+from partita.ground.rounding import TOLERANCE
 
 #: Columns of ``Scratch.saved``, the numbers of a stage at one depth. Of the items that joined: work, communication that
 #: is certain, cost of nets whose fate is open, weight of nets that surely cross, bytes, workspace, entering bytes. Of
@@ -27,7 +28,7 @@ class _PlainStage(NamedTuple):
     """What holds throughout one expansion.
 
     What the stage may use: limits with those of what remains, and the rows of its kind and of the weights in force.
-    What is still to come: weight and memory outside the ideal, and what items in reach add up to.
+    What is still to come: weight and memory outside the downset, and what items in reach add up to.
     """
 
     stage: StageTrial
@@ -58,22 +59,22 @@ class _PlainStage(NamedTuple):
 
 
 @inlined
-def _crosses(c: Search[Plain]) -> bool:
+def _crosses(c: DownsetSearch[Plain]) -> bool:
     """There is one group."""
     return False
 
 
 @allocating_nothing
-def _hold_level(c: Search[Plain]) -> None:
+def _hold_level(c: DownsetSearch[Plain]) -> None:
     """Memory per item for the next stage and, at least, for those after it."""
     a, t, x, level = c.arrays, c.tally, c.scratch, c.store.counters[LEVEL]
     decisions.hold(a, x, a.in_flight[level + 1])
     row, after = t.inside.shape[0] - 1, 1 if a.recompute else a.in_flight[min(level + 2, a.in_flight.shape[0] - 1)]
     total, inside = 0.0, 0.0
-    for v in range(x.in_ideal.shape[0]):
+    for v in range(x.in_downset.shape[0]):
         t.item[v, row] = a.fixed[v] + after * a.active[v]
         total += t.item[v, row]
-        if x.in_ideal[v] != 0:
+        if x.in_downset[v] != 0:
             inside += t.item[v, row]
     c.own.total[row - a.work.shape[0] - 1] = total
     t.inside[row] = inside
@@ -81,7 +82,7 @@ def _hold_level(c: Search[Plain]) -> None:
 
 
 @inlined
-def _start(c: Search[Plain], stage: StageTrial) -> _PlainStage:
+def _start(c: DownsetSearch[Plain], stage: StageTrial) -> _PlainStage:
     a, w, t, s, x, y, kind = c.arrays, c.weights, c.tally, c.store, c.scratch, c.own, stage.kind
     if s.counters[HELD] != s.counters[LEVEL]:
         _hold_level(c)
@@ -89,10 +90,10 @@ def _start(c: Search[Plain], stage: StageTrial) -> _PlainStage:
     row = w.choice[0, stage.rest]
     time, cost, weight, net_weight = a.work[kind], a.net_cost[kind], w.item[row], w.net[row]
     memory, later = a.memory[kind], t.item[:, rows + kinds + 1]
-    # An item is out of reach if what lies before it, of which at most ``done`` is in the ideal, is too much.
+    # An item is out of reach if what lies before it, of which at most ``done`` is in the downset, is too much.
     done = t.inside[rows + kind]
-    x.most_before[0] = y.target + done * (1.0 + 1e-9)
-    x.most_before[1] = memory + t.inside[rows + kinds] * (1.0 + 1e-9)
+    x.most_before[0] = y.target + done * (1.0 + TOLERANCE)
+    x.most_before[1] = memory + t.inside[rows + kinds] * (1.0 + TOLERANCE)
     ready, reached, top = decisions.reach_items(a, s, x, time, y.target, y.before[kind], x.most_before)
     reach_weight, reach_work, reach_now, reach_later, space = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(reached):
@@ -176,7 +177,7 @@ def _cheap_to_move(a: Arrays, x: Scratch, v: int) -> bool:
 
 
 @inlined
-def _include(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
+def _include(c: DownsetSearch[Plain], g: _PlainStage, v: int, depth: int) -> bool:
     a, x, target = c.arrays, c.scratch, c.own.target
     now, then = x.saved[depth], x.saved[depth + 1]
     work, comm = now[WORK] + g.time[v], now[COMM]
@@ -213,7 +214,7 @@ def _include(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
 
 
 @inlined
-def _worth_excluding(c: Search[Plain], g: _PlainStage, v: int, depth: int) -> bool:
+def _worth_excluding(c: DownsetSearch[Plain], g: _PlainStage, v: int, depth: int) -> bool:
     """Rules *Capacity*, of all that follows v, and *Exclusion*; the next depth remembers what v asks for."""
     if g.up_weight[v] > g.budget:
         return False
@@ -248,7 +249,7 @@ def _too_large(g: _PlainStage, now: Floats, room: float) -> bool:
 
 
 @inlined
-def _leave(c: Search[Plain], g: _PlainStage, u: int, depth: int) -> None:
+def _leave(c: DownsetSearch[Plain], g: _PlainStage, u: int, depth: int) -> None:
     a, x = c.arrays, c.scratch
     now = x.saved[depth]
     comm, crossing, undecided = now[COMM], now[CROSS], now[UNDECIDED]
@@ -273,7 +274,7 @@ def _leave(c: Search[Plain], g: _PlainStage, u: int, depth: int) -> None:
 
 
 @inlined
-def _fits(c: Search[Plain], g: _PlainStage, depth: int) -> bool:
+def _fits(c: DownsetSearch[Plain], g: _PlainStage, depth: int) -> bool:
     now = c.scratch.saved[depth]
     if now[WORK] + now[COMM] > c.own.target or _overfull(g, now[LOST], now[CROSS]):
         return False
@@ -283,7 +284,7 @@ def _fits(c: Search[Plain], g: _PlainStage, depth: int) -> bool:
 
 
 @inlined
-def _feasible(c: Search[Plain], g: _PlainStage, depth: int) -> bool:
+def _feasible(c: DownsetSearch[Plain], g: _PlainStage, depth: int) -> bool:
     a, now = c.arrays, c.scratch.saved[depth]
     if _overfull(g, now[LOST], now[CROSS]):
         return False
@@ -294,7 +295,7 @@ def _feasible(c: Search[Plain], g: _PlainStage, depth: int) -> bool:
 
 
 @inlined
-def _worth_keeping(c: Search[Plain], g: _PlainStage, depth: int, count: int) -> bool:
+def _worth_keeping(c: DownsetSearch[Plain], g: _PlainStage, depth: int, count: int) -> bool:
     x = c.scratch
     if c.dominance:
         for i in range(count):
@@ -326,13 +327,13 @@ def _can_join(a: Arrays, x: Scratch, g: _PlainStage, v: int, depth: int) -> bool
     return _cheap_to_move(a, x, v)
 
 
-_STEPS = Steps(_crosses, _start, _include, _worth_excluding, _leave, _fits, _feasible, _worth_keeping)
+_STEPS = StageSteps(_crosses, _start, _include, _worth_excluding, _leave, _fits, _feasible, _worth_keeping)
 
 
 @allocating_nothing
-def search_plain(c: Search[Plain]) -> int:
-    """See ``search_ideals``.
+def search_plain(c: DownsetSearch[Plain]) -> int:
+    """See ``search_downsets``.
 
     ``tally`` sums the weights, the work on every kind, the least bytes, and bytes in later stages, which this fills.
     """
-    return search_ideals(c, _STEPS)
+    return search_downsets(c, _STEPS)

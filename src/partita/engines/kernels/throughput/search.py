@@ -1,6 +1,6 @@
-"""Is there an acyclic split within given limits?  Breadth-first search over ideals, one stage per step.
+"""Is there an acyclic split within given limits?  Breadth-first search over downsets, one stage per step.
 
-A state is a pair (ideal, devices used); the stages that may follow an ideal are enumerated by deciding, in a fixed
+A state is a pair (downset, devices used); the stages that may follow a downset are enumerated by deciding, in a fixed
 order, for every ready item whether it joins the stage or stays outside together with all that depends on it. Source of
 the plain dynamic program: Tarnawski et al., NeurIPS 2020, §5.1.1.
 
@@ -19,48 +19,32 @@ import numpy as np
 from partita.engines.kernels.compiled import inlined
 from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput import search_state as at
-from partita.engines.kernels.throughput.ideals import clear, is_known_better, move_to
-from partita.engines.kernels.throughput.search_state import Search, StageTrial, Store
+from partita.engines.kernels.throughput.downsets import clear, is_known_better, move_to
+from partita.engines.kernels.throughput.search_state import DownsetSearch, StageTrial, StateStore
 
 
-class Steps(NamedTuple):
-    """What tells one search from another; the first parameter is the ``Search``, the second what ``start`` returned.
+class StageSteps(NamedTuple):
+    """What tells one search from another; first come the search and what ``start`` returned."""
 
-    Attributes
-    ----------
-    crosses
-        (search) whether the group filled first can end at the current ideal.
-    start
-        (search, stage) what a stage after the current ideal can hold, and the numbers of the empty one at depth 0.
-        The tuple has the ``stage``; how many items are ``ready`` and ``reached`` in ``Scratch.reach``; the words below
-        ``top`` hold them all; and whether any stage is ``possible``.
-    include
-        (…, item, depth) the numbers with the item at the next depth; whether the stage may be kept. If so, the item's
-        pins are counted.
-    worth_excluding
-        (…, item, depth) start the numbers of the next depth; whether a stage without the item may be kept.
-    leave
-        (…, item, depth) add what an item that stays outside changes.
-    fits
-        (…, depth) whether the stage may be kept after items left.
-    feasible
-        (…, depth) whether a finished stage respects the limits, and what remains can too.
-    worth_keeping
-        (…, depth, count) whether no ready item of so many decisions can join a finished stage; see rule *Dominance*.
-    """
-
-    crosses: Callable[..., bool]
+    crosses: Callable[..., bool]  #: (search) whether the group filled first can end at the current downset.
+    #: (search, stage) what a stage after the current downset can hold, and the numbers of the empty one at depth 0. The
+    #: tuple has the ``stage``; how many items are ``ready`` and ``reached`` in ``Scratch.reach``; the words below
+    #: ``top`` hold them all; and whether any stage is ``possible``.
     start: Callable[..., Any]
+    #: (…, item, depth) the numbers with the item at the next depth; whether the stage may be kept. If so, the item's
+    #: pins are counted.
     include: Callable[..., bool]
+    #: (…, item, depth) start the numbers of the next depth; whether a stage without the item may be kept.
     worth_excluding: Callable[..., bool]
-    leave: Callable[..., None]
-    fits: Callable[..., bool]
-    feasible: Callable[..., bool]
+    leave: Callable[..., None]  #: (…, item, depth) add what an item that stays outside changes.
+    fits: Callable[..., bool]  #: (…, depth) whether the stage may be kept after items left.
+    feasible: Callable[..., bool]  #: (…, depth) whether a finished stage respects the limits, and what remains can too.
+    #: (…, depth, count) whether no ready item of so many decisions can join a finished stage; see rule *Dominance*.
     worth_keeping: Callable[..., bool]
 
 
 @inlined
-def _leave_out(c: Search[Any], steps: Steps, g: Any, v: int, depth: int, mark_len: int) -> int:
+def _leave_out(c: DownsetSearch[Any], steps: StageSteps, g: Any, v: int, depth: int, mark_len: int) -> int:
     """Leave v out with all that depends on it; how many items are marked now."""
     a, x = c.arrays, c.scratch
     i = mark_len
@@ -80,11 +64,11 @@ def _leave_out(c: Search[Any], steps: Steps, g: Any, v: int, depth: int, mark_le
 
 
 @inlined
-def _expand(c: Search[Any], steps: Steps, stage: StageTrial, code: np.uint64) -> int:
-    """Emit every stage worth keeping after the current ideal, whose hash is ``code``; an answer if that ends early."""
+def _expand(c: DownsetSearch[Any], steps: StageSteps, stage: StageTrial, code: np.uint64) -> int:
+    """Emit every stage worth keeping after the current downset, of hash ``code``; an answer if that ends early."""
     a, s, x, until = c.arrays, c.store, c.scratch, c.until
     g = steps.start(c, stage)
-    items_left = x.in_ideal.shape[0] - x.places[at.INSIDE]
+    items_left = x.in_downset.shape[0] - x.places[at.INSIDE]
     queue_len, mark_len, depth, here = g.ready, 0, 0, 0
     for i in range(g.ready):
         x.queue[i] = x.reach[i]
@@ -148,7 +132,7 @@ def _expand(c: Search[Any], steps: Steps, stage: StageTrial, code: np.uint64) ->
 
 
 @inlined
-def _next_state(s: Store, devices: int) -> int:
+def _next_state(s: StateStore, devices: int) -> int:
     """The state to expand: the one begun, or the next of those with fewest devices in use; -1 if none is left."""
     level = s.counters[at.LEVEL]
     if s.counters[at.CURSOR] >= 0:
@@ -174,8 +158,8 @@ def _next_state(s: Store, devices: int) -> int:
 
 
 @inlined
-def search_ideals(c: Search[Any], steps: Steps) -> int:
-    """Continue a search; start with an empty store: one state at level 0, ideal 0, the empty one.
+def search_downsets(c: DownsetSearch[Any], steps: StageSteps) -> int:
+    """Continue a search; start with an empty store: one state at level 0, downset 0, the empty one.
 
     Returns FOUND (``LAST_*`` give the final stage), REFUTED, GROW (enlarge the store and call again), LIMIT (nodes used
     up; call again to continue) or STOPPED.
@@ -189,12 +173,12 @@ def search_ideals(c: Search[Any], steps: Steps) -> int:
         state = _next_state(s, devices)
         if state < 0:
             return at.REFUTED
-        ideal, code = s.state_ideal[state], s.state_code[state]
+        downset, code = s.state_downset[state], s.state_code[state]
         used = s.counters[at.LEVEL] - codes.digit_sum[code]
         if is_known_better(s, codes, state, used):
             s.counters[at.CURSOR] = -1
             continue
-        move_to(a, c.tally, s, x, ideal)
+        move_to(a, c.tally, s, x, downset)
         phase = codes.phases[code]
         crosses = phase == 0 and steps.crosses(c)
         for kind in range(kinds):
@@ -214,7 +198,7 @@ def search_ideals(c: Search[Any], steps: Steps) -> int:
                 code_after = code + replicas * codes.stride[kind]
                 used_after = used + (replicas if kind == 0 else 0)
                 stage = StageTrial(state, kind, replicas, code_after, used_after, rest)
-                outcome = _expand(c, steps, stage, s.ideal_hash[ideal])
+                outcome = _expand(c, steps, stage, s.downset_hash[downset])
                 if outcome != at.REFUTED:
                     return outcome
         s.counters[at.CURSOR] = -1

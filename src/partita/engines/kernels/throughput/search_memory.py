@@ -1,4 +1,4 @@
-"""Memory of a search: the store of ideals and states, which grows, and the working arrays."""
+"""Memory of a search: the store of downsets and states, which grows, and the working arrays."""
 
 from __future__ import annotations
 
@@ -11,33 +11,27 @@ import numpy.typing as npt
 from partita.engines.kernels.arrays import Floats, Words, row_masks
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays
-from partita.engines.kernels.throughput.search_state import Scratch, Store, Tally
+from partita.engines.kernels.throughput.search_state import Scratch, StateStore, Tally
 
-_STATE_FIELDS = ("state_ideal", "state_code", "state_parent", "state_kind", "state_replicas")
-_IDEAL_FIELDS = ("ideal_hash", "ideal_first", "ideal_length", "ideal_offset", "fewest")
+_STATE_FIELDS = ("state_downset", "state_code", "state_parent", "state_kind", "state_replicas")
+_DOWNSET_FIELDS = ("downset_hash", "downset_first", "downset_length", "downset_offset", "fewest")
 
 
-def new_store(codes: int, ideals: int, states: int, pool: int, levels: int = 0) -> Store:
-    """The empty ideal with no device used is the first state.
+def new_store(codes: int, downsets: int, states: int, pool: int, levels: int = 0) -> StateStore:
+    """Room for so many downsets, states, and words of downsets; the empty one with no device used is the first state.
 
-    Parameters
-    ----------
-    codes
-        Number of codes of used devices.
-    ideals, states, pool
-        Room for so many ideals, states, and words of ideals.
-    levels
-        Counts of devices in use that have a list of states each; 0 for a queue.
+    There are so many ``codes`` of used devices. Of so many ``levels``, counts of devices in use, each has a list of
+    states; 0 for a queue.
     """
-    store = Store(
-        table=np.zeros(4 * ideals, dtype=np.int32),
-        ideal_hash=np.zeros(ideals, dtype=np.uint64),
-        ideal_first=np.zeros(ideals, dtype=np.int32),
-        ideal_length=np.zeros(ideals, dtype=np.int32),
-        ideal_offset=np.zeros(ideals, dtype=np.int64),
+    store = StateStore(
+        table=np.zeros(4 * downsets, dtype=np.int32),
+        downset_hash=np.zeros(downsets, dtype=np.uint64),
+        downset_first=np.zeros(downsets, dtype=np.int32),
+        downset_length=np.zeros(downsets, dtype=np.int32),
+        downset_offset=np.zeros(downsets, dtype=np.int64),
         pool=np.zeros(pool, dtype=np.uint64),
-        fewest=np.zeros((ideals, codes), dtype=np.int32),
-        state_ideal=np.zeros(states, dtype=np.int32),
+        fewest=np.zeros((downsets, codes), dtype=np.int32),
+        state_downset=np.zeros(states, dtype=np.int32),
         state_code=np.zeros(states, dtype=np.int32),
         state_parent=np.full(states, -1, dtype=np.int32),
         state_kind=np.zeros(states, dtype=np.int8),
@@ -49,22 +43,22 @@ def new_store(codes: int, ideals: int, states: int, pool: int, levels: int = 0) 
     store.fewest[0, 1:] = 1 << 30
     store.heads[:1] = 0
     store.counters[at.CURSOR] = -1
-    for place in (at.IDEALS, at.STATES, at.LEVEL_END):
+    for place in (at.DOWNSETS, at.STATES, at.LEVEL_END):
         store.counters[place] = 1
     return store
 
 
-def enlarged(s: Store, words: int, max_bytes: float) -> Store | None:
+def enlarged(s: StateStore, words: int, max_bytes: float) -> StateStore | None:
     """The store with twice the room where it is full; None if that is more than ``max_bytes``.
 
-    An ideal has at most so many ``words``. A pool that had room for all of them in every ideal keeps it.
+    An downset has at most so many ``words``. A pool that had room for all of them in every downset keeps it.
     """
-    from partita.engines.kernels.throughput.ideals import rehash
+    from partita.engines.kernels.throughput.downsets import rehash
 
     if 2 * sum(int(field.nbytes) for field in s) > max_bytes:
         return None
-    ideals, used, states = (int(s.counters[place]) for place in (at.IDEALS, at.POOL, at.STATES))
-    room, pool = s.ideal_hash.shape[0], s.pool.shape[0]
+    downsets, used, states = (int(s.counters[place]) for place in (at.DOWNSETS, at.POOL, at.STATES))
+    room, pool = s.downset_hash.shape[0], s.pool.shape[0]
     grown: dict[str, Any] = {}
 
     def longer(name: str, filled: int) -> None:
@@ -72,17 +66,17 @@ def enlarged(s: Store, words: int, max_bytes: float) -> Store | None:
         grown[name] = np.zeros((2 * old.shape[0], *old.shape[1:]), dtype=old.dtype)
         grown[name][:filled] = old[:filled]
 
-    if states >= s.state_ideal.shape[0]:
+    if states >= s.state_downset.shape[0]:
         for name in (*_STATE_FIELDS, "state_next"):
             longer(name, states)
         return s._replace(**grown)
-    if used + words > pool or (ideals >= room and pool == room * words):
+    if used + words > pool or (downsets >= room and pool == room * words):
         longer("pool", used)
-    if ideals >= room:
-        for name in _IDEAL_FIELDS:
-            longer(name, ideals)
+    if downsets >= room:
+        for name in _DOWNSET_FIELDS:
+            longer(name, downsets)
         grown["table"] = np.zeros(2 * s.table.shape[0], dtype=np.int32)
-        rehash(grown["table"], grown["ideal_hash"], ideals)
+        rehash(grown["table"], grown["downset_hash"], downsets)
     return s._replace(**grown)
 
 
@@ -110,7 +104,7 @@ def new_scratch(a: Arrays, zobrist: Words, columns: int) -> Scratch:
         zobrist=zobrist,
         words=np.zeros(words, dtype=np.uint64),
         full=full,
-        in_ideal=np.zeros(n, int8),
+        in_downset=np.zeros(n, int8),
         missing=np.zeros(n, int32),
         net_in=np.zeros(m, int32),
         ready_place=np.zeros(n, int32),
@@ -139,23 +133,27 @@ def new_scratch(a: Arrays, zobrist: Words, columns: int) -> Scratch:
     )
 
 
-def ideal_masks(s: Store, ideals: npt.NDArray[np.integer[Any]], items: int) -> npt.NDArray[np.bool_]:
-    """(ideals, n) which items each of these ideals holds."""
-    words = np.zeros((len(ideals), math.ceil(items / 64)), dtype=np.uint64)
-    for row, ideal in zip(words, ideals, strict=True):
-        first, length, offset = int(s.ideal_first[ideal]), int(s.ideal_length[ideal]), int(s.ideal_offset[ideal])
+def downset_masks(s: StateStore, downsets: npt.NDArray[np.integer[Any]], items: int) -> npt.NDArray[np.bool_]:
+    """(downsets, n) which items each of these downsets holds."""
+    words = np.zeros((len(downsets), math.ceil(items / 64)), dtype=np.uint64)
+    for row, downset in zip(words, downsets, strict=True):
+        first, length, offset = (
+            int(s.downset_first[downset]),
+            int(s.downset_length[downset]),
+            int(s.downset_offset[downset]),
+        )
         row[:first] = np.uint64(0xFFFFFFFFFFFFFFFF)
         row[first : first + length] = s.pool[offset : offset + length]
     return row_masks(words, items)
 
 
-def stages_found(s: Store, items: int) -> list[tuple[int, int, npt.NDArray[np.int32]]]:
+def stages_found(s: StateStore, items: int) -> list[tuple[int, int, npt.NDArray[np.int32]]]:
     """(kind, replicas, items) of the stages of the split that a search found, in search order."""
     stages = []
     inside = np.ones(items, dtype=bool)
     state, kind, replicas = (int(s.counters[place]) for place in (at.LAST_PARENT, at.LAST_KIND, at.LAST_REPLICAS))
     while state >= 0:
-        (before,) = ideal_masks(s, s.state_ideal[state : state + 1], items)
+        (before,) = downset_masks(s, s.state_downset[state : state + 1], items)
         stages.append((kind, replicas, np.flatnonzero(inside & ~before).astype(np.int32)))
         inside, kind, replicas = before, int(s.state_kind[state]), int(s.state_replicas[state])
         state = int(s.state_parent[state])

@@ -1,4 +1,4 @@
-"""What the searches over ideals read, keep, and answer: named tuples of arrays, and the places of single numbers."""
+"""What the searches over downsets read, keep, and answer: named tuples of arrays, and the places of single numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Own = TypeVar("Own")
 #: Answers of the searches: no split, a split, the store must grow, nodes used up, told to stop.
 REFUTED, FOUND, GROW, LIMIT, STOPPED = range(5)
 
-#: Places in ``Store.counters``: how much is filled; the state begun, or -1; states taken from a queue, and where its
-#: level ends; devices in use; effort; the last stage of a split that was found; whether ``Scratch`` describes an ideal;
-#: marks used so far; the level whose memory per item the plain search holds.
-IDEALS, POOL, STATES, CURSOR, TAKEN, LEVEL_END, LEVEL, NODES = range(8)
+#: Places in ``StateStore.counters``: how much is filled; the state begun, or -1; states taken from a queue, and where
+#: its level ends; devices in use; effort; the last stage of a split that was found; whether ``Scratch`` describes a
+#: downset; marks used so far; the level whose memory per item the plain search holds.
+DOWNSETS, POOL, STATES, CURSOR, TAKEN, LEVEL_END, LEVEL, NODES = range(8)
 LAST_PARENT, LAST_KIND, LAST_REPLICAS, VALID, STAMP, HELD = range(8, 14)
 
 #: Places in ``Scratch.places``: ready items, items inside, the first word that is not full, the first from which on all
@@ -74,11 +74,11 @@ class Variant(NamedTuple):
     """What the search of a variant has beside.
 
     Lines are at most ``limits`` (lines + 1,), the last one of synchronisation; ``inner`` ones are surely kept. ``cuts``
-    are all ideals where the first group may end, none if they are not known. ``first`` is the part of the budgets of
+    are all downsets where the first group may end, none if they are not known. ``first`` is the part of the budgets of
     devices in the group that is filled first, and ``beyond[row, cut]`` what the other group may take beyond a cut.
 
     At every depth the lines (``value``), and by rule the weight that is lost to excluded items and that of nets that
-    surely cross. By rule the row of weights in force, the weight outside the ideal, and that of items in reach. Then
+    surely cross. By rule the row of weights in force, the weight outside the downset, and that of items in reach. Then
     what trials of cuts (2, lines), of single items (lines,) and of orders work with.
     """
 
@@ -101,24 +101,24 @@ class Variant(NamedTuple):
     peak_scratch: PeakScratch
 
 
-class Store(NamedTuple):
-    """Ideals (hashed bit windows), states, and where the search stands.
+class StateStore(NamedTuple):
+    """Downsets (hashed bit windows), states, and where the search stands.
 
-    ``table`` is a hash table of ideal numbers + 1; an ideal has ``ideal_length`` words in ``pool`` from
-    ``ideal_offset`` on, which follow ``ideal_first`` full ones. ``fewest[ideal, code]`` is the fewest devices of kind 0
-    it is known with. A state is an ideal, a code of used devices, and the stage that led there. States are expanded in
-    the order in which they are stored, or, where ``heads`` has entries, from lists by devices in use, which
+    ``table`` is a hash table of downset numbers + 1; a downset has ``downset_length`` words in ``pool`` from
+    ``downset_offset`` on, which follow ``downset_first`` full ones. ``fewest[downset, code]`` is the fewest devices of
+    kind 0 it is known with. A state is a downset, a code of used devices, and the stage that led there. States are
+    expanded in the order in which they are stored, or, where ``heads`` has entries, from lists by devices in use, which
     ``state_next`` links.
     """
 
     table: Ints
-    ideal_hash: Words
-    ideal_first: Ints
-    ideal_length: Ints
-    ideal_offset: Longs
+    downset_hash: Words
+    downset_first: Ints
+    downset_length: Ints
+    downset_offset: Longs
     pool: Words
     fewest: Ints
-    state_ideal: Ints
+    state_downset: Ints
     state_code: Ints
     state_parent: Ints
     state_kind: Bytes
@@ -129,7 +129,7 @@ class Store(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """Running sums over the current ideal of ``item`` (n, rows), and over the nets that cross it of ``net`` (m, q)."""
+    """Sums over the current downset of ``item`` (n, rows), and over the nets that cross it of ``net`` (m, q)."""
 
     item: Floats
     net: Floats
@@ -140,7 +140,7 @@ class Tally(NamedTuple):
 class Scratch(NamedTuple):
     """Working arrays of one search.
 
-    The first group describes the current ideal between calls: its ``words``, items, missing predecessors, pins inside
+    The first group describes the current downset between calls: its ``words``, items, missing predecessors, pins inside
     it, and the items that are ready. The second describes the stage that is built: what it can reach, ``status`` of
     items, pins here and surely outside, the queue of decisions with what each changed, and in ``saved`` the numbers of
     every depth.
@@ -149,7 +149,7 @@ class Scratch(NamedTuple):
     zobrist: Words
     words: Words
     full: Words
-    in_ideal: Bytes
+    in_downset: Bytes
     missing: Ints
     net_in: Ints
     ready_place: Ints
@@ -178,26 +178,19 @@ class Scratch(NamedTuple):
     most_before: Floats
 
 
-class Search(NamedTuple, Generic[Own]):
-    """All that a search reads and writes; ``own`` is what the one of plain problems or of variants has beside.
-
-    Attributes
-    ----------
-    replicas, phase
-        (K,) most devices of a stage, and 1 for kinds of the group that is filled second.
-    dominance
-        Whether that rule is safe.
-    """
+class DownsetSearch(NamedTuple, Generic[Own]):
+    """All that a search reads and writes; ``own`` is what the one of plain problems or of variants has beside."""
 
     arrays: Arrays
     codes: Codes
+    #: (K,) most devices of a stage, and 1 for kinds of the group that is filled second.
     replicas: Longs
     phase: Longs
     weights: Weights
     tally: Tally
-    store: Store
+    store: StateStore
     scratch: Scratch
-    dominance: bool
+    dominance: bool  #: Whether that rule is safe.
     own: Own
     until: Until
 

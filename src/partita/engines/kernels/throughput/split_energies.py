@@ -18,7 +18,7 @@ from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState
 BALL = 64
 
 
-class Memory(NamedTuple):
+class SplitMemory(NamedTuple):
     """What bytes mean: nothing unless ``limited``; each one beyond a limit costs its ``reload`` time, if that is not 0.
 
     Otherwise an infinite ``penalty`` rejects what overflows (the start must fit then), and a finite one is charged to
@@ -39,7 +39,7 @@ class Energies(NamedTuple):
 
     a: FreeArrays
     s: FreeState
-    memory: Memory
+    memory: SplitMemory
     level: Floats
     over: Floats
     whole: Floats
@@ -51,7 +51,7 @@ class Energies(NamedTuple):
     simple: bool
 
 
-class Move(NamedTuple):
+class SplitMove(NamedTuple):
     """Items go between two devices, whose energies and overflows change.
 
     Either ``moves[:many]`` of the state have been moved, or none, and ``item`` is still to be.
@@ -102,7 +102,7 @@ def refer(c: Energies, ref: float) -> None:
 
 
 @compiled
-def energies(a: FreeArrays, s: FreeState, memory: Memory, ref: float, exponent: int) -> Energies:
+def energies(a: FreeArrays, s: FreeState, memory: SplitMemory, ref: float, exponent: int) -> Energies:
     """The state of an annealing that begins at ``s``."""
     devices = a.kind_of.shape[0]
     # What an overflow is a share of: the limit, or all there is where nothing is allowed.
@@ -119,12 +119,12 @@ def energies(a: FreeArrays, s: FreeState, memory: Memory, ref: float, exponent: 
 
 
 @inlined
-def no_move() -> Move:
-    return Move(np.inf, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+def no_move() -> SplitMove:
+    return SplitMove(np.inf, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
 @inlined
-def move_one(c: Energies, v: int, at: int, to: int) -> Move:
+def move_one(c: Energies, v: int, at: int, to: int) -> SplitMove:
     """A move of one item; not made yet where it can be weighed so."""
     if c.simple:
         return _move_alone(c, v, at, to)
@@ -133,7 +133,7 @@ def move_one(c: Energies, v: int, at: int, to: int) -> Move:
 
 
 @inlined
-def _move_alone(c: Energies, v: int, at: int, to: int) -> Move:
+def _move_alone(c: Energies, v: int, at: int, to: int) -> SplitMove:
     a, s = c.a, c.s
     kind_at, kind_to = a.kind_of[at], a.kind_of[to]
     if c.memory.limited and s.held[to] + a.memory[v] + max(s.space[to], a.workspace[v]) > a.limit[to]:
@@ -152,11 +152,11 @@ def _move_alone(c: Energies, v: int, at: int, to: int) -> Move:
                 load_at += a.net_cost[e, kind_at]
             load_to += a.net_cost[e, kind_to]
     level_at, level_to = power(load_at / c.ref[0], c.exponent), power(load_to / c.ref[0], c.exponent)
-    return Move(level_at + level_to - c.level[at] - c.level[to], v, at, to, 0, level_at, level_to, 0.0, 0.0)
+    return SplitMove(level_at + level_to - c.level[at] - c.level[to], v, at, to, 0, level_at, level_to, 0.0, 0.0)
 
 
 @inlined
-def move_listed(c: Energies, at: int, to: int, many: int) -> Move:
+def move_listed(c: Energies, at: int, to: int, many: int) -> SplitMove:
     """Move the first items of ``moves`` to ``goals``, of two devices; the list becomes that of the way back."""
     for i in range(many):
         c.goals[i] = relocate(c.a, c.s, c.moves[i], c.goals[i], c.memory.limited)
@@ -165,11 +165,11 @@ def move_listed(c: Energies, at: int, to: int, many: int) -> Move:
     rise = level_at + level_to - c.level[at] - c.level[to]
     if over_at + over_to > 0.0 and c.memory.penalty == np.inf:
         rise = np.inf
-    return Move(rise, 0, at, to, many, level_at, level_to, over_at, over_to)
+    return SplitMove(rise, 0, at, to, many, level_at, level_to, over_at, over_to)
 
 
 @inlined
-def keep(c: Energies, move: Move) -> None:
+def keep(c: Energies, move: SplitMove) -> None:
     """Note the energies, and the split if it is feasible and the best."""
     s, at, to = c.s, move.at, move.to
     if move.many == 0:
@@ -186,7 +186,7 @@ def keep(c: Energies, move: Move) -> None:
 
 
 @inlined
-def undo(c: Energies, move: Move) -> None:
+def undo(c: Energies, move: SplitMove) -> None:
     """Take back what has been moved."""
     for i in range(move.many):
         relocate(c.a, c.s, c.moves[i], c.goals[i], c.memory.limited)

@@ -1,6 +1,6 @@
-"""The search over ideals for variants: loads of several lines, replicas, groups and reloading.
+"""The search over downsets for variants: loads of several lines, replicas, groups and reloading.
 
-The rules are stated and proved in ``partita.problems.throughput.solvers.variant_decision``.
+The rules are stated and proved in ``partita.problems.throughput.solvers.variant``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.bits import has
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.throughput import decisions
-from partita.engines.kernels.throughput.group_cuts import cut_links
-from partita.engines.kernels.throughput.search import Steps, search_ideals
-from partita.engines.kernels.throughput.search_state import LEVEL, STAMP, Search, StageTrial, Variant
+from partita.engines.kernels.throughput.downsets import cut_links
+from partita.engines.kernels.throughput.search import StageSteps, search_downsets
+from partita.engines.kernels.throughput.search_state import LEVEL, STAMP, DownsetSearch, StageTrial, Variant
 from partita.engines.kernels.throughput.working_memory import FITS, OVER, fit
+from partita.ground.rounding import SUMMED
 
 #: States tried when the order of a stage is searched for, beside two for each of its operators.
 FIT_NODES = 400
@@ -38,7 +39,7 @@ class _VariantStage(NamedTuple):
 
 
 @inlined
-def _crosses(c: Search[Variant]) -> bool:
+def _crosses(c: DownsetSearch[Variant]) -> bool:
     y = c.own
     if not y.lines.grouped:
         return False
@@ -51,9 +52,9 @@ def _crosses(c: Search[Variant]) -> bool:
 
 
 @inlined
-def _start(c: Search[Variant], stage: StageTrial) -> _VariantStage:
+def _start(c: DownsetSearch[Variant], stage: StageTrial) -> _VariantStage:
     a, b, w, s, x, y = c.arrays, c.own.lines, c.weights, c.store, c.scratch, c.own
-    n, m = x.in_ideal.shape[0], x.net_in.shape[0]
+    n, m = x.in_downset.shape[0], x.net_in.shape[0]
     flights = b.flights[stage.replicas, s.counters[LEVEL] + stage.replicas if a.backwards else 1]
     decisions.hold(a, x, flights)
     # Nothing bounds what lies before an item.
@@ -65,7 +66,7 @@ def _start(c: Search[Variant], stage: StageTrial) -> _VariantStage:
         row = w.choice[rule, stage.rest]
         total, reachable, cross = 0.0, 0.0, 0.0
         for v in range(n):
-            if x.in_ideal[v] == 0:
+            if x.in_downset[v] == 0:
                 total += w.item[row, v]
         for i in range(reached):
             reachable += w.item[row, x.reach[i]]
@@ -83,7 +84,7 @@ def _start(c: Search[Variant], stage: StageTrial) -> _VariantStage:
 
 
 @inlined
-def _pay(c: Search[Variant], g: _VariantStage, e: int, depth: int, sign: float) -> None:
+def _pay(c: DownsetSearch[Variant], g: _VariantStage, e: int, depth: int, sign: float) -> None:
     """Add (or take away) what net e surely costs the stage being built."""
     b, x, value, kind = c.own.lines, c.scratch, c.own.value, g.stage.kind
     if x.net_here[e] == 0 or x.net_out[e] == 0:
@@ -99,7 +100,7 @@ def _pay(c: Search[Variant], g: _VariantStage, e: int, depth: int, sign: float) 
 
 
 @inlined
-def _count_crossing(c: Search[Variant], e: int, depth: int) -> None:
+def _count_crossing(c: DownsetSearch[Variant], e: int, depth: int) -> None:
     """Net e surely crosses from now on."""
     w, y = c.weights, c.own
     for rule in range(y.row.shape[0]):
@@ -107,7 +108,7 @@ def _count_crossing(c: Search[Variant], e: int, depth: int) -> None:
 
 
 @inlined
-def _sync_with(c: Search[Variant], v: int, sync: float) -> float:
+def _sync_with(c: DownsetSearch[Variant], v: int, sync: float) -> float:
     """Bytes to synchronise of the stage with an item more."""
     a, b, x = c.arrays, c.own.lines, c.scratch
     sync += b.sync[v]
@@ -118,7 +119,9 @@ def _sync_with(c: Search[Variant], v: int, sync: float) -> float:
 
 
 @inlined
-def _within(c: Search[Variant], g: _VariantStage, values: Floats, need: float, sync: float, limits: Floats) -> bool:
+def _within(
+    c: DownsetSearch[Variant], g: _VariantStage, values: Floats, need: float, sync: float, limits: Floats
+) -> bool:
     """Whether lines, memory and synchronisation of a stage respect the limits (the last one is of synchronisation)."""
     b, kind, replicas = c.own.lines, g.stage.kind, g.stage.replicas
     over = 0.0
@@ -139,7 +142,7 @@ def _within(c: Search[Variant], g: _VariantStage, values: Floats, need: float, s
 
 @inlined
 def _orderable(
-    c: Search[Variant], g: _VariantStage, values: Floats, held: float, sync: float, limits: Floats, strict: bool
+    c: DownsetSearch[Variant], g: _VariantStage, values: Floats, held: float, sync: float, limits: Floats, strict: bool
 ) -> bool:
     """Whether the chosen items of ``x.reach`` can run in an order whose peak respects the limits.
 
@@ -157,7 +160,7 @@ def _orderable(
     if over == np.inf:
         return True
     most = g.memory + over / b.reload_time[kind] - held
-    margin = 1e-11 * (g.memory + abs(most) + held)
+    margin = SUMMED * (g.memory + abs(most) + held)
     most = most - margin if strict else most + margin
     k, scratch, count = c.own.peaks, c.own.peak_scratch, 0
     for i in range(g.reached):
@@ -171,7 +174,7 @@ def _orderable(
 
 
 @inlined
-def _room(c: Search[Variant], stage: StageTrial, depth: int) -> bool:
+def _room(c: DownsetSearch[Variant], stage: StageTrial, depth: int) -> bool:
     """Whether what surely remains fits on the devices that remain."""
     y, budget = c.own, c.weights.budget
     for rule in range(budget.shape[0]):
@@ -182,7 +185,7 @@ def _room(c: Search[Variant], stage: StageTrial, depth: int) -> bool:
 
 
 @inlined
-def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
+def _include(c: DownsetSearch[Variant], g: _VariantStage, v: int, depth: int) -> bool:
     a, b, x, y, after = c.arrays, c.own.lines, c.scratch, c.own, depth + 1
     for line in range(y.value.shape[1]):
         y.value[after, line] = y.value[depth, line] + b.work[g.stage.kind, v, line]
@@ -217,7 +220,7 @@ def _include(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
 
 
 @inlined
-def _worth_excluding(c: Search[Variant], g: _VariantStage, v: int, depth: int) -> bool:
+def _worth_excluding(c: DownsetSearch[Variant], g: _VariantStage, v: int, depth: int) -> bool:
     """Always, as far as is known so far."""
     for rows in (c.own.value, c.scratch.saved, c.own.lost, c.own.cross):
         decisions.copy_row(rows, depth)
@@ -225,7 +228,7 @@ def _worth_excluding(c: Search[Variant], g: _VariantStage, v: int, depth: int) -
 
 
 @inlined
-def _leave(c: Search[Variant], g: _VariantStage, u: int, depth: int) -> None:
+def _leave(c: DownsetSearch[Variant], g: _VariantStage, u: int, depth: int) -> None:
     a, w, x, y = c.arrays, c.weights, c.scratch, c.own
     for rule in range(y.row.shape[0]):
         y.lost[depth, rule] += w.item[y.row[rule], u]
@@ -241,14 +244,14 @@ def _leave(c: Search[Variant], g: _VariantStage, u: int, depth: int) -> None:
 
 
 @inlined
-def _fits(c: Search[Variant], g: _VariantStage, depth: int) -> bool:
+def _fits(c: DownsetSearch[Variant], g: _VariantStage, depth: int) -> bool:
     now = c.scratch.saved[depth]
     fits = _within(c, g, c.own.value[depth], now[MEM] + now[SPACE], now[SYNC], c.own.limits)
     return fits and _room(c, g.stage, depth)
 
 
 @inlined
-def _feasible(c: Search[Variant], g: _VariantStage, depth: int) -> bool:
+def _feasible(c: DownsetSearch[Variant], g: _VariantStage, depth: int) -> bool:
     now, y = c.scratch.saved[depth], c.own
     need = now[MEM] + now[SPACE]
     if c.arrays.recompute:
@@ -259,7 +262,7 @@ def _feasible(c: Search[Variant], g: _VariantStage, depth: int) -> bool:
 
 
 @inlined
-def _worth_keeping(c: Search[Variant], g: _VariantStage, depth: int, count: int) -> bool:
+def _worth_keeping(c: DownsetSearch[Variant], g: _VariantStage, depth: int, count: int) -> bool:
     """Also whether the first group can still end after the stage."""
     x = c.scratch
     if c.phase[g.stage.kind] == 0 and c.own.cuts.shape[0] > 0 and not _reaches(c, g, depth, -1):
@@ -272,7 +275,7 @@ def _worth_keeping(c: Search[Variant], g: _VariantStage, depth: int, count: int)
 
 
 @inlined
-def _reaches(c: Search[Variant], g: _VariantStage, depth: int, but: int) -> bool:
+def _reaches(c: DownsetSearch[Variant], g: _VariantStage, depth: int, but: int) -> bool:
     """Whether the group filled first may still end where one of the cuts does, without the item ``but``.
 
     What the stage built leaves must fit on the devices left in this group, and what lies beyond the cut.
@@ -299,7 +302,7 @@ def _reaches(c: Search[Variant], g: _VariantStage, depth: int, but: int) -> bool
 
 
 @inlined
-def _cheap_to_move(c: Search[Variant], v: int) -> bool:
+def _cheap_to_move(c: DownsetSearch[Variant], v: int) -> bool:
     """Whether on every line a later stage without v saves at least what v's nets may newly cost there."""
     a, b, x = c.arrays, c.own.lines, c.scratch
     for other in range(x.remaining.shape[0]):
@@ -323,7 +326,7 @@ def _cheap_to_move(c: Search[Variant], v: int) -> bool:
 
 
 @inlined
-def _crosses_freely(c: Search[Variant], v: int) -> bool:
+def _crosses_freely(c: DownsetSearch[Variant], v: int) -> bool:
     """Whether nets of v that newly cross between the groups, or cross the other way, cost the groups nothing."""
     a, b, x = c.arrays, c.own.lines, c.scratch
     for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
@@ -341,7 +344,7 @@ def _crosses_freely(c: Search[Variant], v: int) -> bool:
 
 
 @inlined
-def _replaceable(c: Search[Variant], g: _VariantStage, depth: int, v: int) -> bool:
+def _replaceable(c: DownsetSearch[Variant], g: _VariantStage, depth: int, v: int) -> bool:
     """Whether the stage with the ready item v is feasible and at least as good for all that follows."""
     if not _cheap_to_move(c, v):
         return False
@@ -379,10 +382,10 @@ def _replaceable(c: Search[Variant], g: _VariantStage, depth: int, v: int) -> bo
     return fits
 
 
-_STEPS = Steps(_crosses, _start, _include, _worth_excluding, _leave, _fits, _feasible, _worth_keeping)
+_STEPS = StageSteps(_crosses, _start, _include, _worth_excluding, _leave, _fits, _feasible, _worth_keeping)
 
 
 @allocating_nothing
-def search_variant(c: Search[Variant]) -> int:
-    """See ``search_ideals``; nothing is summed in ``tally``."""
-    return search_ideals(c, _STEPS)
+def search_variant(c: DownsetSearch[Variant]) -> int:
+    """See ``search_downsets``; nothing is summed in ``tally``."""
+    return search_downsets(c, _STEPS)

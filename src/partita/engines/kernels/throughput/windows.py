@@ -21,7 +21,8 @@ import numpy as np
 from partita.engines.kernels.arrays import Bytes, Floats, Ints
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.mincut import Flow, Network, cheapest_block, new_flow
+from partita.engines.kernels.throughput.mincut import BlockFlow, BlockNetwork, cheapest_block, new_flow
+from partita.ground.rounding import TOLERANCE
 
 #: Times that windows are narrowed in one call.
 ROUNDS = 20
@@ -34,9 +35,9 @@ class WindowRoom(NamedTuple):
     ``cut`` (m,) the nets that are cut in any case, ``crossing`` (k − 1,) the least cost of the boundaries.
     """
 
-    network: Network
+    network: BlockNetwork
     arc: Ints
-    flow: Flow
+    flow: BlockFlow
     sums: Floats
     chain: Floats
     cut: Bytes
@@ -44,7 +45,7 @@ class WindowRoom(NamedTuple):
 
 
 @compiled
-def new_window_room(blocks: BlockProblem, network: Network) -> WindowRoom:
+def new_window_room(blocks: BlockProblem, network: BlockNetwork) -> WindowRoom:
     """Room for the windows of a problem; no net of the network is forced."""
     n, m, k = blocks.work.shape[0], blocks.cost.shape[0], blocks.devices
     arc = np.empty(m, np.int32)
@@ -250,7 +251,7 @@ def dividing_item(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) 
     if boundary < 0:
         return -1, -1
     # An item without work counts a little, so that one is found in any case.
-    little = (most + 1e-300) * 1e-9
+    little = (most + 1e-300) * TOLERANCE
     before, after = room.chain, np.zeros(n)
     for v in range(n):
         before[v] = 0.0

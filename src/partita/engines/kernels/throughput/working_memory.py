@@ -19,27 +19,15 @@ OVER, FITS, OPEN = 0, 1, 2
 
 
 class PeakArrays(NamedTuple):
-    """P operators, T tensors, and n items of operators; CSR pairs are (pointer, members).
+    """P operators, T tensors, and n items of operators; CSR pairs are (pointer, members)."""
 
-    Attributes
-    ----------
-    graph
-        Who reads what an operator makes, each once.
-    op_ptr, op_tensors
-        Tensors that an operator makes or reads.
-    size
-        (T,) bytes.
-    scratch
-        (P,) bytes an operator needs beside its tensors while it runs.
-    item_ptr, item_ops
-        Operators of an item, in an order in which they can run.
-    """
-
-    graph: Graph
+    graph: Graph  #: Who reads what an operator makes, each once.
+    #: Tensors that an operator makes or reads.
     op_ptr: Ints
     op_tensors: Ints
-    size: Floats
-    scratch: Floats
+    size: Floats  #: (T,) bytes.
+    scratch: Floats  #: (P,) bytes an operator needs beside its tensors while it runs.
+    #: Operators of an item, in an order in which they can run.
     item_ptr: Ints
     item_ops: Ints
 

@@ -6,30 +6,19 @@ import math
 from itertools import combinations
 
 from partita.ground.errors import InputError
-from partita.nouns.topology.generators.generator import Generator
-from partita.nouns.topology.generators.levels import blocks, by_level
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.topology import Link, Topology, device_names
+from partita.nouns.topology.generators.generator import TopologyGenerator, blocks, by_level
+from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_factor
+from partita.nouns.topology.topology import Link, Topology, of_machines
 from partita.nouns.topology.tree import MACHINE_OPTIONS, set_machines
-from partita.nouns.topology.values import parse_bandwidth, parse_factor
 
 
 def dragonfly(size: tuple[int, ...], link: float, local: float, taper: float, machine: int, inside: float) -> Topology:
     """Groups × routers × devices (Kim, Dally, Scott, Abts, "Technology-Driven, Highly-Scalable Dragonfly", ISCA 2008).
 
-    Two devices have the link of a device at one router, the smaller of it and the local link in one group, and that
-    over the taper between groups.
-
-    Parameters
-    ----------
-    size
-        Groups, routers of a group, devices of a router.
-    link, local
-        Of a device to its router, and between two routers of a group, bytes per second.
-    taper
-        Bandwidth of all devices of a group over that of its cables to other groups.
-    machine, inside
-        Devices of a machine, and the bandwidth between two of them, bytes per second.
+    Two devices have the ``link`` of a device at one router, the smaller of it and the ``local`` one between routers in
+    one group, and that between groups over the ``taper``: the bandwidth of all devices of a group over that of its
+    cables to other groups. So many devices make a machine, with the bandwidth ``inside`` between two. All in bytes per
+    second.
     """
     groups, routers, devices = size
     count = math.prod(size)
@@ -47,11 +36,9 @@ def dragonfly(size: tuple[int, ...], link: float, local: float, taper: float, ma
     cable = routers * devices * link / taper / max(1, groups - 1)
     for a, b in combinations(range(groups), 2):
         links.append(Link(count + a * routers + (b - 1) % routers, count + b * routers + a % routers, cable))
-    return Topology(
-        name="dragonfly",
-        names=device_names(machine_of),
-        bandwidth_bytes_per_s=matrix,
-        machine_of=machine_of,
+    return of_machines(
+        machine_of,
+        matrix,
         links=(*links, *own),
         switches=(*(f"group {g} router {r}" for g in range(groups) for r in range(routers)), *names),
         notes=(
@@ -61,7 +48,7 @@ def dragonfly(size: tuple[int, ...], link: float, local: float, taper: float, ma
     )
 
 
-DRAGONFLY = Generator(
+DRAGONFLY = TopologyGenerator(
     name="dragonfly",
     summary="groups of routers that are all joined, with thinner cables between every two groups",
     example="dragonfly:9x4x4:taper=2",

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from partita.ground.errors import InputError
-from partita.nouns.topology.generators.generator import Generator
-from partita.nouns.topology.grammar import Option
+from partita.nouns.topology.generators.generator import TopologyGenerator
+from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count
 from partita.nouns.topology.topology import Topology
 from partita.nouns.topology.tree import MACHINE_OPTIONS, OVERSUBSCRIPTION, Switch, tree_topology
-from partita.nouns.topology.values import parse_bandwidth, parse_count
 
 
 def fat_tree(
     size: tuple[int, ...], oversubscription: float, link: float, leaf: int | None, machine: int, inside: float
 ) -> Topology:
-    """A tree of switches, each level above the leaves thinner by the oversubscription.
+    """A tree of switches, each level above the leaves thinner by the oversubscription; see ``tree_topology``.
 
-    (Leiserson, "Fat-Trees", IEEE Transactions on Computers 1985; Al-Fares, Loukissas, Vahdat, SIGCOMM 2008.)
-
-    Parameters
-    ----------
-    size
-        Devices; or switches of each level from the core down, and last the devices of a leaf.
-    leaf
-        Devices of a leaf where the size is only a number of devices; 16 or a machine's, if that is more.
-    oversubscription, link, machine, inside
-        As for ``tree_topology``.
+    (Leiserson, "Fat-Trees", IEEE Transactions on Computers 1985; Al-Fares, Loukissas, Vahdat, SIGCOMM 2008.) The size
+    is devices, or switches of each level from the core down, and last the devices of a leaf; where it is only a number
+    of devices, a leaf has ``leaf`` of them: 16 or a machine's, if that is more.
     """
     if len(size) == 1:
         leaf = min(size[0], max(16, machine) if leaf is None else leaf)
@@ -45,7 +37,7 @@ def _switch(name: str, size: tuple[int, ...]) -> Switch:
     return Switch(name, tuple(_switch(f"{prefix}{i}", size[1:]) for i in range(size[0])))
 
 
-FAT_TREE = Generator(
+FAT_TREE = TopologyGenerator(
     name="fat-tree",
     summary="leaves of devices under a core, in two or more levels, thinner above by an oversubscription",
     example="fat-tree:64:oversubscription=4",

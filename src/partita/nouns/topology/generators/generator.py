@@ -1,54 +1,37 @@
-"""What a generator of topologies is."""
+"""What a generator of topologies is, and bandwidths by level: the innermost group that holds two devices joins them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from partita.nouns.topology.grammar import DEVICE, Option, parse_size, read_options
-from partita.nouns.topology.topology import Topology, check_count
+from partita.nouns.topology.topology import Floats, Topology, check_count
+
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Generator:
-    """A family of topologies.
+class TopologyGenerator:
+    """A family of topologies."""
 
-    Attributes
-    ----------
-    name
-        Before the first colon of a short form.
-    summary
-        One line for ``partita topologies``.
-    example
-        A short form of the family.
-    form
-        What the size means: ``ROWSxCOLUMNS``.
-    build
-        Called with the size's numbers and, by keyword, the options; returns the topology, whose name the caller sets.
-    options
-        Beside ``device``, which every family takes.
-    least, most
-        Numbers of a size.
-    per_unit
-        Devices for each unit of the product of the size.
-    device
-        What its devices are unless stated; None where that is open.
-    alias
-        Another name; empty for none.
-    """
-
-    name: str
-    summary: str
-    example: str
-    form: str
+    name: str  #: Before the first colon of a short form.
+    summary: str  #: One line for ``partita topologies``.
+    example: str  #: A short form of the family.
+    form: str  #: What the size means: ``ROWSxCOLUMNS``.
+    #: Called with the size's numbers and, by keyword, the options; returns the topology, whose name the caller sets.
     build: Callable[..., Topology]
-    options: tuple[Option, ...] = ()
+    options: tuple[Option, ...] = ()  #: Beside ``device``, which every family takes.
+    #: Numbers of a size.
     least: int = 1
     most: int = 1
-    per_unit: int = 1
-    device: str | None = None
-    alias: str = ""
+    per_unit: int = 1  #: Devices for each unit of the product of the size.
+    device: str | None = None  #: What its devices are unless stated; None where that is open.
+    alias: str = ""  #: Another name; empty for none.
 
     def make(self, where: str, size: str, given: tuple[tuple[str, str], ...]) -> Topology:
         """The topology of a short form's parts; ``where`` is the whole, its name."""
@@ -58,3 +41,21 @@ class Generator:
         device = values.pop("device") or self.device
         found = replace(self.build(numbers, **values), name=where)
         return found if device is None else found.with_device(device)
+
+
+def by_level(groups: Sequence[Integers], bandwidths: Sequence[float], outermost: float) -> Floats:
+    """Bandwidth between every two devices, bytes per second.
+
+    Groups are given innermost level first, as the group of every device; with them the bandwidth of two devices in one
+    group of each level, and of two that no group holds.
+    """
+    count = len(groups[0])
+    matrix = np.full((count, count), outermost)
+    for group, bandwidth in zip(reversed(groups), reversed(bandwidths), strict=True):
+        matrix[np.equal.outer(group, group)] = bandwidth
+    return matrix
+
+
+def blocks(count: int, size: int) -> Integers:
+    """Devices in groups of one size, in order: the group of each."""
+    return np.arange(count, dtype=np.int64) // size

@@ -8,10 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from partita.nouns.topology.generators.generator import Generator
-from partita.nouns.topology.grammar import Option
+from partita.nouns.topology.generators.generator import TopologyGenerator
+from partita.nouns.topology.grammar import Option, parse_bandwidth
 from partita.nouns.topology.topology import Link, Topology
-from partita.nouns.topology.values import parse_bandwidth
 
 #: GB/s by number of hops from 1 (Liu et al., "Parmesan", table IX), and from a number of hops on.
 HOPS = (
@@ -34,14 +33,8 @@ def hop_bandwidths(most: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 def grid(size: tuple[int, ...], link: float, *, wraps: bool) -> Topology:
     """Devices at the points of a grid, numbered with the last coordinate fastest; all in one machine.
 
-    Parameters
-    ----------
-    size
-        Points in each dimension.
-    link
-        Bandwidth of one hop, bytes per second; more hops have the table's share of it.
-    wraps
-        Whether the last point of a dimension is beside the first: a torus.
+    One hop has the bandwidth of the link, bytes per second; more hops have the table's share of it. In a torus each
+    dimension ``wraps``: its last point is beside the first.
     """
     count = math.prod(size)
     points = np.stack(np.unravel_index(np.arange(count), size), axis=1)
@@ -77,7 +70,7 @@ def _edges(size: tuple[int, ...], wraps: bool) -> Iterator[tuple[int, int]]:
 
 
 _grid = partial(
-    Generator,
+    TopologyGenerator,
     options=(Option("link", parse_bandwidth, "of one hop", "78.1GB/s"),),
     most=6,
 )

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.source import Source
-from partita.nouns.topology.importers.yaml import Entry, read_yaml
+from partita.nouns.topology.grammar import Option, parse_count
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.yaml import YamlValue, read_yaml
 from partita.nouns.topology.topology import Floats, Link, Topology, check_count
-from partita.nouns.topology.values import parse_count
 
 #: ASTRA-sim counts 2³⁰ bytes to a GB, and latency in ns (its analytical network, common type definitions).
 GB = float(1 << 30)
@@ -24,12 +22,12 @@ _KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _BLOCKS = ("Ring", "FullyConnected", "Switch")
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether it has ASTRA-sim's keys."""
     return re.search(r"^npus_count\s*:", source.text, re.MULTILINE) is not None
 
 
-def read(source: Source, device: str | None, inside: int | None) -> Topology:
+def read(source: TextFile, device: str | None, inside: int | None) -> Topology:
     """Devices on a grid, the first dimension fastest; messages go through the dimensions in which two differ."""
     fields = _fields(source)
     blocks, sizes = [e.value for e in fields["topology"]], [e.value for e in fields["npus_count"]]
@@ -74,7 +72,7 @@ def read(source: Source, device: str | None, inside: int | None) -> Topology:
     return found if device is None else found.with_device(device)
 
 
-def _fields(source: Source) -> dict[str, list[Entry]]:
+def _fields(source: TextFile) -> dict[str, list[YamlValue]]:
     """The lists of the file, of one length each, with values in range."""
     root = read_yaml(source)
     if not isinstance(root.value, dict):
@@ -90,7 +88,7 @@ def _fields(source: Source) -> dict[str, list[Entry]]:
             raise source.error(
                 f"{name} has {len(entry.value)} entries, topology {size}; one for each dimension", entry.line
             )
-    fields: dict[str, list[Entry]] = {name: root.value[name].value for name in _KEYS}
+    fields: dict[str, list[YamlValue]] = {name: root.value[name].value for name in _KEYS}
     for entry in fields["topology"]:
         if entry.value not in _BLOCKS:
             raise source.error(
@@ -126,7 +124,7 @@ def _pairs(block: str, row: list[int]) -> Iterator[tuple[int, int]]:
         yield row[-1], row[0]
 
 
-ASTRA_SIM = Importer(
+ASTRA_SIM = TopologyImporter(
     name="astra-sim",
     summary="the network YAML of ASTRA-sim's analytical backends",
     recognises=recognises,

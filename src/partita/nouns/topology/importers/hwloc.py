@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable
 
 from partita.nouns.topology.figures import NVLINK_EFFICIENCY, PCIE_EFFICIENCY, SOCKETS
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, of_one_machine
-from partita.nouns.topology.importers.models import device_of_model
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, device_of_model, of_one_machine
 from partita.nouns.topology.importers.xml import Element, read_xml, whole
 from partita.nouns.topology.routes import widest
 from partita.nouns.topology.topology import Link
@@ -28,7 +26,7 @@ _MATRICES = ("NVLinkBandwidth", "XGMIBandwidth")
 _NO_LIMIT = 1e15
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether the root element is hwloc's."""
     return re.search(r"<topology[\s>]", source.text[:2000]) is not None
 
@@ -36,7 +34,7 @@ def recognises(source: Source) -> bool:
 class _Walk:
     """What is collected while the tree of a file is walked."""
 
-    def __init__(self, source: Source, rates: Rates) -> None:
+    def __init__(self, source: TextFile, rates: Rates) -> None:
         self.source = source
         self.rates = rates
         self.gpus: list[Element] = []
@@ -87,7 +85,7 @@ class _Walk:
         return speed * 1e9 * PCIE_EFFICIENCY if speed else self.rates.of_pcie()
 
 
-def read(source: Source, rates: Rates) -> OneMachine:
+def read(source: TextFile, rates: Rates) -> OneMachine:
     """The machine of a file, its GPUs in the order of their buses."""
     root = read_xml(source, "topology")
     walk = _Walk(source, rates)
@@ -130,14 +128,15 @@ def _infos(element: Element) -> Iterable[tuple[str, str]]:
     return [(e.attributes.get("name", ""), e.attributes.get("value", "")) for e in element.walk() if e.tag == "info"]
 
 
-def _nvlinks(source: Source, root: Element, gpus: list[Element], switch: int) -> list[Link]:
+def _nvlinks(source: TextFile, root: Element, gpus: list[Element], switch: int) -> list[Link]:
     """The matrix of links between GPUs, MB/s between objects: between GPUs, and of GPUs to the ports of switches.
 
     All ports together are one vertex, whose number is ``switch``.
     """
+    ports = [entry for entry in root.walk() if entry.attributes.get("subtype") == "NVSwitch"]
     owner = {
         entry.attributes["gp_index"]: number
-        for number, gpu in [*enumerate(gpus), *((switch, port) for port in _ports(root))]
+        for number, gpu in [*enumerate(gpus), *((switch, port) for port in ports)]
         for entry in gpu.walk()
         if "gp_index" in entry.attributes
     }
@@ -164,11 +163,7 @@ def _nvlinks(source: Source, root: Element, gpus: list[Element], switch: int) ->
     return [Link(a, b, rate) for (a, b), rate in rates.items() if rate]
 
 
-def _ports(root: Element) -> list[Element]:
-    return [entry for entry in root.walk() if entry.attributes.get("subtype") == "NVSwitch"]
-
-
-HWLOC = Importer(
+HWLOC = TopologyImporter(
     name="hwloc",
     summary="hwloc's XML: lstopo --of xml",
     recognises=recognises,

@@ -1,7 +1,8 @@
-"""What files about one machine have in common: links inside, and other machines like it."""
+"""What files about one machine have in common: what devices are called, links inside, and other machines like it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,10 +11,9 @@ import numpy as np
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.cluster import DEFAULT_NETWORK
 from partita.nouns.topology.figures import USUAL_SOCKET, capability_of, nvlink_of, pcie_of
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count
+from partita.nouns.topology.importers.importer import TextFile
 from partita.nouns.topology.topology import Floats, Link, Topology, check_count
-from partita.nouns.topology.values import parse_bandwidth, parse_count
 
 #: Of every format that describes one machine.
 MACHINE_OPTIONS = (
@@ -23,6 +23,39 @@ MACHINE_OPTIONS = (
     Option("pcie", parse_bandwidth, "of PCIe, where the file does not say it"),
     Option("socket", parse_bandwidth, "between two sockets"),
 )
+
+
+#: Patterns of what is left of a driver's name without its vendor; the first that matches says the device.
+_MODELS = tuple(
+    (re.compile(pattern, re.IGNORECASE), device)
+    for pattern, device in (
+        (r"A100-SXM\d?-40GB", "A100-40GB"),
+        (r"A100-SXM\d?-80GB", "A100-80GB"),
+        (r"A100[- ](80GB[- ]PCIe|PCIe[- ]80GB)", "A100-80GB-PCIE"),
+        (r"H100( 80GB HBM3|-SXM5-80GB)", "H100-80GB"),
+        (r"H100 PCIe", "H100-PCIE"),
+        (r"H200", "H200-141GB"),
+        (r"B200", "B200"),
+        (r"L4", "L4"),
+        (r"L40S", "L40S"),
+        (r"T4", "T4"),
+        (r"V100-SXM\d-16GB", "V100-16GB"),
+        (r"V100-SXM\d-32GB", "V100-32GB"),
+        (r"A10", "A10"),
+        (r"RTX A6000", "A6000"),
+        (r"RTX 3090", "RTX3090"),
+        (r"RTX 4090", "RTX4090"),
+        (r"MI250X", "MI250X"),
+        (r"MI300X( OAM)?", "MI300X"),
+    )
+)
+_VENDOR = re.compile(r"^(NVIDIA|AMD|Tesla|GeForce|Instinct|\s)+", re.IGNORECASE)
+
+
+def device_of_model(model: str) -> str | None:
+    """The device a driver calls so; None if the catalogue has none of that name."""
+    name = _VENDOR.sub("", model.strip())
+    return next((device for pattern, device in _MODELS if pattern.fullmatch(name)), None)
 
 
 @dataclass
@@ -75,35 +108,23 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class OneMachine:
-    """A machine of a file.
+    """A machine of a file."""
 
-    Attributes
-    ----------
-    names
-        Of its devices.
-    matrix
-        [device, device] bandwidth, bytes per second.
-    kinds
-        What each device is, as far as the file says it: None where not.
-    links, switches
-        As of a topology.
-    uplink
-        What one device reaches of the machine's network cards, bytes per second; None if the file does not say.
-    """
-
-    names: Sequence[str]
-    matrix: Floats
-    kinds: Sequence[str | None] = ()
+    names: Sequence[str]  #: Of its devices.
+    matrix: Floats  #: [device, device] bandwidth, bytes per second.
+    kinds: Sequence[str | None] = ()  #: What each device is, as far as the file says it: None where not.
+    #: As of a topology.
     links: Sequence[Link] = ()
     switches: Sequence[str] = ()
+    #: What one device reaches of the machine's network cards, bytes per second; None if the file does not say.
     uplink: float | None = None
 
 
-def of_one_machine(read: Callable[[Source, Rates], OneMachine]) -> Callable[..., Topology]:
+def of_one_machine(read: Callable[[TextFile, Rates], OneMachine]) -> Callable[..., Topology]:
     """The reader of a format whose files hold one machine: with the options that these have."""
 
     def whole(
-        source: Source,
+        source: TextFile,
         *,
         device: str | None,
         machines: int | None,
@@ -118,7 +139,7 @@ def of_one_machine(read: Callable[[Source, Rates], OneMachine]) -> Callable[...,
     return whole
 
 
-def spread(source: Source, one: OneMachine, rates: Rates, machines: int | None, network: float | None) -> Topology:
+def spread(source: TextFile, one: OneMachine, rates: Rates, machines: int | None, network: float | None) -> Topology:
     """The topology of so many machines like the one of a file."""
     number, devices, notes = machines or 1, len(one.names), rates.notes
     count = devices * number

@@ -11,17 +11,15 @@ from pathlib import PurePath
 import numpy as np
 
 from partita.ground.errors import InputError
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.grammar import UNITS, Option, parse_count, parse_text, parse_unit
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
 from partita.nouns.topology.topology import Topology, check_count, device_names
-from partita.nouns.topology.values import UNITS, parse_count, parse_text, parse_unit
 
 #: What stands for a device to itself.
 _SELF = ("", "-", "x", "inf", "nan", "n/a", "self")
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether it is called so, or its first lines have commas, semicolons or tabs between numbers."""
     if PurePath(source.path).suffix.lower() in (".csv", ".tsv"):
         return True
@@ -29,7 +27,7 @@ def recognises(source: Source) -> bool:
     return bool(first) and all(re.fullmatch(r"[\w./:+\- ]*([,;\t][\w./:+\- ]*)+", line) is not None for line in first)
 
 
-def read(source: Source, device: str | None, machine: int | None, unit: str | None) -> Topology:
+def read(source: TextFile, device: str | None, machine: int | None, unit: str | None) -> Topology:
     """Devices with the matrix's bandwidths; the row is the sender. The diagonal is not read."""
     stated, rows = _rows(source)
     names, corner, rows = _names(source, rows)
@@ -63,7 +61,7 @@ def read(source: Source, device: str | None, machine: int | None, unit: str | No
     return found if device is None else found.with_device(device)
 
 
-def _rows(source: Source) -> tuple[str | None, list[tuple[int, list[str]]]]:
+def _rows(source: TextFile) -> tuple[str | None, list[tuple[int, list[str]]]]:
     """The unit of a comment, and the lines with their cells."""
     unit, rows = None, []
     delimiter = max(",;\t", key=source.text.count)
@@ -82,7 +80,7 @@ def _rows(source: Source) -> tuple[str | None, list[tuple[int, list[str]]]]:
     return unit, rows
 
 
-def _names(source: Source, rows: list[tuple[int, list[str]]]) -> tuple[list[str], str, list[tuple[int, list[str]]]]:
+def _names(source: TextFile, rows: list[tuple[int, list[str]]]) -> tuple[list[str], str, list[tuple[int, list[str]]]]:
     """The names of the first row, its first cell if that is none, and the rows without names."""
     _, first = rows[0]
     numbered = first[1:] == [str(i) for i in range(len(first) - 1)] and all(
@@ -112,7 +110,7 @@ def _plain(cell: str) -> bool:
     return True
 
 
-def _value(source: Source, cell: str, line: int, names: Sequence[str], i: int, j: int) -> float:
+def _value(source: TextFile, cell: str, line: int, names: Sequence[str], i: int, j: int) -> float:
     try:
         value = float(cell)
     except ValueError:
@@ -123,7 +121,7 @@ def _value(source: Source, cell: str, line: int, names: Sequence[str], i: int, j
     return value
 
 
-def _machines(source: Source, names: Sequence[str], count: int, machine: int | None) -> tuple[int, ...]:
+def _machines(source: TextFile, names: Sequence[str], count: int, machine: int | None) -> tuple[int, ...]:
     """The machine of every device: as stated, else what stands before the slash in its name."""
     if machine is not None:
         if count % machine:
@@ -140,7 +138,7 @@ def _machines(source: Source, names: Sequence[str], count: int, machine: int | N
     return found
 
 
-MATRIX_CSV = Importer(
+MATRIX_CSV = TopologyImporter(
     name="matrix-csv",
     summary="a measured bandwidth matrix: rows of numbers, names and unit if wanted",
     recognises=recognises,

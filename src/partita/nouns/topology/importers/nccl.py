@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology.figures import NETWORK_EFFICIENCY, SOCKETS, lanes
-from partita.nouns.topology.importers.importer import Importer
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
 from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, of_one_machine
-from partita.nouns.topology.importers.source import Source
 from partita.nouns.topology.importers.xml import Element, read_xml, whole
 from partita.nouns.topology.routes import widest
 from partita.nouns.topology.topology import Link
@@ -20,7 +19,7 @@ _NETWORK = "0x02"
 _SPEED = re.compile(r"\s*(\d+(?:\.\d+)?)\s*GT/s.*")
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether the root element is NCCL's."""
     return re.search(r"<system[\s>]", source.text[:2000]) is not None
 
@@ -39,7 +38,7 @@ class _Machine:
     """Network cards whose speed is not in the file."""
 
 
-def read(source: Source, rates: Rates) -> OneMachine:
+def read(source: TextFile, rates: Rates) -> OneMachine:
     """The machine of a file: PCIe with its speeds, NVLinks, and sockets joined by what NCCL assumes of them."""
     root = read_xml(source, "system")
     found = _Machine()
@@ -64,7 +63,7 @@ def read(source: Source, rates: Rates) -> OneMachine:
     return _one(source, found, rates)
 
 
-def _walk(source: Source, parent: Element, above: str, found: _Machine, rates: Rates) -> None:
+def _walk(source: TextFile, parent: Element, above: str, found: _Machine, rates: Rates) -> None:
     """Collect what is below an element whose vertex is ``above``."""
     for child in parent.children:
         if child.tag in ("nic", "net"):
@@ -89,7 +88,7 @@ def _walk(source: Source, parent: Element, above: str, found: _Machine, rates: R
             _walk(source, child, bus, found, rates)
 
 
-def _cards(source: Source, element: Element, found: _Machine) -> None:
+def _cards(source: TextFile, element: Element, found: _Machine) -> None:
     for net in [element] if element.tag == "net" else element.all("net"):
         # In Mbit/s; a card without a cable has none.
         speed = whole(source, net, "speed")
@@ -97,14 +96,14 @@ def _cards(source: Source, element: Element, found: _Machine) -> None:
             found.speeds.append(speed * 1e6 / 8)
 
 
-def _bus(source: Source, element: Element) -> str:
+def _bus(source: TextFile, element: Element) -> str:
     bus = element.attributes.get("busid", "").lower()
     if not bus:
         raise source.error("<pci> has no busid", element.line)
     return bus
 
 
-def _pcie(source: Source, element: Element, rates: Rates) -> float:
+def _pcie(source: TextFile, element: Element, rates: Rates) -> float:
     """What a PCIe link achieves; virtual machines write no speed, or no lanes."""
     text, width = element.attributes.get("link_speed", ""), whole(source, element, "link_width", default=0)
     match = _SPEED.fullmatch(text)
@@ -118,7 +117,7 @@ def _pcie(source: Source, element: Element, rates: Rates) -> float:
     return rate
 
 
-def _order(source: Source, found: _Machine, root: Element) -> None:
+def _order(source: TextFile, found: _Machine, root: Element) -> None:
     """GPUs in the order of their numbers; those that a job did not use are left out."""
     used = [pci for pci in found.gpus if any(child.tag == "gpu" for child in pci.children)]
     if used:
@@ -133,7 +132,7 @@ def _order(source: Source, found: _Machine, root: Element) -> None:
         seen[bus] = pci.line
 
 
-def _add_nvlinks(source: Source, found: _Machine, rates: Rates) -> None:
+def _add_nvlinks(source: TextFile, found: _Machine, rates: Rates) -> None:
     """NVLinks between GPUs, each of which lists its own, and to NVSwitches, which are taken together."""
     known = {_bus(source, pci) for pci in found.gpus}
     pairs: dict[tuple[str, str], tuple[int, float, int]] = {}
@@ -182,7 +181,7 @@ def _own_nvlinks(found: _Machine, rates: Rates) -> None:
     )
 
 
-def _one(source: Source, found: _Machine, rates: Rates) -> OneMachine:
+def _one(source: TextFile, found: _Machine, rates: Rates) -> OneMachine:
     """The machine, with the widest way between every two GPUs."""
     names = [_bus(source, pci) for pci in found.gpus]
     number = {name: i for i, name in enumerate([*names, *found.switches])}
@@ -206,7 +205,7 @@ def _one(source: Source, found: _Machine, rates: Rates) -> OneMachine:
     )
 
 
-NCCL = Importer(
+NCCL = TopologyImporter(
     name="nccl",
     summary="NCCL's topology XML: NCCL_TOPO_DUMP_FILE, or the file that a cloud's image ships",
     recognises=recognises,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, of_one_machine
-from partita.nouns.topology.importers.models import device_of_model
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, device_of_model, of_one_machine
 from partita.nouns.topology.topology import Link
 
 #: The terminal's codes for underlining, which are in redirected output, too; copying may drop their first character.
@@ -28,13 +27,13 @@ _LABEL = re.compile(r"X|NV[1-9]\d?|" + "|".join(_NEAR + _FAR))
 _MOST_NVLINKS = 18
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether a line begins as the table's first or second line does."""
     text = _CODES.sub("", source.text)
     return re.search(r"^\s*GPU0(GPU1|\s+(GPU1|NIC\d|mlx\d_\d|CPU Affinity|X)\b)", text, re.MULTILINE) is not None
 
 
-def read(source: Source, rates: Rates) -> OneMachine:
+def read(source: TextFile, rates: Rates) -> OneMachine:
     """The machine of a table; labels become bandwidths by what the device, or an option, says of them."""
     lines = [_CODES.sub("", line) for line in source.text.splitlines()]
     columns, start = _header(source, lines)
@@ -60,7 +59,7 @@ def read(source: Source, rates: Rates) -> OneMachine:
     return OneMachine(names=[name.lower() for name in gpus], matrix=matrix, kinds=kinds, links=links, switches=switches)
 
 
-def _header(source: Source, lines: Sequence[str]) -> tuple[list[str], int]:
+def _header(source: TextFile, lines: Sequence[str]) -> tuple[list[str], int]:
     """The names of the columns, and the number of the line after them."""
     for number, line in enumerate(lines, 1):
         tokens = line.split()
@@ -80,7 +79,9 @@ def _header(source: Source, lines: Sequence[str]) -> tuple[list[str], int]:
     raise source.error("there is no table of nvidia-smi topo -m: no line names the columns GPU0, GPU1, …")
 
 
-def _rows(source: Source, lines: Sequence[str], columns: Sequence[str], start: int) -> dict[str, tuple[int, list[str]]]:
+def _rows(
+    source: TextFile, lines: Sequence[str], columns: Sequence[str], start: int
+) -> dict[str, tuple[int, list[str]]]:
     """By name of a row its line and its cells."""
     rows: dict[str, tuple[int, list[str]]] = {}
     for number, line in enumerate(lines[start:], start + 1):
@@ -100,7 +101,7 @@ def _rows(source: Source, lines: Sequence[str], columns: Sequence[str], start: i
 
 
 def _labels(
-    source: Source, columns: Sequence[str], rows: dict[str, tuple[int, list[str]]], gpus: Sequence[str]
+    source: TextFile, columns: Sequence[str], rows: dict[str, tuple[int, list[str]]], gpus: Sequence[str]
 ) -> list[list[str]]:
     """What joins every two GPUs."""
     missing = next((name for name in gpus if name not in rows), None)
@@ -116,7 +117,7 @@ def _labels(
                 raise source.error(f"{name} to {column} is {label!r}; only a device to itself is X", number)
     place = [columns.index(name) for name in gpus]
     labels = [[rows[name][1][i] for i in place] for name in gpus]
-    for i, j in _pairs(len(gpus)):
+    for i, j in combinations(range(len(gpus)), 2):
         if labels[i][j] != labels[j][i]:
             raise source.error(
                 f"{gpus[j]} to {gpus[i]} is {labels[j][i]}, but {gpus[i]} to {gpus[j]} is {labels[i][j]}",
@@ -143,12 +144,12 @@ def _links(
     counts = [[int(label[2:]) if label.startswith("NV") else 0 for label in row] for row in labels]
     devices, links, switches = len(counts), [], []
     if max((sum(row) for row in counts), default=0) <= _MOST_NVLINKS:
-        links = [Link(i, j, float(matrix[i, j])) for i, j in _pairs(devices) if counts[i][j]]
+        links = [Link(i, j, float(matrix[i, j])) for i, j in combinations(range(devices), 2) if counts[i][j]]
     else:
         switches.append("NVSwitch")
         for i, row in enumerate(counts):
             links += [Link(i, devices, max(float(matrix[i, j]) for j in range(devices) if row[j]))] if any(row) else []
-    others = [(i, j) for i, j in _pairs(devices) if not counts[i][j]]
+    others = [(i, j) for i, j in combinations(range(devices), 2) if not counts[i][j]]
     if others:
         rate = max(float(matrix[i, j]) for i, j in others)
         links += [Link(i, devices + len(switches), rate) for i in range(devices)]
@@ -156,11 +157,7 @@ def _links(
     return links, switches
 
 
-def _pairs(count: int) -> Iterator[tuple[int, int]]:
-    return ((i, j) for i in range(count) for j in range(i + 1, count))
-
-
-NVIDIA_SMI = Importer(
+NVIDIA_SMI = TopologyImporter(
     name="nvidia-smi",
     summary="what nvidia-smi topo -m prints, with nvidia-smi -L before it if wanted",
     recognises=recognises,

@@ -1,18 +1,27 @@
-"""What Slurm's two topology files have in common: switches or blocks with nodes, but no bandwidths."""
+"""What Slurm's two topology files have in common: switches or blocks with nodes, but no bandwidths.
+
+Nodes are host lists: ``tux[0-3,12],rack[1-2]n[00-15]``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.cluster import DEFAULT_NETWORK
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.importers.hostlist import expand
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count
+from partita.nouns.topology.importers.importer import TextFile
 from partita.nouns.topology.topology import Topology, check_count
 from partita.nouns.topology.tree import OVERSUBSCRIPTION, Switch, tree_topology
-from partita.nouns.topology.values import parse_bandwidth, parse_count
+
+#: More names than this are taken for a slip of the keyboard.
+MAX_NAMES = 65536
+
+_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],\s]+)")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 SLURM_OPTIONS = (
     Option("devices", parse_count, "devices of a node; 1 unless stated"),
@@ -23,7 +32,7 @@ SLURM_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class SlurmSwitch:
     """A switch or block of a file: its line if that is known, the switches below it, and its nodes."""
 
     name: str
@@ -32,7 +41,60 @@ class Entry:
     nodes: Sequence[str] = ()
 
 
-def names_in(source: Source, text: str, line: int | None) -> list[str]:
+def expand(text: str) -> list[str]:
+    """The names of a list in order; ``ValueError`` says what is wrong with it."""
+    names: list[str] = []
+    for entry in _names(text):
+        parts: list[list[str]] = []
+        at = 0
+        while at < len(entry):
+            match = _PART.match(entry, at)
+            if match is None:
+                raise ValueError(f"{entry!r} is no name or list such as tux[0-3,12]")
+            parts.append([match[2]] if match[1] is None else _in_brackets(match[1], entry))
+            at = match.end()
+        size = len(names)
+        for part in parts:
+            size = max(1, size) * len(part)
+        if size > MAX_NAMES:
+            raise ValueError(f"{entry!r} has more than {MAX_NAMES} names")
+        names += ["".join(chosen) for chosen in product(*parts)]
+    return names
+
+
+def _names(text: str) -> list[str]:
+    """Parts between commas outside brackets."""
+    entries, depth = [""], 0
+    for character in text:
+        depth += {"[": 1, "]": -1}.get(character, 0)
+        if not 0 <= depth <= 1:
+            break
+        if character == "," and depth == 0:
+            entries.append("")
+        else:
+            entries[-1] += character
+    if depth:
+        raise ValueError(f"{text!r} has brackets that do not match")
+    if not all(entries):
+        raise ValueError(f"{text!r} has an empty name")
+    return entries
+
+
+def _in_brackets(text: str, entry: str) -> list[str]:
+    """Numbers between brackets, padded as the first of each range is."""
+    numbers: list[str] = []
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"{part!r} in {entry!r} is no number or range such as 0-3")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MAX_NAMES:
+            raise ValueError(f"range {part!r} in {entry!r} runs backwards or is too long")
+        numbers += [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
+    return numbers
+
+
+def names_in(source: TextFile, text: str, line: int | None) -> list[str]:
     """The names of a host list of a file."""
     try:
         return expand(text)
@@ -41,8 +103,9 @@ def names_in(source: Source, text: str, line: int | None) -> list[str]:
 
 
 def slurm_topology(
-    source: Source,
-    entries: Sequence[Entry],
+    source: TextFile,
+    entries: Sequence[SlurmSwitch],
+    *,
     device: str | None,
     devices: int | None,
     inside: float | None,
@@ -50,7 +113,7 @@ def slurm_topology(
     oversubscription: float | None,
 ) -> Topology:
     """The tree that switches make, each node with so many devices; the order of nodes is that of the tree."""
-    known: dict[str, Entry] = {}
+    known: dict[str, SlurmSwitch] = {}
     for entry in entries:
         if entry.name in known:
             raise source.error(f"{entry.name} is there twice", entry.line)
@@ -85,14 +148,14 @@ def slurm_topology(
     return found if device is None else found.with_device(device)
 
 
-def joined(entries: Sequence[Entry], name: str) -> list[Entry]:
+def joined(entries: Sequence[SlurmSwitch], name: str) -> list[SlurmSwitch]:
     """Entries below one more, unless there is only one."""
     if len(entries) == 1:
         return list(entries)
-    return [*entries, Entry(name, None, [entry.name for entry in entries])]
+    return [*entries, SlurmSwitch(name, None, [entry.name for entry in entries])]
 
 
-def _check_nodes(source: Source, entries: Sequence[Entry]) -> None:
+def _check_nodes(source: TextFile, entries: Sequence[SlurmSwitch]) -> None:
     home: dict[str, str] = {}
     for entry in entries:
         for node in entry.nodes:
@@ -103,7 +166,7 @@ def _check_nodes(source: Source, entries: Sequence[Entry]) -> None:
         raise source.error("it has no nodes")
 
 
-def _root(source: Source, known: Mapping[str, Entry]) -> Entry:
+def _root(source: TextFile, known: Mapping[str, SlurmSwitch]) -> SlurmSwitch:
     """The one switch above all."""
     above: dict[str, str] = {}
     for entry in known.values():
@@ -132,7 +195,7 @@ def _root(source: Source, known: Mapping[str, Entry]) -> Entry:
     return roots[0]
 
 
-def _switch(entry: Entry, known: Mapping[str, Entry], devices: int, names: list[str]) -> Switch:
+def _switch(entry: SlurmSwitch, known: Mapping[str, SlurmSwitch], devices: int, names: list[str]) -> Switch:
     """The tree below an entry; ``names`` takes the nodes in its order."""
     below = tuple(_switch(known[name], known, devices, names) for name in entry.switches)
     names += entry.nodes

@@ -3,51 +3,44 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.slurm import SLURM_OPTIONS, Entry, joined, names_in, slurm_topology
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.slurm import SLURM_OPTIONS, SlurmSwitch, joined, names_in, slurm_topology
 from partita.nouns.topology.topology import Topology
 
 _KEYS = ("switchname", "switches", "nodes", "linkspeed", "blockname", "blocksizes", "topologyparam")
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether a line begins as those of switches or blocks do."""
     return re.search(r"^\s*(SwitchName|BlockName)\s*=", source.text, re.MULTILINE | re.IGNORECASE) is not None
 
 
-def read(
-    source: Source,
-    device: str | None,
-    devices: int | None,
-    inside: float | None,
-    link: float | None,
-    oversubscription: float | None,
-) -> Topology:
+def read(source: TextFile, **options: Any) -> Topology:
     """The tree of switches, or blocks under one switch; link speeds, which Slurm does not use either, are not read."""
-    switches: list[Entry] = []
-    blocks: list[Entry] = []
+    switches: list[SlurmSwitch] = []
+    blocks: list[SlurmSwitch] = []
     for line, fields in _lines(source):
         nodes = names_in(source, fields["nodes"], line) if "nodes" in fields else []
         below = names_in(source, fields["switches"], line) if "switches" in fields else []
         if "switchname" in fields:
             if not nodes and not below:
                 raise source.error(f"switch {fields['switchname']} has neither Nodes nor Switches", line)
-            switches.append(Entry(fields["switchname"], line, below, nodes))
+            switches.append(SlurmSwitch(fields["switchname"], line, below, nodes))
         elif "blockname" in fields:
             if not nodes:
                 raise source.error(f"block {fields['blockname']} has no Nodes", line)
-            blocks.append(Entry(fields["blockname"], line, nodes=nodes))
+            blocks.append(SlurmSwitch(fields["blockname"], line, nodes=nodes))
         elif "blocksizes" not in fields and "topologyparam" not in fields:
             raise source.error("a line needs SwitchName or BlockName", line)
     if switches and blocks:
         raise source.error("it has switches and blocks; a file has one of both", blocks[0].line)
     entries = switches or joined(blocks, "between blocks")
-    return slurm_topology(source, entries, device, devices, inside, link, oversubscription)
+    return slurm_topology(source, entries, **options)
 
 
-def _lines(source: Source) -> list[tuple[int, dict[str, str]]]:
+def _lines(source: TextFile) -> list[tuple[int, dict[str, str]]]:
     """Lines with their fields by name in small letters; a backslash continues a line."""
     found: list[tuple[int, dict[str, str]]] = []
     text, start = "", 0
@@ -77,7 +70,7 @@ def _lines(source: Source) -> list[tuple[int, dict[str, str]]]:
     return found
 
 
-SLURM_CONF = Importer(
+SLURM_CONF = TopologyImporter(
     name="slurm-conf",
     summary="Slurm's topology.conf: a tree of switches, or blocks",
     recognises=recognises,

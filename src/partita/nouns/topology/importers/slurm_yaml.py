@@ -6,30 +6,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.importers.importer import Importer
-from partita.nouns.topology.importers.slurm import SLURM_OPTIONS, Entry, joined, names_in, slurm_topology
-from partita.nouns.topology.importers.source import Source
-from partita.nouns.topology.importers.yaml import Entry as Yaml
-from partita.nouns.topology.importers.yaml import read_yaml
+from partita.nouns.topology.grammar import Option, parse_text
+from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.slurm import SLURM_OPTIONS, SlurmSwitch, joined, names_in, slurm_topology
+from partita.nouns.topology.importers.yaml import YamlValue, read_yaml
 from partita.nouns.topology.topology import Topology
-from partita.nouns.topology.values import parse_text
 
 
-def recognises(source: Source) -> bool:
+def recognises(source: TextFile) -> bool:
     """Whether it is a list of topologies."""
     return re.search(r"^\s*-\s*topology\s*:", source.text, re.MULTILINE) is not None
 
 
-def read(
-    source: Source,
-    device: str | None,
-    topology: str | None,
-    devices: int | None,
-    inside: float | None,
-    link: float | None,
-    oversubscription: float | None,
-) -> Topology:
+def read(source: TextFile, topology: str | None, **options: Any) -> Topology:
     """The topology of a name; without one that of the whole cluster, or the only one."""
     chosen = _chosen(source, _list(source, read_yaml(source), "the file"), topology)
     fields = _mapping(source, chosen, "a topology")
@@ -47,22 +36,22 @@ def read(
     else:
         known = ", ".join(name for name in fields if name not in ("topology", "cluster_default")) or "nothing"
         raise source.error(f"the topology is {known}; tree and block are read", chosen.line)
-    return slurm_topology(source, entries, device, devices, inside, link, oversubscription)
+    return slurm_topology(source, entries, **options)
 
 
-def _chosen(source: Source, entries: list[Yaml], wanted: str | None) -> Yaml:
-    named = {str(_mapping(source, e, "a topology").get("topology", Yaml("", 0)).value): e for e in entries}
+def _chosen(source: TextFile, entries: list[YamlValue], wanted: str | None) -> YamlValue:
+    named = {str(_mapping(source, e, "a topology").get("topology", YamlValue("", 0)).value): e for e in entries}
     if wanted is not None:
         if wanted not in named:
             raise source.error(f"there is no topology {wanted!r}; it has {', '.join(named)}")
         return named[wanted]
-    default = [e for e in entries if e.value.get("cluster_default", Yaml(False, 0)).value is True]
+    default = [e for e in entries if e.value.get("cluster_default", YamlValue(False, 0)).value is True]
     if not default and len(entries) != 1:
         raise source.error(f"it has several topologies and no default; state topology=… of {', '.join(named)}")
     return (default or entries)[0]
 
 
-def _named(source: Source, entry: Yaml, kind: str) -> Entry:
+def _named(source: TextFile, entry: YamlValue, kind: str) -> SlurmSwitch:
     """A switch or block of a list."""
     fields = _mapping(source, entry, f"a {kind}")
     for name in fields:
@@ -73,28 +62,30 @@ def _named(source: Source, entry: Yaml, kind: str) -> Entry:
     lists = {name: names_in(source, str(e.value), e.line) for name, e in fields.items() if name != kind}
     if not lists:
         raise source.error(f"{kind} {fields[kind].value} has neither nodes nor children", entry.line)
-    return Entry(str(fields[kind].value), entry.line, lists.get("children", ()), lists.get("nodes", ()))
+    return SlurmSwitch(str(fields[kind].value), entry.line, lists.get("children", ()), lists.get("nodes", ()))
 
 
-def _field(source: Source, fields: Mapping[str, Yaml], name: str, owner: Yaml, what: str) -> list[Yaml]:
+def _field(
+    source: TextFile, fields: Mapping[str, YamlValue], name: str, owner: YamlValue, what: str
+) -> list[YamlValue]:
     if name not in fields:
         raise source.error(f"{what} has no {name!r}", owner.line)
     return _list(source, fields[name], name)
 
 
-def _list(source: Source, entry: Yaml, what: str) -> list[Yaml]:
+def _list(source: TextFile, entry: YamlValue, what: str) -> list[YamlValue]:
     if not isinstance(entry.value, list) or not entry.value:
         raise source.error(f"{what} must be a list with at least one entry", entry.line)
     return list(entry.value)
 
 
-def _mapping(source: Source, entry: Yaml, what: str) -> dict[str, Any]:
+def _mapping(source: TextFile, entry: YamlValue, what: str) -> dict[str, Any]:
     if not isinstance(entry.value, dict):
         raise source.error(f"{what} must be a table of keys, not {entry.value!r}"[:200], entry.line)
     return entry.value
 
 
-SLURM_YAML = Importer(
+SLURM_YAML = TopologyImporter(
     name="slurm-yaml",
     summary="Slurm's topology.yaml: a tree of switches, or blocks",
     recognises=recognises,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.importers.importer import TextFile
 
 #: No topology is nested deeper.
 MAX_DEPTH = 200
@@ -33,7 +33,7 @@ class Element:
         return [child for child in self.walk() if child.tag == tag and child is not self]
 
 
-def read_xml(source: Source, tag: str) -> Element:
+def read_xml(source: TextFile, tag: str) -> Element:
     """The root of an XML file, which must have a tag; ``FormatError`` names the line if it is no such XML."""
     parser = expat.ParserCreate("utf-8")
     open_elements: list[Element] = []
@@ -68,7 +68,7 @@ def read_xml(source: Source, tag: str) -> Element:
     return roots[0]
 
 
-def whole(source: Source, element: Element, name: str, least: int = 0, default: int | None = None) -> int:
+def whole(source: TextFile, element: Element, name: str, least: int = 0, default: int | None = None) -> int:
     """A whole number of an element's attribute."""
     text = element.attributes.get(name)
     if text is None and default is not None:

@@ -6,26 +6,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.ground.errors import require
-from partita.nouns.topology.importers.source import Source
+from partita.nouns.topology.importers.importer import TextFile
 
 
 @dataclass(frozen=True)
-class Entry:
+class YamlValue:
     """A value and the line where it begins; lists hold entries, mappings entries by key."""
 
     value: Any
     line: int
 
 
-def read_yaml(source: Source) -> Entry:
+def read_yaml(source: TextFile) -> YamlValue:
     """The one document of a file: no tags, no objects.
 
-    Raises
-    ------
-    FormatError
-        If the file is no such YAML.
-    MissingExtraError
-        If PyYAML is not installed.
+    Raises ``FormatError`` if the file is no such YAML; ``MissingExtraError`` if PyYAML is not installed.
     """
     require("yaml", "yaml")
     import yaml
@@ -42,18 +37,18 @@ def read_yaml(source: Source) -> Entry:
         raise source.error(f"it is not valid YAML: {error}") from None
 
 
-def _entry(source: Source, node: Any, loader: Any, depth: int) -> Entry:
+def _entry(source: TextFile, node: Any, loader: Any, depth: int) -> YamlValue:
     line = node.start_mark.line + 1
     if depth > 20:
         raise source.error("it is nested too deep, or refers to itself", line)
     if node.id == "sequence":
-        return Entry([_entry(source, child, loader, depth + 1) for child in node.value], line)
+        return YamlValue([_entry(source, child, loader, depth + 1) for child in node.value], line)
     if node.id == "mapping":
-        found: dict[str, Entry] = {}
+        found: dict[str, YamlValue] = {}
         for key, child in node.value:
             name = str(key.value)
             if name in found:
                 raise source.error(f"key {name!r} is there twice", key.start_mark.line + 1)
             found[name] = _entry(source, child, loader, depth + 1)
-        return Entry(found, line)
-    return Entry(loader.construct_object(node), line)
+        return YamlValue(found, line)
+    return YamlValue(loader.construct_object(node), line)

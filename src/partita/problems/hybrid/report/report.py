@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.text import paragraphs
-from partita.engines.search.result import Result, Row
+from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
 from partita.problems.hybrid.pricing import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
@@ -35,12 +35,12 @@ from partita.problems.hybrid.worth import HybridEvaluation
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 HybridResult = Result[HybridProblem, Plan, HybridEvaluation]
 
 
-def _spends_more_on(result: HybridResult, row: Row) -> str:
+def _spends_more_on(result: HybridResult, row: Rival) -> str:
     """What a row spends more time on than the result's plan; empty for nothing, or where one of them has no plan."""
     if result.plan is None or result.evaluation is None or row.plan is None:
         return ""
@@ -48,7 +48,7 @@ def _spends_more_on(result: HybridResult, row: Row) -> str:
     return explain_slower(device_time(result.problem, row.plan, row.evaluation), mine)
 
 
-class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
+class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
     doing = "planning"
@@ -74,10 +74,10 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
         step = simulated_step(problem, plan, evaluation)
         return None if step is None else float(step.step)
 
-    def why(self, result: HybridResult, row: Row) -> str:
+    def why(self, result: HybridResult, row: Rival) -> str:
         return _spends_more_on(result, row) or row.summary
 
-    def row_document(self, result: HybridResult, row: Row) -> dict[str, Any]:
+    def row_document(self, result: HybridResult, row: Rival) -> dict[str, Any]:
         spent = None if row.plan is None else device_time(result.problem, row.plan, row.evaluation)
         return {
             "stages": None if row.plan is None else stage_degrees(row.plan),
@@ -90,7 +90,7 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
     def result_document(self, result: HybridResult) -> dict[str, Any]:
         return {"step": step_document(result.problem, result.plan, result.evaluation)}
 
-    def answer_document(self, answer: Answer[HybridProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[HybridProblem], document: dict[str, Any]) -> None:
         problem, result = answer.problem, answer.result
         document["model"]["layers"] = len(problem.layers)
         document |= {
@@ -137,7 +137,7 @@ class HybridReport(Report[HybridProblem, Plan, HybridEvaluation]):
                 {"layers": layers, "configuration": choice} for layers, choice in configuration_ranges(problem, stage)
             ]
 
-    def answer_tables(self, answer: Answer[HybridProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[HybridProblem]) -> Sequence[RenderableType]:
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [
             model_sentence(answer.graph, f" in {len(problem.layers)} layers"),

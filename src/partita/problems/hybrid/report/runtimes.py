@@ -15,7 +15,7 @@ from partita.ground.errors import PartitaError
 from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.limits import on_runtime
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate_step
@@ -26,14 +26,14 @@ from partita.problems.hybrid.step.rows import is_uniform
 _EXPORTED = {"megatron": "Megatron-LM", "torchtitan": "torchtitan", "deepspeed": "DeepSpeed"}
 
 
-def runtimes_of(answer: Answer[HybridProblem]) -> tuple[str, ...]:
+def runtimes_of(answer: ModelPlan[HybridProblem]) -> tuple[str, ...]:
     """Runtimes that execute the plan of an answer about a step; none if none is known."""
     plan = answer.result.plan
     assert plan is not None
     return tuple(_runtimes(answer, plan)) if is_uniform(plan) else ()
 
 
-def _runtimes(answer: Answer[HybridProblem], plan: Plan) -> Iterator[str]:
+def _runtimes(answer: ModelPlan[HybridProblem], plan: Plan) -> Iterator[str]:
     first, frozen = plan.stages[0], _frozen(answer)
     ways = {way for stage in plan.stages for way in stage.configurations.values()}
     groups = first.data_parallel * first.context_parallel
@@ -54,7 +54,7 @@ def _runtimes(answer: Answer[HybridProblem], plan: Plan) -> Iterator[str]:
             yield "Megatron-LM with FSDP"
 
 
-def runs(answer: Answer[HybridProblem], plan: Plan, runtime: Runtime) -> bool:
+def runs(answer: ModelPlan[HybridProblem], plan: Plan, runtime: Runtime) -> bool:
     """Whether a runtime's limits leave a plan as it is."""
     limits, settings, first = runtime.limits, answer.priced.settings, plan.stages[0]
     sequence = (
@@ -96,5 +96,5 @@ def _zero_bubble() -> Runtime:
     )
 
 
-def _frozen(answer: Answer[HybridProblem]) -> bool:
+def _frozen(answer: ModelPlan[HybridProblem]) -> bool:
     return any(not parameter.trainable and not parameter.buffer for parameter in answer.graph.parameters)

@@ -6,7 +6,7 @@ from typing import Any
 
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.facets.model import Answer
+from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import least_device_times
 from partita.problems.hybrid.report.runtimes import runtimes_of
@@ -16,7 +16,7 @@ from partita.problems.hybrid.step.rows import is_uniform
 from partita.problems.hybrid.worth import HybridEvaluation
 
 
-def utilisation(answer: Answer[Any], time_per_microbatch: float) -> float:
+def utilisation(answer: ModelPlan[Any], time_per_microbatch: float) -> float:
     """Model FLOPs utilisation (``pricing.model_flops``): useful operations over what all devices could do in that time.
 
     Their peak is that of all accelerators at the number format with the most operations.
@@ -40,7 +40,7 @@ def uniformity_known(problem: HybridProblem) -> bool:
     return problem.training is not None and problem.training.mesh == "uniform" and not problem.others
 
 
-def uniformity_loss(answer: Answer[HybridProblem], step: float) -> float:
+def uniformity_loss(answer: ModelPlan[HybridProblem], step: float) -> float:
     """The largest share of a step that stages with degrees of their own could spare, by the bound on these.
 
     Where it is not known: whatever the degrees, all devices together work on every layer for as long as the degree
@@ -61,7 +61,7 @@ def step_document(problem: HybridProblem, plan: Plan | None, evaluation: Any) ->
     return None if step is None else step.document()
 
 
-def step_sentences(answer: Answer[HybridProblem]) -> list[str]:
+def step_sentences(answer: ModelPlan[HybridProblem]) -> list[str]:
     """How long a step takes, what of, and whether a shorter one is known; the answer has a plan."""
     result, problem = answer.result, answer.problem
     assert result.plan is not None
@@ -105,7 +105,7 @@ def _further(problem: HybridProblem, stage: Stage) -> str:
     return "".join(f", {name} {degree}" for name, allowed, degree in shown if degree > 1 or len(allowed) > 1)
 
 
-def _step_parts(answer: Answer[HybridProblem], step: Any, steady: float) -> list[str]:
+def _step_parts(answer: ModelPlan[HybridProblem], step: Any, steady: float) -> list[str]:
     """What the objective consists of, where that is a step."""
     plan, unit = answer.result.plan, answer.problem.unit
     assert plan is not None

@@ -17,7 +17,7 @@ from partita.problems.hybrid.worth import HybridEvaluation
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 
 def degrees_text(plan: Plan) -> str:
@@ -146,7 +146,7 @@ def _each(problem: HybridProblem) -> str:
     return "per sample" if problem.microbatch_samples == 1 else "per microbatch"
 
 
-def batch_table(answer: Answer[HybridProblem]) -> Table:
+def batch_table(answer: ModelPlan[HybridProblem]) -> Table:
     """Every number of microbatches that was tried."""
     steady = answer.problem.training is None
     columns = ("microbatches", "samples each", "per sample" if steady else "step", "step per sample", "bubble")

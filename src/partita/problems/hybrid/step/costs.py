@@ -2,7 +2,7 @@
 
 Under ZeRO-3 every layer's weights are gathered for its forward and its backward part while the layer before (in the
 backward pass: behind) it runs; what takes longer is exposed. From ZeRO-2 on a layer's gradients are reduced for every
-microbatch, beside the gathers. What hides slows down the work that hides it (``costs.exposure``). Else gradients are
+microbatch, beside the gathers. What hides slows down the work that hides it (``costs.collectives``). Else gradients are
 reduced once, behind the last backward part, as DDP (Li et al., VLDB 2020, §3.2.3) and Megatron-LM's distributed
 optimizer do it, and with ZeRO-1 and 2 weights are gathered once, ahead of the first forward part. Times that hide
 exchanges are those of a layer's fastest configuration.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.costs.exposure import exposed, exposed_once
+from partita.costs.collectives import exposed, exposed_once
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.step.network import Network, network_of
 from partita.problems.hybrid.training import LayerState, Training

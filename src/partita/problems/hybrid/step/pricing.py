@@ -7,21 +7,21 @@ from typing import Any
 
 import msgspec
 
-from partita.costs.exposure import OCCUPIED
-from partita.costs.menus.entries import LayerMenu, MenuEntry
-from partita.costs.menus.machines import Machines
+from partita.costs.collectives import OCCUPIED
 from partita.costs.optimizer import dtype_bytes
+from partita.costs.strategies.machines import EvenMachines
+from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
 from partita.problems.hybrid.problem import Configuration, Edge, Layer
 from partita.problems.hybrid.training import LayerState, Training
 
 #: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
 Offload = (
-    Callable[[MenuEntry], Configuration | Sequence[Configuration] | None]
+    Callable[[LayerStrategy], Configuration | Sequence[Configuration] | None]
     | Mapping[str, Mapping[int, Configuration | Sequence[Configuration]]]
 )
 
 
-def step_training(training: Training, machines: Machines, reserves: dict[int, float]) -> Training:
+def step_training(training: Training, machines: EvenMachines, reserves: dict[int, float]) -> Training:
     """What plans may choose, with the latencies of the links and the working memory at every degree."""
     paths = [path or machines.inside or machines.outside for path in (machines.inside, machines.outside)]
     calls, hops, switched = (
@@ -39,7 +39,7 @@ def step_training(training: Training, machines: Machines, reserves: dict[int, fl
 
 
 def step_layers(
-    menus: Sequence[LayerMenu],
+    menus: Sequence[LayerStrategies],
     edges: Sequence[Edge],
     reserves: Mapping[int, float],
     bandwidth: float,
@@ -92,7 +92,7 @@ def step_layers(
     return tuple(found)
 
 
-def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) -> Configuration:
+def _configuration(entry: LayerStrategy, reserve: float, tables: Mapping[str, Any]) -> Configuration:
     return Configuration(
         id=entry.option,
         time=entry.time_s,
@@ -104,7 +104,7 @@ def _configuration(entry: MenuEntry, reserve: float, tables: Mapping[str, Any]) 
     )
 
 
-def kept_on_host(entry: MenuEntry, plain: Configuration, host_bytes_per_s: float) -> Configuration:
+def kept_on_host(entry: LayerStrategy, plain: Configuration, host_bytes_per_s: float) -> Configuration:
     """The layer with its activations sent to the host during the forward part, and brought back for the backward part.
 
     Each part takes as long as the transfer beside it, at least. The device holds one microbatch's activations, whatever
@@ -130,7 +130,7 @@ def kept_on_host(entry: MenuEntry, plain: Configuration, host_bytes_per_s: float
     )
 
 
-def _state(entry: MenuEntry, bandwidth: float, gradient_dtype: str) -> LayerState:
+def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str) -> LayerState:
     """Weights with their gradients and states; those of experts that a group shares out apart.
 
     The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written.
@@ -159,7 +159,7 @@ def _state(entry: MenuEntry, bandwidth: float, gradient_dtype: str) -> LayerStat
     return msgspec.structs.replace(rest, experts=state(weights, gradients, optimizer, trained, None))
 
 
-def offloaded(menu: LayerMenu, degree: int, offload: Offload | None) -> list[Configuration]:
+def offloaded(menu: LayerStrategies, degree: int, offload: Offload | None) -> list[Configuration]:
     if offload is None:
         return []
     if callable(offload):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.costs.menus.entries import LayerMenu
-from partita.costs.menus.modes import Modes
-from partita.costs.menus.spread import Spreader
+from partita.costs.strategies.context_expert import ContextExpertPricer
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.strategy import LayerStrategies
 from partita.ground.checks import check_positive
 from partita.ground.errors import InputError
 from partita.problems.hybrid.training import Training
@@ -18,7 +18,7 @@ from partita.problems.hybrid.training import Training
 #: Fewest tokens of a sequence on each device where degrees are not stated: with less, more replicas do as well.
 FEWEST_TOKENS = 4096
 
-Menus = tuple[LayerMenu, ...]
+Menus = tuple[LayerStrategies, ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,9 @@ class Sharing:
         return any(degree != 1 for asked in (self.context, self.expert) for degree in asked or ())
 
 
-def choose_degrees(spreader: Spreader, sharing: Sharing, devices: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def choose_degrees(
+    spreader: ContextExpertPricer, sharing: Sharing, devices: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Context- and expert-parallel degrees: those asked for, or powers of two that suit.
 
     Raises
@@ -84,7 +86,7 @@ def choose_degrees(spreader: Spreader, sharing: Sharing, devices: int) -> tuple[
     return found[0], found[1]
 
 
-def _usual(spreader: Spreader, name: str, degree: int) -> bool:
+def _usual(spreader: ContextExpertPricer, name: str, degree: int) -> bool:
     """Whether a degree is looked at without being asked for."""
     if degree == 1 or name == "expert":
         return True
@@ -92,8 +94,8 @@ def _usual(spreader: Spreader, name: str, degree: int) -> bool:
 
 
 def spread_menus(
-    spreader: Spreader,
-    menus: Sequence[LayerMenu],
+    spreader: ContextExpertPricer,
+    menus: Sequence[LayerStrategies],
     modes: dict[int, Modes],
     options: Sequence[str],
     training: Training,
@@ -110,8 +112,8 @@ def spread_menus(
 
 
 def _priced(
-    spreader: Spreader,
-    menus: Sequence[LayerMenu],
+    spreader: ContextExpertPricer,
+    menus: Sequence[LayerStrategies],
     modes: dict[int, Modes],
     options: Sequence[str],
     degrees: tuple[int, int],
@@ -120,7 +122,7 @@ def _priced(
     pricer = spreader.at(*degrees)
     ways = spreader.modes(pricer, modes)
     changed = {menu.id for menu in menus} if degrees[1] == 1 else set(spreader.experts)
-    found: list[LayerMenu] = []
+    found: list[LayerStrategies] = []
     for menu in menus:
         if menu.id not in changed:
             entries = menu.entries
@@ -135,13 +137,13 @@ def _priced(
     return tuple(found)
 
 
-def spread_training(training: Training, spreader: Spreader, sharing: Sharing, devices: int) -> Training:
+def spread_training(training: Training, spreader: ContextExpertPricer, sharing: Sharing, devices: int) -> Training:
     """What plans may choose, with the degrees that suit the model."""
     context, expert = choose_degrees(spreader, sharing, devices)
     return msgspec.structs.replace(training, context=context, expert=expert)
 
 
-def spread_notes(spreader: Spreader, training: Training, sharing: Sharing) -> list[str]:
+def spread_notes(spreader: ContextExpertPricer, training: Training, sharing: Sharing) -> list[str]:
     """What a reader should know of the degrees, one sentence each."""
     notes = []
     if max(training.context) > 1 and not isinstance(spreader.sequence, str):

@@ -9,7 +9,7 @@ from partita.ground.errors import InputError
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan, complete, on_accelerators
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem
-from partita.problems.published import Placed, communication_note, read_document, read_rows, split_rows
+from partita.problems.published import PublishedOperator, communication_note, read_document, read_rows, split_rows
 
 
 def read_latency(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> LatencyProblem:
@@ -65,7 +65,7 @@ def read_split(data: bytes, path: str | Path, problem: LatencyProblem) -> Latenc
                 f"{path}: it uses {held} accelerators, problem {problem.name!r} has {problem.accelerators}"
             )
 
-    operators = {op.id: Placed(op.colocation, op.backward) for op in problem.operators}
+    operators = {op.id: PublishedOperator(op.colocation, op.backward) for op in problem.operators}
     accelerators, cpus = read_rows(data, path, operators, problem.name, check)
     missing = operators.keys() - {identity for row in (*accelerators, *cpus) for identity in row}
     if missing:

@@ -9,7 +9,7 @@ from partita.documents.tables.modules import PartModules, part_modules, shortene
 from partita.documents.tables.text import new_table
 from partita.engines.search.result import Result
 from partita.ground.units import format_bytes, format_time
-from partita.problems.facets.report import Report, model_sentence, network_sentences
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 #: How much longer a simpler plan may take to be worth a word.
 _NEARLY = 0.05
@@ -36,7 +36,7 @@ def memory_text(value: float, unit: str) -> str:
     return format_bytes(value) if unit == "bytes" else f"{value:.4g} {unit}"
 
 
-class MakespanReport(Report[MakespanProblem, MakespanPlan, MakespanEvaluation]):
+class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation]):
     """Devices with what they run and move, a Gantt chart in text, and the critical path."""
 
     doing = "scheduling"
@@ -89,7 +89,7 @@ class MakespanReport(Report[MakespanProblem, MakespanPlan, MakespanEvaluation]):
             **({"fused": fused} if fused else {}),
         }
 
-    def answer_document(self, answer: Answer[MakespanProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[MakespanProblem], document: dict[str, Any]) -> None:
         """What each device runs, and the critical path in parts."""
         problem, result = answer.problem, answer.result
         if result.plan is None or result.evaluation is None:
@@ -115,7 +115,7 @@ class MakespanReport(Report[MakespanProblem, MakespanPlan, MakespanEvaluation]):
             part.document() for part in path_parts(problem, result.plan, timeline, modules)
         ]
 
-    def answer_tables(self, answer: Answer[MakespanProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[MakespanProblem]) -> Sequence[RenderableType]:
         """The model, what each device runs, the Gantt chart, and the critical path."""
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
@@ -133,7 +133,7 @@ class MakespanReport(Report[MakespanProblem, MakespanPlan, MakespanEvaluation]):
         return shown
 
 
-def _simpler(answer: Answer[MakespanProblem]) -> str | None:
+def _simpler(answer: ModelPlan[MakespanProblem]) -> str | None:
     """A baseline that takes little longer and moves far less, in words: times are estimates."""
     result = answer.result
     if result.plan is None or result.objective is None or not result.plan.flows:
@@ -161,7 +161,7 @@ def _critical(problem: MakespanProblem, plan: MakespanPlan) -> tuple[list[str], 
     return [timeline.label(place) for place in path], critical_summary(timeline, path)
 
 
-def _modules(answer: Answer[MakespanProblem]) -> dict[int, str]:
+def _modules(answer: ModelPlan[MakespanProblem]) -> dict[int, str]:
     """The module of every operator of the model that is scheduled, by id."""
     operators = answer.graph.operators
     return {op.id: operators[op.id].module for op in answer.problem.operators if op.id < len(operators)}

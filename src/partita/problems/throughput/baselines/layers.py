@@ -1,8 +1,8 @@
 """What people call layers: the units that hand-made splits are made of, and how to turn them into a plan.
 
 A layer is the outermost numbered child on the module path (``model.layers.3``, ``encoder.block.0``). Operators outside
-any layer belong to the layer before them, in execution order, or to the first one. Problems without module names have
-one layer per operator class.
+any layer belong to the layer before them, in execution order, or to the first one, unless blocks are asked for.
+Problems without module names have one layer per operator class.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.graph_arrays import lists
+from partita.ground.dags import row_of_blocks
 from partita.ground.rounding import SUMMED, raised
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance
@@ -98,6 +100,25 @@ def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
             found.setdefault(item, name)
     unnamed = not any(found.values())
     return [str(item) if unnamed else found.get(item, "") for item in range(instance.items)]
+
+
+def find_items(problem: ThroughputProblem) -> Layers:
+    """Every item of the contracted problem as a layer of its own."""
+    instance = build_instance(problem)
+    return Layers(instance, np.arange(instance.items), instance.items)
+
+
+def find_blocks(problem: ThroughputProblem) -> Layers:
+    """The layers as runtimes see them: operators before the first one and behind the last are parts of their own.
+
+    Problems without module names have one block per operator class, and no such parts.
+    """
+    instance = build_instance(problem)
+    preds = lists(instance.graph.pred_ptr, instance.graph.pred)
+    places, blocks = row_of_blocks(item_layers(problem, instance), preds)
+    place, last = np.array(places, dtype=np.int64), len(blocks)
+    before, after = int((place == 0).any()), int((place > last).any())
+    return Layers(instance, place - (1 - before), last + before + after, before, after)
 
 
 def find_layers(problem: ThroughputProblem) -> Layers:

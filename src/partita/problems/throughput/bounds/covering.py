@@ -77,7 +77,9 @@ class Covering:
     def run(self) -> None:
         """Refute ever larger targets."""
         knowledge = self.knowledge
-        self._take_blocks()
+        label = knowledge.label
+        for block in () if label is None else np.unique(label):
+            self.pool.add(label == block, active=True)
         target, ratio = self._first_target()
         goal = 0
         if target <= knowledge.bound * (1 + WORTHWHILE):
@@ -139,15 +141,6 @@ class Covering:
             if near:
                 break
         return min(target, knowledge.value * (1 - GAP)), ratio
-
-    def _take_blocks(self) -> None:
-        """The blocks of the best split."""
-        label = self.knowledge.label
-        if label is not None:
-            for block in range(self.knowledge.uniform.devices):
-                mask = label == block
-                if mask.any():
-                    self.pool.add(mask, active=True)
 
     def _refute(self, exclusions: Exclusions, charge: Floats, target: float, least: float) -> float:
         """Find blocks and charges in turn until none is missing, which refutes the target; the last ratio of sums.

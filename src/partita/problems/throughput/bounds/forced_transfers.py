@@ -18,12 +18,11 @@ from partita.engines.kernels.arrays import bit_rows
 from partita.engines.kernels.closures import closure_bits
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
-from partita.engines.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
+from partita.engines.kernels.throughput.forced_cuts import TargetFacts, force_nets, separate_pairs
 from partita.engines.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.ground.rounding import rounded_down, up_to
-from partita.problems.throughput.bounds.charged import Charged
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
 from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
 
 #: Items up to which pairs are looked at, and up to which closures are kept at all.
@@ -57,7 +56,7 @@ class Charges:
     def start(self, target: float) -> Charged:
         """Nothing is known."""
         n = self.uniform.items
-        parts = Parts(
+        parts = TargetFacts(
             later=self.later,
             earlier=self.earlier,
             apart=np.zeros((n if self.pairs else 0, self.later.shape[1]), dtype=np.uint64),
@@ -84,7 +83,10 @@ class Charges:
                 found += new
             if float(uniform.cost[state.parts.forced > 0].max(initial=0.0)) > limit:
                 return False
-            self._charge(state, limit)
+            work = charge_nets(uniform, state.parts, limit)
+            # Both are valid; the one that adds up to more is kept.
+            if work.sum() > state.work.sum():
+                state.work[:] = work
             if float(state.work.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices:
                 return False
             moved = self._tighten(state)
@@ -141,12 +143,6 @@ class Charges:
             if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
                 break
         return rounded_down(total, total, n)
-
-    def _charge(self, state: Charged, limit: float) -> None:
-        work = charge_nets(self.uniform, state.parts, limit)
-        # Both are valid; the one that adds up to more is kept.
-        if work.sum() > state.work.sum():
-            state.work[:] = work
 
     def _needed(self, state: Charged, limit: float) -> float:
         """Blocks that are needed: the shares' sum, which the state keeps."""

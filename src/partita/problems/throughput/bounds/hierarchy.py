@@ -12,8 +12,7 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound
 from partita.problems.throughput.bounds.programs.superblocks import NodeProgramBound
-from partita.problems.throughput.bounds.protocol import HierarchyBound
-from partita.problems.throughput.bounds.simple import SimpleBound
+from partita.problems.throughput.bounds.protocol import HierarchyBound, SimpleBound
 from partita.problems.throughput.bounds.windows import WindowBound
 
 #: Cheapest first.

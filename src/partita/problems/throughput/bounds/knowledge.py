@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from partita.engines.kernels.arrays import Ints
+import numpy as np
+
+from partita.engines.kernels.arrays import Bools, Floats, Ints, row_masks
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.forced_cuts import TargetFacts
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import DisagreementError, SolverCrashError
 from partita.ground.rounding import GAP
-from partita.problems.throughput.bounds.charged import Charged
+
+
+@dataclass(frozen=True)
+class Charged:
+    """What is known to hold in all splits with loads up to a target."""
+
+    target: float  #: Largest objective for which it holds.
+    #: (n,) work with the cost of the nets that are cut in any case charged to it. For every block S of such a split, Σ
+    #: ``work`` over S and the cost of the other nets that S cuts are together at most f(S).
+    work: Floats
+    share: Floats  #: (n,) shares of a block that items need at least: no block has more than one in all.
+    parts: TargetFacts  #: Which items are in no common block, which nets are cut, and which blocks items can be in.
+
+    def at(self, target: float) -> Charged:
+        """A copy for a smaller target, at which all of it still holds."""
+        p = self.parts
+        parts = p._replace(apart=p.apart.copy(), forced=p.forced.copy(), first=p.first.copy(), last=p.last.copy())
+        return Charged(target, self.work.copy(), self.share.copy(), parts)
+
+    @property
+    def apart(self) -> Bools:
+        """(n, n) items that are not in one block; none if pairs were not looked at."""
+        n, rows = len(self.work), self.parts.apart
+        return row_masks(rows, n) if len(rows) else np.zeros((n, n), dtype=bool)
 
 
 class Knowledge:
@@ -34,15 +61,6 @@ class Knowledge:
     complete
         Whether ``from_label`` finds an answer wherever there is one. Otherwise a split that it has none for may still
         be one, which costs what it costs in the relaxation or more.
-
-    Attributes
-    ----------
-    charged
-        What holds at the largest target so far tried that is not refuted, None before.
-    windows
-        Open nodes of the window bound, None before.
-    proven
-        (method, value, seconds) of every method's own best, in order of time.
     on_note
         Called with what the history of the run should say beside plans and bounds.
     threads
@@ -65,9 +83,11 @@ class Knowledge:
         self.incumbent = Incumbent(closeness=GAP) if incumbent is None else incumbent
         self.to_label, self.from_label = to_label, from_label
         self.on_note, self.threads = on_note, threads
+        #: What holds at the largest target so far tried that is not refuted, None before.
         self.charged: Charged | None = None
         #: What methods go on from when they are called again, by their names.
         self.kept: dict[str, Any] = {}
+        #: (method, value, seconds) of every method's own best, in order of time.
         self.proven: list[tuple[str, float, float]] = []
 
     @classmethod
@@ -101,13 +121,7 @@ class Knowledge:
         self.incumbent.prove(bound, method)
 
     def refute(self, target: float, method: str) -> None:
-        """Report that every split has a load above a target, by more than rounding.
-
-        Raises
-        ------
-        DisagreementError
-            If a split is known that has none: a defect.
-        """
+        """Report that every split has a load above a target, by more than rounding; a known one without raises."""
         if target >= self.value:
             raise DisagreementError(f"{method} refutes {target!r}, and a split is known with {self.value!r}")
         self.prove(target, method)
@@ -124,3 +138,9 @@ class Knowledge:
             found = self.from_label(label, value)
             if found is not None:
                 self.incumbent.offer(*found, by)
+
+    def offer_blocks(self, label: Ints, by: str) -> float:
+        """Report a split by its blocks alone; its objective in the relaxation."""
+        value = max(self.uniform.load(label == block) for block in range(self.uniform.devices))
+        self.offer(label, value, by)
+        return value

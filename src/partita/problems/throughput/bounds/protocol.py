@@ -1,4 +1,4 @@
-"""What a member of the hierarchy of bounds is."""
+"""What a member of the hierarchy of bounds is, and the first of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Programs of whole splits have few variables up to so many blocks; the search for blocks is short up to so many items.
@@ -48,14 +48,9 @@ class HierarchyBound:
         return uniform_refusal(problem)
 
     def improve(self, knowledge: Knowledge, deadline_s: float | None) -> None:
-        """Raise the bound of ``knowledge`` to the simple bound, and then as far as this method can.
+        """Raise the bound of ``knowledge`` to the simple bound, and then as far as this method can within some seconds.
 
-        Parameters
-        ----------
-        knowledge
-            What is known; work of all its items is finite. ``done`` is polled, and ends the method early.
-        deadline_s
-            Seconds it may take; None for no limit. What is proven by then counts.
+        Work of all items is finite. ``knowledge.done`` is polled, and ends the method early; what is proven counts.
         """
         end = math.inf if deadline_s is None else time.perf_counter() + deadline_s
         knowledge.prove(simple_bound(knowledge.uniform), self.name)
@@ -72,16 +67,19 @@ class HierarchyBound:
         return 1.0
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """What this member proves by itself; infinite if an operator can run nowhere.
-
-        Raises
-        ------
-        SolverCrashError
-            If the backends that it needs crash.
-        """
+        """What this member proves by itself; infinite if an operator can run nowhere."""
         knowledge = Knowledge.watched(uniform(problem, free=self.scope == "free"), monitor)
         if knowledge.uniform.runs:
             self.improve(knowledge, None if monitor.time_limit_s is None else monitor.remaining_s)
         else:
             knowledge.prove(float("inf"), self.name)
         return Bound(knowledge.bound, self.name, self.scope, monitor.elapsed_s)
+
+
+class SimpleBound(HierarchyBound):
+    """What any split of the work over identical devices costs; ``capacity`` is the same for mixed devices."""
+
+    name = "simple"
+    summary = "largest operator, and total work over the number of devices; ignores communication"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
+    scope = "free"

@@ -21,7 +21,7 @@ from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.uniform import uniform, uniform_refusal
+from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
 from partita.problems.throughput.working_memory import PeakTable
 

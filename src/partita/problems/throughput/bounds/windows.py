@@ -39,10 +39,7 @@ DESCENTS = 1_000
 class WindowSearch:
     """The open nodes of one problem, which a later call can go on from.
 
-    Parameters
-    ----------
-    knowledge
-        What is known: windows of charged work are where it starts from, its value is what nodes are compared with.
+    Windows of charged work are where it starts from; nodes are compared with the value that is known.
     """
 
     def __init__(self, knowledge: Knowledge) -> None:
@@ -62,11 +59,6 @@ class WindowSearch:
             first, last = charged.parts.first.astype(np.int8), charged.parts.last.astype(np.int8)
         self._keep(0.0, first, last)
 
-    @property
-    def bytes(self) -> float:
-        """What the open nodes take."""
-        return len(self.open) * (2.0 * self.uniform.items + NODE_BYTES)
-
     def _keep(self, bound: float, first: Bytes, last: Bytes) -> None:
         """Open a node unless no split in it is better than the best one known; ``bound`` is that of its parent."""
         value = self.knowledge.value
@@ -76,8 +68,8 @@ class WindowSearch:
 
     def run(self, stop: Callable[[], bool], by: str) -> None:
         """Divide nodes until none is left that could hold a better split, or until told to stop."""
-        knowledge, told = self.knowledge, 0.0
-        while self.open and not stop() and self.bytes < MOST_BYTES:
+        knowledge, told, node_bytes = self.knowledge, 0.0, 2.0 * self.uniform.items + NODE_BYTES
+        while self.open and not stop() and len(self.open) * node_bytes < MOST_BYTES:
             self.divided += 1
             if self.divided % DESCENTS == 0:
                 self._descend(*self.open[0][2:], stop, by)
@@ -91,7 +83,7 @@ class WindowSearch:
             boundary, item = dividing_item(self.uniform, first, last, self.room)
             if item < 0:
                 # One split is left. Where memory forbids it, it is no loss; otherwise it is the best there is.
-                load = self._offer(first, by)
+                load = knowledge.offer_blocks(first.astype(np.int32), by)
                 if not knowledge.complete and load < knowledge.value:
                     self.unsettled = min(self.unsettled, load)
                 continue
@@ -108,15 +100,12 @@ class WindowSearch:
         while not stop():
             boundary, item = dividing_item(self.uniform, first, last, self.room)
             if item < 0:
-                self._offer(first, by)
+                self.knowledge.offer_blocks(first.astype(np.int32), by)
                 return
             parts = []
             for before in (True, False):
                 low, high = first.copy(), last.copy()
-                if before:
-                    high[item] = boundary
-                else:
-                    low[item] = boundary + 1
+                (high if before else low)[item] = boundary + (not before)
                 bound = float(settle_windows(self.uniform, low, high, self.knowledge.value, self.room))
                 parts.append((bound, before, low, high))
             bound, _, first, last = min(parts, key=lambda part: part[:2])
@@ -127,11 +116,6 @@ class WindowSearch:
         """Windows compare sums over some of the blocks with as many times the target."""
         uniform = self.uniform
         return rounded_down(bound, bound * uniform.devices, len(uniform.group) + uniform.nets)
-
-    def _offer(self, label: Bytes, by: str) -> float:
-        load = max(self.uniform.load(label == b) for b in range(self.uniform.devices))
-        self.knowledge.offer(label.astype(np.int32), load, by)
-        return load
 
 
 class WindowBound(HierarchyBound):
@@ -153,8 +137,7 @@ class WindowBound(HierarchyBound):
         if not 0 < uniform.items <= MOST_ITEMS or not 2 <= uniform.devices <= MOST_BLOCKS or knowledge.done:
             return
         if not math.isfinite(knowledge.value):
-            everything = np.ones(uniform.items, dtype=bool)
-            knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
+            knowledge.offer_blocks(np.zeros(uniform.items, dtype=np.int32), self.name)
         if self.name not in knowledge.kept:
             knowledge.kept[self.name] = WindowSearch(knowledge)
         knowledge.kept[self.name].run(lambda: knowledge.done or left_s() <= 0, self.name)

@@ -20,16 +20,8 @@ def hyper_operators(instance: Instance, count: int, alpha: float) -> Ints:
 
     Among the pairs that an edge joins, whose merge leaves the graph without a cycle and fits into a device's memory,
     the one with the smallest time(u) + time(v) − α·transfer(u, v) is merged, again and again. Times are those of the
-    first kind of devices that there is; a transfer is paid for each pair of maker and reader.
-
-    Parameters
-    ----------
-    instance
-        A ``directed`` instance, whose nets know their maker.
-    count
-        How many are wanted; more are left where nothing can be merged.
-    alpha
-        What a transfer weighs against work.
+    first kind of devices that there is; a transfer is paid for each pair of maker and reader. The instance is
+    ``directed``, so that nets know their maker. More than ``count`` are left where nothing can be merged.
     """
     return _Clusters(instance, alpha).merge(count)
 

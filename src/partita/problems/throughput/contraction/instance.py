@@ -23,74 +23,45 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 @dataclass(frozen=True)
 class Instance:
-    """Arrays over n items, m nets, K device kinds, c covers.
+    """Arrays over n items, m nets, K device kinds, c covers."""
 
-    Attributes
-    ----------
-    group
-        Item of every operator of the problem; the way back from an answer.
-    graph
-        The order between items, a DAG; distinct edges.
-    net
-        Items of each net (ascending) and nets of each item.
-    cover
-        The same for arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and
-        ``cover_active`` per microbatch in flight.
-    work, work_backward
-        (n, K) time of an item on a kind, infinite where it cannot run; all of it, and the backward share of it.
-    net_cost, net_backward
-        (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
-    net_totals
-        (m, 4) size and number of all its tensors, then of those made by backward operators.
-    net_source
-        With recomputation the item whose forward tensors enter the net's other pins, otherwise -1. Two nets may differ
-        in their source alone; the second one then costs nothing.
-    net_maker
-        The item that makes the net's tensors; -1 where several may, in instances that are not ``directed``.
-    net_entering
-        Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
-    fixed, active, workspace
-        (n,) bytes held once, bytes held per microbatch in flight, and bytes of which a stage needs the largest.
-    cover_fixed, cover_active
-        (c,) bytes of covers.
-    sync, cover_sync
-        Bytes that replicas of a stage synchronise: of an item, of a cover.
-    memory
-        (K,) limit of a device, infinite for none.
-    count
-        (K,) devices of each kind.
-    in_flight
-        (total devices + 1,) microbatches held by a stage when that many stages remain, itself included.
-    positional
-        Whether memory depends on a stage's position: then searches must run from the outputs to the inputs.
-    recompute
-        Whether a stage keeps only what enters it per microbatch (and ``active`` once).
-    """
-
-    group: Ints
-    graph: Graph
-    net: Sets
+    group: Ints  #: Item of every operator of the problem; the way back from an answer.
+    graph: Graph  #: The order between items, a DAG; distinct edges.
+    net: Sets  #: Items of each net (ascending) and nets of each item.
+    #: The same for arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and
+    #: ``cover_active`` per microbatch in flight.
     cover: Sets
+    #: (n, K) time of an item on a kind, infinite where it cannot run; all of it, and the backward share of it.
     work: Floats
     work_backward: Floats
+    #: (m, K) transfer time of a cut net on a kind; all of it, and the share of tensors made by backward operators.
     net_cost: Floats
     net_backward: Floats
-    net_totals: Floats
+    net_totals: Floats  #: (m, 4) size and number of all its tensors, then of those made by backward operators.
+    #: With recomputation the item whose forward tensors enter the net's other pins, otherwise -1. Two nets may differ
+    #: in their source alone; the second one then costs nothing.
     net_source: Ints
+    #: The item that makes the net's tensors; -1 where several may, in instances that are not ``directed``.
     net_maker: Ints
+    #: Size of those tensors: what a stage with a pin of the net but without its source keeps per microbatch.
     net_entering: Floats
+    #: (n,) bytes held once, bytes held per microbatch in flight, and bytes of which a stage needs the largest.
     fixed: Floats
     active: Floats
     workspace: Floats
+    #: (c,) bytes of covers.
     cover_fixed: Floats
     cover_active: Floats
+    #: Bytes that replicas of a stage synchronise: of an item, of a cover.
     sync: Floats
     cover_sync: Floats
-    memory: Floats
-    count: Ints
+    memory: Floats  #: (K,) limit of a device, infinite for none.
+    count: Ints  #: (K,) devices of each kind.
+    #: (total devices + 1,) microbatches held by a stage when that many stages remain, itself included.
     in_flight: Longs
+    #: Whether memory depends on a stage's position: then searches must run from the outputs to the inputs.
     positional: bool
-    recompute: bool
+    recompute: bool  #: Whether a stage keeps only what enters it per microbatch (and ``active`` once).
 
     @property
     def items(self) -> int:
@@ -151,20 +122,10 @@ def pooled(values: Floats, label: npt.NDArray[np.integer], count: int) -> Floats
 def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: bool = False) -> Instance:
     """Contract a problem to its items, without loss for the split that is asked for.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    free
-        Contract colocation classes only; otherwise also what any acyclic split must keep together. The order of a
-        free instance may have cycles.
-    directed
-        Keep tensors of different makers apart, for loads that tell what enters from what leaves.
-
-    Notes
-    -----
-    Tensors with equal pins are one net, and those with one pin are dropped; a cover with one pin becomes part of its
-    item.
+    For a ``free`` one colocation classes are contracted only, and the order may have cycles; otherwise also what any
+    acyclic split must keep together. Tensors with equal pins are one net, and those with one pin are dropped; a cover
+    with one pin becomes part of its item. ``directed`` keeps tensors of different makers apart, for loads that tell
+    what enters from what leaves.
     """
     group, edges = _groups(problem, free)
     n = int(group.max()) + 1

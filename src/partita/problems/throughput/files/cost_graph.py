@@ -7,10 +7,10 @@ Source: tensorflow/core/framework/cost_graph.proto, and protobuf's text format. 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from partita.ground.errors import FormatError, InputError
 from partita.problems.throughput.devices import DeviceKind
@@ -24,22 +24,21 @@ _TOKEN = re.compile(
     |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
     |(?P<number>-?(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?))
     |(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<mark>[:{}<>\[\]])""",
-    re.VERBOSE,
+    |(?P<mark>[:{}<>\[\]])
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
 )
 _STARTS = re.compile(rb"\A(?:\s|#[^\n]*\n)*node\s*:?\s*[{<]")
 _CLOSING = {"{": "}", "<": ">", "[": "]"}
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str
     text: str
     line: int
 
 
-@dataclass(frozen=True)
-class _Node:
+class _CostNode(NamedTuple):
     """One node as the file states it; inputs are node, port and line, controls node and line."""
 
     line: int
@@ -53,8 +52,8 @@ class _Node:
     cost: float
 
 
-#: Name, line and value of a field of a message.
-_Field = tuple[str, int, Any]
+#: By name, lines and values of the fields of a message.
+_Fields = dict[str, list[tuple[int, Any]]]
 
 #: What reads the value of each field of a message, given the field's name.
 _Readers = Mapping[str, Callable[[str], Any]]
@@ -71,50 +70,44 @@ class _Reader:
     def __init__(self, text: str, path: str | Path) -> None:
         self.path, self.place = path, 0
         self.tokens: list[_Token] = []
-        at, line = 0, 1
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise FormatError(f"{path}: line {line}: {text[at : at + 10]!r} is not protobuf text")
+        line = 1
+        for match in _TOKEN.finditer(text):
             kind = str(match.lastgroup)
+            if kind == "other":
+                at = match.start()
+                raise FormatError(f"{path}: line {line}: {text[at : at + 10]!r} is not protobuf text")
             if kind != "space":
                 self.tokens.append(_Token(kind, match.group(), line))
             line += match.group().count("\n")
-            at = match.end()
         self.tokens.append(_Token("end", "the end of the file", line))
 
     def error(self, line: int, message: str) -> FormatError:
         return FormatError(f"{self.path}: line {line}: {message}")
 
-    def peek(self, ahead: int = 0) -> _Token:
-        # Nothing reads on after the end, which is a token, too.
-        return self.tokens[self.place + ahead]
-
     def next(self) -> _Token:
-        token = self.peek()
+        # Nothing reads on after the end, which is a token, too.
         self.place += 1
-        return token
+        return self.tokens[self.place - 1]
 
-    def message(self, owner: str, readers: _Readers, closing: str | None = None) -> list[_Field]:
+    def message(self, owner: str, readers: _Readers, closing: str | None = None) -> _Fields:
         """Read fields up to the closing bracket."""
-        found: list[_Field] = []
+        found: _Fields = defaultdict(list)
         while (token := self.next()).kind != "end" and token.text != closing:
             if token.kind != "name":
                 raise self.error(token.line, f"{token.text!r} is where a field of {owner} should start")
             if token.text not in readers:
                 raise self.error(token.line, f"{owner} has no field {token.text!r}")
-            found.append((token.text, token.line, readers[token.text](token.text)))
+            found[_SAME.get(token.text, token.text)].append((token.line, readers[token.text](token.text)))
         if token.kind == "end" and closing is not None:
             raise self.error(token.line, f"the file ends inside {owner}; {closing!r} is missing")
         return found
 
     def after_colon(self) -> _Token:
         """The next token, without the colon that may be before it."""
-        if self.peek().text == ":":
-            self.next()
-        return self.next()
+        token = self.next()
+        return self.next() if token.text == ":" else token
 
-    def block(self, owner: str, readers: _Readers) -> list[_Field]:
+    def block(self, owner: str, readers: _Readers) -> _Fields:
         """Read a message in braces."""
         token = self.after_colon()
         if token.text not in ("{", "<"):
@@ -145,9 +138,9 @@ class _Reader:
 
     def integers(self, name: str) -> list[tuple[int, int]]:
         """Read ``: value`` or ``: [value, …]``, each with its line."""
-        if self.peek().text != ":" or self.peek(1).text != "[":
-            line = self.peek().line
-            return [(self.integer(name), line)]
+        first, *second = self.tokens[self.place : self.place + 2]
+        if first.text != ":" or second[0].text != "[":
+            return [(self.integer(name), first.line)]
         self.place += 2
         found: list[tuple[int, int]] = []
         while (token := self.next()).text != "]":
@@ -172,8 +165,8 @@ class _Reader:
                 open_brackets.append(_CLOSING[token.text])
 
 
-#: Both names of what stays in memory.
-_PERSISTENT = ("persistent_memory_size", "device_persistent_memory_size")
+#: Another name of what stays in memory.
+_SAME = {"device_persistent_memory_size": "persistent_memory_size"}
 
 #: Fields that say nothing about a split, of this and of earlier versions of the format.
 _IGNORED = frozenset(
@@ -182,45 +175,43 @@ _IGNORED = frozenset(
 )
 
 
-def _read_nodes(reader: _Reader) -> list[_Node]:
+def _read_nodes(reader: _Reader) -> list[_CostNode]:
     inputs: _Readers = {"preceding_node": reader.integer, "preceding_port": reader.natural}
     outputs: dict[str, Callable[[str], Any]] = dict.fromkeys(("alias_input_port", "shape", "dtype"), reader.skip)
     # Sizes that TensorFlow does not know are -1.
     outputs["size"] = lambda name: max(0, reader.integer(name, -1))
+    sizes = ("compute_cost", "temporary_memory_size", "persistent_memory_size", *_SAME)
     node: _Readers = {
         "name": lambda name: reader.scalar(name).text.strip("\"'"),
         "id": reader.integer,
         "input_info": lambda name: reader.block(name, inputs),
         "output_info": lambda name: reader.block(name, outputs),
         "control_input": reader.integers,
-        **dict.fromkeys(("compute_cost", "temporary_memory_size", *_PERSISTENT), reader.natural),
+        **dict.fromkeys(sizes, reader.natural),
         **dict.fromkeys(_IGNORED, reader.skip),
     }
     graph = {"node": lambda name: reader.block(name, node), "cost": reader.skip}
-    return [_node(line, fields) for name, line, fields in reader.message("the cost graph", graph) if name == "node"]
+    return [
+        _CostNode(
+            line,
+            name=_last(fields, "name", ""),
+            id=_last(fields, "id"),
+            inputs=[
+                (_last(ends, "preceding_node"), _last(ends, "preceding_port"), at) for at, ends in fields["input_info"]
+            ],
+            outputs=[float(_last(output, "size")) for _, output in fields["output_info"]],
+            controls=[control for _, listed in fields["control_input"] for control in listed],
+            temporary=float(_last(fields, "temporary_memory_size")),
+            persistent=float(_last(fields, "persistent_memory_size")),
+            cost=float(_last(fields, "compute_cost")),
+        )
+        for line, fields in reader.message("the cost graph", graph)["node"]
+    ]
 
 
-def _node(line: int, fields: list[_Field]) -> _Node:
-    return _Node(
-        line,
-        name=_last(fields, "name", default=""),
-        id=_last(fields, "id"),
-        inputs=[
-            (_last(ends, "preceding_node"), _last(ends, "preceding_port"), at)
-            for name, at, ends in fields
-            if name == "input_info"
-        ],
-        outputs=[float(_last(output, "size")) for name, _, output in fields if name == "output_info"],
-        controls=[control for name, _, listed in fields if name == "control_input" for control in listed],
-        temporary=float(_last(fields, "temporary_memory_size")),
-        persistent=float(_last(fields, *_PERSISTENT)),
-        cost=float(_last(fields, "compute_cost")),
-    )
-
-
-def _last(fields: list[_Field], *names: str, default: Any = 0) -> Any:
+def _last(fields: _Fields, name: str, default: Any = 0) -> Any:
     """The value that counts where a field is given more than once."""
-    return next((value for name, _, value in reversed(fields) if name in names), default)
+    return fields[name][-1][1] if name in fields else default
 
 
 def read_cost_graph(
@@ -280,17 +271,16 @@ def read_cost_graph(
     )
 
 
-def _tensors(reader: _Reader, nodes: list[_Node]) -> dict[tuple[int, str], tuple[float, set[int]]]:
+def _tensors(reader: _Reader, nodes: list[_CostNode]) -> dict[tuple[int, str], tuple[float, set[int]]]:
     """Size and readers of every output, by its node and name."""
-    known: dict[int, _Node] = {}
+    known: dict[int, _CostNode] = {}
     for node in nodes:
         if node.id in known:
-            raise reader.error(
-                node.line, f"node id {node.id} appears twice (first in line {known[node.id].line}); ids must be unique"
-            )
+            first = f"first in line {known[node.id].line}"
+            raise reader.error(node.line, f"node id {node.id} appears twice ({first}); ids must be unique")
         known[node.id] = node
 
-    def maker_of(node: _Node, source: int, line: int, name: str) -> _Node:
+    def maker_of(node: _CostNode, source: int, line: int, name: str) -> _CostNode:
         if source not in known:
             raise reader.error(line, f"node {node.id}: field {name!r} is {source}, and there is no such node")
         if source == node.id:
@@ -304,11 +294,8 @@ def _tensors(reader: _Reader, nodes: list[_Node]) -> dict[tuple[int, str], tuple
         for source, port, line in node.inputs:
             maker = maker_of(node, source, line, "preceding_node")
             if port >= len(maker.outputs):
-                raise reader.error(
-                    line,
-                    f"node {node.id}: field 'preceding_port' is {port}, but node {source} has "
-                    f"{len(maker.outputs)} outputs",
-                )
+                has = f"node {source} has {len(maker.outputs)} outputs"
+                raise reader.error(line, f"node {node.id}: field 'preceding_port' is {port}, but {has}")
             tensors[source, f"{maker.name}:{port}"][1].add(node.id)
         for source, line in node.controls:
             maker = maker_of(node, source, line, "control_input")
@@ -316,7 +303,7 @@ def _tensors(reader: _Reader, nodes: list[_Node]) -> dict[tuple[int, str], tuple
     return tensors
 
 
-def _without_ends(nodes: list[_Node], tensors: dict[Any, tuple[float, set[int]]]) -> list[_Node]:
+def _without_ends(nodes: list[_CostNode], tensors: dict[Any, tuple[float, set[int]]]) -> list[_CostNode]:
     """The nodes without free ones that come before or after all they are tied to; their control edges go, too.
 
     Such a node can share a block with whatever is first (or last) of its neighbours' blocks, at no cost.

@@ -9,8 +9,8 @@ from typing import Any
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.published import (
-    Placed,
     PublishedDocument,
+    PublishedOperator,
     communication_note,
     read_document,
     read_rows,
@@ -88,7 +88,7 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
             raise InputError(f"{path}: it uses {held} {role}, problem {problem.name!r} has {kinds[0].count}")
         return kinds[0]
 
-    operators = {op.id: Placed(op.colocation, op.backward) for op in problem.operators}
+    operators = {op.id: PublishedOperator(op.colocation, op.backward) for op in problem.operators}
     found = read_rows(data, path, operators, problem.name, check)
     stages = []
     for accelerator, rows in zip((True, False), found, strict=True):

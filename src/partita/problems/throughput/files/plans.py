@@ -17,8 +17,7 @@ from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
 from partita.problems.throughput.files.dnn_partitioning import read_split, split_document
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.sample_latency import sample_latency
-from partita.problems.throughput.simulated import simulated_pipeline
+from partita.problems.throughput.simulated import pipeline_document
 
 
 class _PlanDevice(msgspec.Struct):
@@ -61,10 +60,9 @@ _FIGURES = ("load", "compute_forward", "compute_backward", "communication_in", "
 
 
 def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvaluation) -> dict[str, Any]:
-    accelerator = next(kind.accelerator for kind in problem.kinds if kind.name == entry.kind)
     return {
         "name": entry.devices[0],
-        "kind": "accelerator" if accelerator else "cpu",
+        "kind": "accelerator" if problem.kind_named(entry.kind).accelerator else "cpu",
         "device_kind": entry.kind,
         "operators": list(entry.operators),
         **{name: getattr(stage, name) for name in _FIGURES},
@@ -88,11 +86,9 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
     def plan_document(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
         """One entry per device in use, in pipeline order, and how it runs as a pipeline."""
         stages = zip(plan.stages, evaluation.stages, strict=True)
-        run = simulated_pipeline(problem, plan, evaluation)
-        pipeline = msgspec.structs.asdict(sample_latency(problem, plan, evaluation)) if run is None else run.document()
         return {
             "contiguity": plan.contiguity,
-            "pipeline": pipeline,
+            "pipeline": pipeline_document(problem, plan, evaluation),
             "devices": [_stage_document(problem, entry, stage) for entry, stage in stages],
             "groups": [
                 {

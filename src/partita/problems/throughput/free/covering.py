@@ -24,15 +24,15 @@ from partita.engines.kernels.random import generator
 from partita.engines.kernels.throughput.anneal_free import anneal
 from partita.engines.kernels.throughput.blocks import cut_nets
 from partita.engines.kernels.throughput.free_splits import empty_state, reset
-from partita.engines.kernels.throughput.split_energies import Memory
+from partita.engines.kernels.throughput.split_energies import SplitMemory
 from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
-from partita.ground.rounding import clearly_below
+from partita.ground.rounding import GAP, TOLERANCE, clearly_below
 from partita.problems.throughput.free.instance import refusal
 from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, loads, start
+from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, loads, start
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Seconds for one exact program; what it has proven by then counts.
@@ -94,7 +94,7 @@ class FreeCovering:
             if found is None:
                 return
             total, dual = found
-            if total <= 1 + 1e-7:
+            if total <= 1 + GAP:
                 # Fractional covers reach the target: charges cannot refute it.
                 failures += 1
                 if target - bound < 1e-4 * value or failures > 6:
@@ -176,7 +176,7 @@ class FreeCovering:
             else:
                 state.label[:] = ~own[int(leaders[int(self.rng.integers(len(leaders)))])]
             state.label[~np.isfinite(arrays.work[:, kind])] = 1
-            memory = Memory(self.free.limited, math.inf, 0.0)
+            memory = SplitMemory(self.free.limited, math.inf, 0.0)
             for exponent, cooling in ((4, Cooling(0.1, 1e-3, TRIALS)), (16, Cooling(0.01, 1e-5, TRIALS))):
                 reset(pair, state)
                 ref = min(target, float(state.load.max())) or 1.0
@@ -215,7 +215,7 @@ class FreeCovering:
 
     def _exact(self, charge: Floats, target: float) -> None:
         """The bound of these charges; the sets found on the way become columns."""
-        charge = np.where(charge > 1e-9 * charge.max(), charge, 0.0)
+        charge = np.where(charge > TOLERANCE * charge.max(), charge, 0.0)
         # Asking for loads up to the target only prunes far better than minimising up to the best value.
         program = Representatives(self.free.arrays, charge, self.best.bound * (1 - 1e-6), target)
 
@@ -270,7 +270,7 @@ class FreeCoveringBound:
             return monitor.stopping or best.closed
 
         if not best.infeasible:
-            FreeSearch(best, 0).run(stop, rounds=6)
+            FreeRounds(best, 0).run(stop, rounds=6)
         if best.answer is not None:
             FreeCovering(best, stop).run()
         return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

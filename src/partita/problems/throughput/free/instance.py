@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints, as_arrays
 from partita.engines.kernels.throughput.free_splits import FreeArrays
 from partita.ground.rounding import up_to
 from partita.nouns.pipeline import Plan, Stage
@@ -16,27 +16,13 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 @dataclass(frozen=True)
 class FreeInstance:
-    """A problem for free splits.
+    """A problem for free splits."""
 
-    Attributes
-    ----------
-    problem
-        The problem it was made from.
-    instance
-        Its contraction to colocation classes.
-    arrays
-        The kernels' form of it; D devices, never more of one kind than there are items.
-    devices
-        Name and kind name of every device.
-    limited
-        Whether a memory limit can bind at all.
-    """
-
-    problem: ThroughputProblem
-    instance: Instance
-    arrays: FreeArrays
-    devices: list[tuple[str, str]]
-    limited: bool
+    problem: ThroughputProblem  #: The problem it was made from.
+    instance: Instance  #: Its contraction to colocation classes.
+    arrays: FreeArrays  #: The kernels' form of it; D devices, never more of one kind than there are items.
+    devices: list[tuple[str, str]]  #: Name and kind name of every device.
+    limited: bool  #: Whether a memory limit can bind at all.
 
     @property
     def items(self) -> int:
@@ -113,28 +99,23 @@ def free_instance(problem: ThroughputProblem) -> FreeInstance:
     """Arrays for free splits of a problem that ``refusal`` has nothing against."""
     instance = build_instance(problem, free=True)
     n = instance.items
-    kind_of: list[int] = []
-    devices: list[tuple[str, str]] = []
-    for kind, one in enumerate(problem.kinds):
-        for number in range(min(one.count, n)):
-            kind_of.append(kind)
-            devices.append((f"{one.name}:{number}", one.name))
+    counts = [min(one.count, n) for one in problem.kinds]
+    kind_of = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    pairs = zip(problem.kinds, counts, strict=True)
+    devices = [(f"{one.name}:{number}", one.name) for one, count in pairs for number in range(count)]
     flight = float(instance.in_flight[1])
-    limit = up_to(np.array([instance.memory[k] for k in kind_of]))
+    limit = up_to(instance.memory[kind_of])
     memory = instance.fixed + flight * instance.active
     cover_bytes = instance.cover_fixed + flight * instance.cover_active
     most = memory.sum() + cover_bytes.sum() + instance.workspace.max()
     limited = bool((limit < most).any())
     kept = np.flatnonzero(cover_bytes > 0)
-    arrays = FreeArrays(
-        net=instance.net,
-        cover=instance.cover.chosen(kept),
-        work=np.ascontiguousarray(instance.work),
-        net_cost=np.ascontiguousarray(instance.net_cost),
-        kind_of=np.array(kind_of, dtype=np.int32),
-        memory=memory,
-        workspace=np.ascontiguousarray(instance.workspace),
-        cover_bytes=np.ascontiguousarray(cover_bytes[kept]),
-        limit=limit,
-    )
+    own = {
+        "cover": instance.cover.chosen(kept),
+        "kind_of": kind_of,
+        "memory": memory,
+        "cover_bytes": cover_bytes[kept],
+        "limit": limit,
+    }
+    arrays = as_arrays(FreeArrays, vars(instance) | own)
     return FreeInstance(problem, instance, arrays, devices, limited)

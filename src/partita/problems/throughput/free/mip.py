@@ -14,7 +14,7 @@ from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, clearly_below
 from partita.problems.throughput.free.instance import FreeInstance
 from partita.problems.throughput.free.program import Assignment, part
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver, loads
+from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, FreeSolver, loads
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 
@@ -123,14 +123,8 @@ class FreeProgram(FreeSolver):
         return super().supports(problem, options) or missing(self.name)
 
     def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
-        """A short annealing, then the backend.
-
-        Raises
-        ------
-        SolverCrashError
-            If it crashes before there is a split; later ones are noted in the run's history.
-        """
-        FreeSearch(best, options.seed).run(over, rounds=6)
+        """A short annealing, then the backend; if it crashes once there is a split, the history says so."""
+        FreeRounds(best, options.seed).run(over, rounds=6)
         if over():
             return
         try:

@@ -11,7 +11,7 @@ from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.graph_arrays import sets_of
 from partita.engines.kernels.throughput.free_splits import FreeArrays
 from partita.engines.mip.model import MixedProgram
-from partita.ground.rounding import raised, rounded_up, up_to
+from partita.ground.rounding import TOLERANCE, raised, rounded_up, up_to
 
 #: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
 LARGEST_LOAD = 1000.0
@@ -220,7 +220,7 @@ class Representatives(LoadProgram):
             items = self.add_device(kind, float(arrays.limit[devices[0]]))
             self.items.append(items)
             carried += [(item, len(devices) * float(y)) for item, y in zip(items, charge, strict=True) if y > 0]
-        self.model.add_row(carried, lower=max(0.0, needed - 1e-9 * float(charge.sum())))
+        self.model.add_row(carried, lower=max(0.0, needed - TOLERANCE * float(charge.sum())))
 
 
 def knapsack(charge: Floats, work: Floats, capacity: float) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,10 +16,10 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.throughput.anneal_free import anneal
 from partita.engines.kernels.throughput.free_splits import FreeState, empty_state, reset
-from partita.engines.kernels.throughput.split_energies import Memory
+from partita.engines.kernels.throughput.split_energies import SplitMemory
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
-from partita.ground.rounding import lowered
+from partita.ground.rounding import TOLERANCE, lowered
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.free.instance import FreeInstance, free_instance, refusal
@@ -137,14 +139,14 @@ def _random_label(free: FreeInstance, rng: np.random.Generator) -> Ints:
     arrays = free.arrays
     with np.errstate(divide="ignore", invalid="ignore"):
         speed = 1.0 / (
-            arrays.work[:, arrays.kind_of] + 1e-9 * np.nanmax(arrays.work[np.isfinite(arrays.work)]) + 1e-300
+            arrays.work[:, arrays.kind_of] + TOLERANCE * np.nanmax(arrays.work[np.isfinite(arrays.work)]) + 1e-300
         )
     chance = np.cumsum(speed, axis=1)
     drawn = rng.random(free.items) * chance[:, -1]
     return np.asarray((chance < drawn[:, None]).sum(axis=1), dtype=np.int32)
 
 
-class FreeSearch(AnnealingSearch):
+class FreeRounds(AnnealingSearch):
     """Rounds of the portfolio, from a number on; every item must be able to run on some device.
 
     Deterministic for a seed as long as no other thread's splits interfere.
@@ -169,10 +171,46 @@ class FreeSearch(AnnealingSearch):
         def part(cooling: Cooling) -> None:
             # Rounding gathers, and is dropped here.
             reset(free.arrays, state)
-            memory = Memory(free.limited, PENALTY if _overflows(free, state) else math.inf, 0.0)
+            memory = SplitMemory(free.limited, PENALTY if _overflows(free, state) else math.inf, 0.0)
             ref = min(float(state.value[0]), float(state.load.max())) or 1.0
             anneal(free.arrays, state, memory, ref, plan.exponent, cooling, self.draws, self.best.stop)
             if state.value[0] < self.best.value:
                 self.best.take(state.best, f"annealing, round {number}")
 
         return self.cool(plan.cooling, SLICE, part)
+
+
+#: Rounds per thread without a time limit, or where there are few items times devices.
+ROUNDS = 40
+SMALL = 150
+
+
+class FreeAnnealing(FreeSolver):
+    """Simulated annealing over all splits; see ``kernels.throughput.anneal_free`` and ``free.search``."""
+
+    name = "annealing"
+    summary = "simulated annealing over all splits; proves nothing beyond the capacity bound"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
+
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+        """Anneal on every thread; small problems, and all without a time limit, get a fixed number of rounds."""
+        small = best.free.items * len(best.free.devices) <= SMALL
+        last = math.inf if monitor.time_limit_s is not None and not small else ROUNDS
+
+        # Threads share their best split, so only one of them gives the same answer every time.
+        threads = options.threads if math.isinf(last) else 1
+
+        failed = threading.Event()
+
+        def work(number: int) -> int:
+            try:
+                search = FreeRounds(best, options.seed + 1000 * number, number=4 * number)
+                search.run(lambda: over() or failed.is_set(), rounds=last - 4 * number)
+                return search.trials
+            except BaseException:
+                failed.set()
+                raise
+
+        with ThreadPoolExecutor(threads) as pool:
+            runs = [pool.submit(work, i) for i in range(threads)]
+            best.counters["annealing_trials"] = float(sum(run.result() for run in runs))

@@ -14,10 +14,9 @@ import numpy as np
 from partita.engines.mip.solve import available
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import SolverCrashError
-from partita.problems.throughput.free.annealing import ROUNDS
 from partita.problems.throughput.free.covering import FreeCovering
 from partita.problems.throughput.free.mip import polish, prove
-from partita.problems.throughput.free.search import FreeIncumbent, FreeSearch, FreeSolver
+from partita.problems.throughput.free.search import ROUNDS, FreeIncumbent, FreeRounds, FreeSolver
 from partita.problems.throughput.protocol import Options, Solver
 
 #: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
@@ -49,11 +48,11 @@ class Free(FreeSolver):
 
     def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
         """Search and prove; without MIP packages a fixed number of rounds."""
-        _Run(best, over, options, monitor, self.contiguous).go()
+        _FreeRun(best, over, options, monitor, self.contiguous).go()
 
 
 @dataclass
-class _Run:
+class _FreeRun:
     """What the two threads share; ``backends`` are those that have not crashed."""
 
     best: FreeIncumbent
@@ -72,7 +71,7 @@ class _Run:
 
     def _anneal(self, seed: int, stop: Callable[[], bool], first: int, rounds: float) -> None:
         """Some rounds of annealing."""
-        search = FreeSearch(self.best, self.options.seed + seed, number=first)
+        search = FreeRounds(self.best, self.options.seed + seed, number=first)
         search.run(stop, rounds=rounds)
         counters = self.best.counters
         counters["annealing_trials"] = counters.get("annealing_trials", 0.0) + search.trials

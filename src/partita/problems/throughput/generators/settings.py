@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from partita.problems.kind import Generator
+from partita.problems.kind import ProblemFamily
 from partita.problems.settings import setting
 from partita.problems.throughput.generators.plain import plain_problem
 from partita.problems.throughput.generators.regal import Noise, regal_problem
@@ -65,18 +65,18 @@ def _plain(problem: ThroughputProblem, settings: _Plain) -> ThroughputProblem:
 
 
 GENERATORS = (
-    Generator(
+    ProblemFamily(
         "regal",
         "A graph like the synthetic ones of REGAL, with work and tensors of the same unit (docs/instances.md).",
         _Regal,
         lambda settings: regal_problem(**msgspec.structs.asdict(settings)),
     ),
-)
-
-CONVERTER = Generator(
-    "convert",
-    "Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.\n\n"
-    "With --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).",
-    _Plain,
-    _plain,
+    ProblemFamily(
+        "convert",
+        "Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.\n"
+        "\nWith --memory, what exceeds it is streamed. The backward part of training is left out (docs/instances.md).",
+        _Plain,
+        _plain,
+        simplifies=True,
+    ),
 )

@@ -99,7 +99,6 @@ class Evolution(OrderSolver):
         f"genetic search over orders, population {POPULATION}, {GENERATIONS} generations, for identical devices; "
         "its bound is the simple one"
     )
-    argument = "a device holds the largest operator, and one device does at least the mean of the work"
     #: Whether the fitness is the weighted linear arrangement; see ``Genetic``.
     arrange = False
 
@@ -128,5 +127,4 @@ class Arrangement(Evolution):
 
     name = "arrangement"
     summary = "cuts of the shortest linear arrangements found, for identical devices; its bound is the simple one"
-    argument = "a device holds the largest operator, and one device does at least the mean of the work"
     arrange = True

@@ -35,15 +35,6 @@ class Cutter:
 
         return order_by(self.blocks.graph, keys, mode, stage)
 
-    def all_values(self, order: Ints, most: int) -> Floats:
-        """(most + 1,) best largest cost of the order for each number of blocks from 0 to ``most``."""
-        from partita.engines.kernels.throughput.orders import cut_order
-
-        value = np.empty((self.blocks.items + 1, most + 1))
-        cut_order(self.blocks, order, math.inf, None, value, np.empty(value.shape, dtype=np.int32), self.stop)
-        values: Floats = value[-1].copy()
-        return values
-
     def decide(self, order: Ints, target: float) -> Ints | None:
         """Labels of blocks of cost at most ``target`` along the order; None if there are none, or told to stop."""
         from partita.engines.kernels.throughput.orders import cut_order

@@ -1,4 +1,4 @@
-"""What the searches over orders and partitions share as solvers: the run in a worker thread, and its counters."""
+"""What the searches over orders and partitions share as solvers; the simplest: random orders, each cut optimally."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ import time
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+import numpy as np
+
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE
-from partita.problems.throughput.contraction.blocks import plan_of
-from partita.problems.throughput.orders.block_problem import blocks_refusal, make_blocks
+from partita.problems.throughput.contraction.blocks import blocks_refusal, make_blocks, plan_of
+from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
 
 
 class OrderSolver(ABC):
-    """A search over blocks as a solver: it says its ``name``, ``summary`` and ``argument``, and how to ``search``."""
+    """A search over blocks as a solver: it says its ``name`` and ``summary``, and how to ``search``."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    argument: ClassVar[str]
+    argument: ClassVar[str] = "a device holds the largest operator, and one device does at least the mean of the work"
 
     @abstractmethod
     def search(
@@ -60,3 +62,28 @@ class OrderSolver(ABC):
             incumbent.counters |= counters | {f"{name}_per_s": count / seconds for name, count in counters.items()}
 
         return run_search(incumbent, monitor, work, lambda label: plan_of(problem, made[0], label))
+
+
+#: Orders without a time limit, as many as the published comparison takes.
+ORDERS = 10_000
+
+
+class RandomOrders(OrderSolver):
+    """Independent uniform priorities, a topological sort by them, and the best cut of every order.
+
+    Source: Archer et al. (ICML 2024), §4.2 and App. C.1 (random).
+    """
+
+    name = "random-orders"
+    summary = f"best cuts of {ORDERS} random topological orders, for identical devices; its bound is the simple one"
+
+    def search(
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+    ) -> dict[str, float]:
+        """Cut order after order until all are done."""
+        random, cutter = np.random.default_rng(options.seed), Cutter(blocks, incumbent.stop)
+        while cutter.orders < ORDERS and not incumbent.done:
+            found = cutter.best(cutter.order(random.random(blocks.items)), incumbent.value)
+            if found is not None:
+                incumbent.offer(*found)
+        return {"orders": cutter.orders}

@@ -20,7 +20,7 @@ from partita.engines.kernels.throughput.anneal_acyclic import anneal
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.free_splits import blocks_as_devices, empty_state, reset
 from partita.engines.kernels.throughput.orders import costs_of
-from partita.engines.kernels.throughput.split_energies import Memory
+from partita.engines.kernels.throughput.split_energies import SplitMemory
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import up_to
 from partita.problems.annealing import AnnealingSearch, Length
@@ -56,13 +56,9 @@ SMALL = 200
 class PartitionSearch(AnnealingSearch):
     """Searches partitions of one problem into blocks; the same ``seed`` makes the same steps.
 
-    The blocks may be of the bounds' relaxation, by ``blocks_of``. Reaching ``low``, a lower bound, ends the search (the
-    simple one is known anyway), and so does raising ``stop``. Every better partition is reported with its value.
-
-    Attributes
-    ----------
-    cutter
-        Cuts orders; counts them.
+    The blocks may be of the bounds' relaxation, no more of them than items. Reaching ``low``, a lower bound, ends the
+    search (the simple one is known anyway), and so does raising ``stop``. Every better partition is reported with its
+    value. The ``cutter`` counts the orders that it cuts.
     """
 
     def __init__(
@@ -89,7 +85,7 @@ class PartitionSearch(AnnealingSearch):
         self.blocks, self.low, self.cutter = blocks, max(low, blocks.low), Cutter(blocks, self.best.stop)
         memory, reload = blocks.limit.tolist()
         streams = math.isfinite(reload)
-        self.memory = Memory(
+        self.memory = SplitMemory(
             math.isfinite(memory) and reload > 0, 0.0 if streams else math.inf, reload if streams else 0.0
         )
         self.arrays = blocks_as_devices(blocks)
@@ -111,13 +107,7 @@ class PartitionSearch(AnnealingSearch):
         return self.value <= up_to(self.low) or (self.blocks.devices == 1 and self.value < math.inf)
 
     def offer(self, label: Ints) -> bool:
-        """Take a partition found elsewhere if it is better.
-
-        Raises
-        ------
-        ValueError
-            If a label is out of range, or falls along the order.
-        """
+        """Take a partition found elsewhere if it is better; ``ValueError`` if a label is out of range or falls."""
         label = np.ascontiguousarray(label, dtype=np.int32)
         if label.shape != self.label.shape or label.min() < 0 or label.max() >= self.blocks.devices:
             raise ValueError(f"a partition has {self.blocks.items} labels from 0 to {self.blocks.devices - 1}")
@@ -186,7 +176,6 @@ class PartitionAnnealing(OrderSolver):
 
     name = "partition-annealing"
     summary = "annealing on acyclic partitions, for identical devices; its bound is the simple one"
-    argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
     def search(
         self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool

@@ -14,34 +14,17 @@ MEMORY_FULL = 0.95
 
 
 def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: float | None = None) -> dict[str, Any]:
-    """What binds, as plain values.
+    """What binds a plan, as plain values; ``without_memory`` is the objective of one without memory limits, if known.
 
-    Parameters
-    ----------
-    problem, evaluation
-        A plan's.
-    without_memory
-        Objective of a plan without memory limits, if one was looked for.
-
-    Returns
-    -------
-    dict
-        ``stage``: index of the bottleneck stage; ``binding``: ``work``, ``communication`` or ``memory``; ``sentences``:
-        the reasons in words, most important first.
+    ``stage`` is the index of the bottleneck stage, ``binding`` is ``work``, ``communication`` or ``memory``, and
+    ``sentences`` are the reasons in words, most important first.
     """
     number = evaluation.bottleneck
     stage = evaluation.stages[number]
     unit = problem.unit
     share = stage.communication / stage.load if stage.load > 0 else 0.0
-    full = [(s.memory.total / s.memory.limit, i) for i, s in enumerate(evaluation.stages) if s.memory.limit]
-    fullest, where = max(full, default=(0.0, 0))
     gain = 0.0 if without_memory is None else 1 - without_memory / evaluation.objective
-    if gain > 1e-3:
-        binding = "memory"
-    elif share > 0.5:
-        binding = "communication"
-    else:
-        binding = "work"
+    binding = "memory" if gain > 1e-3 else "communication" if share > 0.5 else "work"
     sentences = [
         f"stage {number} on {stage.device} is the bottleneck: {format_time(stage.load, unit)}, of which "
         f"{1 - share:.1%} is work and {share:.1%} communication; {binding} binds"
@@ -53,7 +36,9 @@ def limits(problem: ThroughputProblem, evaluation: Evaluation, without_memory: f
             f"perfectly divisible work without communication would take {format_time(balance, unit)} per device; "
             f"the plan is {above:.2%} above that"
         )
+    full = [(s.memory.total / s.memory.limit, i) for i, s in enumerate(evaluation.stages) if s.memory.limit]
     if full:
+        fullest, where = max(full)
         memory = evaluation.stages[where].memory
         sentence = f"the fullest memory is stage {where}: {format_bytes(memory.total)} of {format_bytes(memory.limit)}"
         if gain > 1e-3:

@@ -7,28 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.documents.tables.text import paragraphs
-from partita.engines.search.result import Result, Row
-from partita.ground.units import format_time
+from partita.documents.tables.modules import PartModules, part_modules, shortened
+from partita.documents.tables.text import new_table, paragraphs
+from partita.engines.search.result import Result, Rival
+from partita.ground.units import format_bytes, format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.report import Report, model_sentence, network_sentences, per_microbatch
-from partita.problems.throughput.evaluation import Evaluation
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
+from partita.problems.throughput.evaluation import Evaluation, Memory
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.limits import limits
-from partita.problems.throughput.report.modules import stage_modules
-from partita.problems.throughput.report.tables import memory_table, stage_table
-from partita.problems.throughput.sample_latency import sample_latency
-from partita.problems.throughput.simulated import simulated_pipeline
+from partita.problems.throughput.simulated import pipeline_document, sample_latency, simulated_pipeline, step_document
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
-    from partita.problems.facets.model import Answer
+    from partita.problems.facets.model import ModelPlan
 
 ThroughputResult = Result[ThroughputProblem, Plan, Evaluation]
 
 
-class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
+class ThroughputReport(Reporting[ThroughputProblem, Plan, Evaluation]):
     """Stages, their memory, the pipeline they make, and what limits it."""
 
     doing = "splitting"
@@ -61,10 +60,9 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
 
     def tables(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[RenderableType]:
         """Stages, and their memory where there is any."""
-        counts = [len(stage.operators) for stage in plan.stages]
-        found = [stage_table(problem, evaluation, counts, stage_modules(problem, plan))]
+        found = [_stage_table(problem, plan, evaluation)]
         if any(stage.memory.total for stage in evaluation.stages):
-            found.append(memory_table(evaluation))
+            found.append(_memory_table(evaluation))
         return found
 
     def figures(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Mapping[str, str]:
@@ -78,26 +76,21 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
         run = simulated_pipeline(problem, plan, evaluation)
         return None if run is None else float(run.step.time)
 
-    def row_document(self, result: ThroughputResult, row: Row) -> dict[str, Any]:
+    def row_document(self, result: ThroughputResult, row: Rival) -> dict[str, Any]:
         """The largest load, feasible or not, and the pipeline."""
         if row.evaluation is None:
             return {"load": None, "pipeline": None, "step": None}
-        run = simulated_pipeline(result.problem, row.plan, row.evaluation)
-        pipeline = msgspec.structs.asdict(sample_latency(result.problem, row.plan, row.evaluation))
         return {
             "load": row.evaluation.objective,
-            "pipeline": pipeline if run is None else run.document(),
-            "step": None if run is None else run.step_document(),
+            "pipeline": pipeline_document(result.problem, row.plan, row.evaluation),
+            "step": step_document(result.problem, row.plan, row.evaluation),
         }
 
     def result_document(self, result: ThroughputResult) -> dict[str, Any]:
         """A batch as it runs."""
-        run = None
-        if result.plan is not None and result.evaluation is not None:
-            run = simulated_pipeline(result.problem, result.plan, result.evaluation)
-        return {"step": None if run is None else run.step_document()}
+        return {"step": step_document(result.problem, result.plan, result.evaluation)}
 
-    def answer_document(self, answer: Answer[ThroughputProblem], document: dict[str, Any]) -> None:
+    def answer_document(self, answer: ModelPlan[ThroughputProblem], document: dict[str, Any]) -> None:
         """Modules of every stage, the schedule, and what limits the plan."""
         problem, result = answer.problem, answer.result
         document["schedule"] = msgspec.structs.asdict(problem.schedule)
@@ -111,7 +104,7 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
             for device, entry in zip(plan["devices"], stage_modules(problem, result.plan), strict=True)
         ]
 
-    def answer_tables(self, answer: Answer[ThroughputProblem]) -> Sequence[RenderableType]:
+    def answer_tables(self, answer: ModelPlan[ThroughputProblem]) -> Sequence[RenderableType]:
         """The model, the stages, their memory, and what limits the plan."""
         problem, result = answer.problem, answer.result
         shown: list[RenderableType] = [model_sentence(answer.graph), *network_sentences(answer.cluster)]
@@ -120,3 +113,59 @@ class ThroughputReport(Report[ThroughputProblem, Plan, Evaluation]):
             found = limits(problem, result.evaluation, answer.without_limit)
             shown.append(paragraphs("What limits the plan", found["sentences"]))
         return shown
+
+
+def stage_modules(problem: ThroughputProblem, plan: Plan) -> list[PartModules]:
+    """Modules of every stage; empty where the problem has no module names."""
+    stage_of = {identity: number for number, stage in enumerate(plan.stages) for identity in stage.operators}
+    forward = ((stage_of[op.id], op.module) for op in problem.operators if not op.backward)
+    return part_modules(forward, len(plan.stages))
+
+
+def _stage_table(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Table:
+    """One row per stage: device, modules, operators, compute, communication, load."""
+    unit, modules = problem.unit, stage_modules(problem, plan)
+    named = any(entry.complete or entry.partial for entry in modules)
+    figures = ("operators", "compute", "communication", "load")
+    table = _device_table("Stages", figures, words="modules" if named else "")
+    for number, (stage, entry) in enumerate(zip(evaluation.stages, plan.stages, strict=True)):
+        worst = number == evaluation.bottleneck
+        table.add_row(
+            str(number),
+            stage.device,
+            *([", ".join(shortened(modules[number]))] if named else []),
+            str(len(entry.operators)),
+            format_time(stage.compute, unit),
+            format_time(stage.communication, unit),
+            format_time(stage.load, unit) + (" ◀" if worst else ""),
+            style="bold" if worst else None,
+        )
+    return table
+
+
+def _memory_table(evaluation: Evaluation) -> Table:
+    """One row per stage: where its memory goes, and the limit."""
+    shown = [part for part in Memory().parts if any(stage.memory.parts[part] for stage in evaluation.stages)]
+    several = any(stage.in_flight > 1 for stage in evaluation.stages)
+    table = _device_table("Memory per device", (*shown, *(("in flight",) if several else ()), "total", "limit"))
+    for number, stage in enumerate(evaluation.stages):
+        table.add_row(
+            str(number),
+            stage.device,
+            *(format_bytes(stage.memory.parts[part]) for part in shown),
+            *([str(stage.in_flight)] if several else []),
+            format_bytes(stage.memory.total),
+            format_bytes(stage.memory.limit),
+        )
+    return table
+
+
+def _device_table(title: str, figures: Sequence[str], words: str = "") -> Table:
+    """An empty table with a row for each device in use."""
+    table = new_table(title, ("#",))
+    table.add_column("device", no_wrap=True)
+    if words:
+        table.add_column(words, overflow="fold", ratio=1)
+    for column in figures:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table

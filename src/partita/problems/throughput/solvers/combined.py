@@ -4,7 +4,7 @@ They share one set of items and tell each other what they find: every better spl
 bound raises the targets of the decision search, and charged work narrows it. First come what settles most problems in
 a second: slicing, the node bound, and the race of both directions just under the incumbent. What is left open gets two
 threads: one goes through the hierarchy of bounds, the other turns between annealing on partitions and the search over
-ideals. All of it stops at once when told to.
+downsets. All of it stops at once when told to.
 """
 
 from __future__ import annotations
@@ -21,23 +21,22 @@ from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
-from partita.problems.throughput.bounds.uniform import uniform_of, uniform_refusal
+from partita.problems.throughput.contraction.blocks import blocks_over, blocks_refusal, uniform_of, uniform_refusal
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.orders.block_problem import blocks_over, blocks_refusal
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
-from partita.problems.throughput.solvers.contiguous_run import IDEALS, ContiguousRun
+from partita.problems.throughput.solvers.contiguous_run import DOWNSETS, ContiguousRun
 from partita.problems.throughput.solvers.gap_closing import GapCloser
-from partita.problems.throughput.solvers.plain_decision import ChargedItems
+from partita.problems.throughput.solvers.plain import ChargedItems
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import Placed, SearchView, ViewedSplit
+from partita.problems.throughput.solvers.view import SearchView, SplitStage, ViewedSplit
 from partita.problems.throughput.variants import variants_of
 
-#: Items above which annealing replaces slicing, and the search over ideals comes later.
+#: Items above which annealing replaces slicing, and the search over downsets comes later.
 LARGE = 3_000
-#: Edges of large problems above which neither ideals nor charges are tried: they would not end in time.
+#: Edges of large problems above which neither downsets nor charges are tried: they would not end in time.
 DENSE = 500_000
 #: Seconds of the first annealing before the bounds, and its share of the time at most.
 OPENING_S, OPENING_SHARE = 2.0, 0.1
@@ -45,7 +44,7 @@ OPENING_S, OPENING_SHARE = 2.0, 0.1
 NODE_S = 0.5
 #: Most attempts of the first race.
 RACE = 5
-#: Seconds of the first annealing beside the bounds; later ones take as long as the search over ideals before.
+#: Seconds of the first annealing beside the bounds; later ones take as long as the search over downsets before.
 TURN_S = 0.3
 #: Seconds of the first pass through the hierarchy if there is no limit, and the factor of the later ones.
 PASS_S, GROWTH = 4.0, 3.0
@@ -60,22 +59,11 @@ def combined_refusal(problem: ThroughputProblem) -> str | None:
     return uniform_refusal(problem)
 
 
-class Combined(ContiguousRun):
-    """State of one run; see ``ContiguousRun``.
+class CombinedRun(ContiguousRun):
+    """State of one run on a problem that ``combined_refusal`` has nothing against; see ``ContiguousRun``.
 
-    Parameters
-    ----------
-    problem, options
-        As in the solver protocol; ``combined_refusal`` has nothing against the problem.
-    monitor
-        Tells how much time there is.
-
-    Attributes
-    ----------
-    knowledge
-        What the bounds know, over the items of the view's instance; None before they are asked.
-    ideals_s
-        Seconds of the search over ideals.
+    ``knowledge`` is what the bounds know, over the items of the view's instance; None before they are asked.
+    ``downsets_s`` are the seconds of the search over downsets.
     """
 
     def __init__(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> None:
@@ -86,7 +74,7 @@ class Combined(ContiguousRun):
         self.annealing: PartitionSearch | None = None
         self.closer: GapCloser | None = None
         self.ample = True
-        self.ideals_s = 0.0
+        self.downsets_s = 0.0
         self._bounds_ended = False
 
     @property
@@ -108,20 +96,17 @@ class Combined(ContiguousRun):
         view = self.view
         rank = np.argsort(view.original)
         rows = [np.flatnonzero(label == block) for block in range(int(label.max()) + 1)]
-        split = [Placed(0, 1, np.sort(rank[row]).astype(np.int32)) for row in rows if len(row)]
+        split = [SplitStage(0, 1, np.sort(rank[row]).astype(np.int32)) for row in rows if len(row)]
         split = split[::-1] if view.backwards else split
         if not self.ample and not evaluate(self.problem, view.plan(split)).feasible:
             return None
         found = ViewedSplit(view, split)
-        return found.value.objective, found
+        return found.value.both, found
 
     def _labels(self, found: ViewedSplit) -> Ints:
         """(n,) blocks of the instance's items."""
-        view, split = found.view, found.split
-        label = np.zeros(view.items, dtype=np.int32)
-        for place, placed in enumerate(reversed(split) if view.backwards else split):
-            label[view.original[placed.items]] = place
-        return label
+        places = found.view.stages_of_items(found.split)
+        return len(found.split) - 1 - places if found.view.backwards else places
 
     def _end_if_closed(self, *_: object) -> None:
         """Stop the searches of all threads."""
@@ -191,7 +176,7 @@ class Combined(ContiguousRun):
         knowledge.proven.append((NodeBound.name, knowledge.bound, time.perf_counter() - began))
 
     def _race(self, search: SlicingSearch) -> None:
-        """The search over ideals just under the incumbent, as long as it promises an answer."""
+        """The search over downsets just under the incumbent, as long as it promises an answer."""
         began = time.perf_counter()
         closer = self._new_closer(search, self.options.threads)
         try:
@@ -201,11 +186,11 @@ class Combined(ContiguousRun):
                     break
         finally:
             closer.end()
-            self.ideals_s += time.perf_counter() - began
+            self.downsets_s += time.perf_counter() - began
 
     def _new_closer(self, search: SlicingSearch, threads: int) -> GapCloser:
         search.by = "ideals"
-        self.closer = GapCloser(search, threads, IDEALS)
+        self.closer = GapCloser(search, threads, DOWNSETS)
         return self.closer
 
     def _both(self, search: SlicingSearch, knowledge: Knowledge) -> None:
@@ -219,7 +204,7 @@ class Combined(ContiguousRun):
                 failure.append(error)
                 self.incumbent.end()
 
-        thread = threading.Thread(target=searches, name="partita-ideals", daemon=True)
+        thread = threading.Thread(target=searches, name="partita-downsets", daemon=True)
         thread.start()
         try:
             self._go_through_bounds(knowledge)
@@ -250,10 +235,10 @@ class Combined(ContiguousRun):
         return before == (knowledge.bound, knowledge.value) and time.perf_counter() - began < 0.5 * seconds
 
     def _search(self, search: SlicingSearch, knowledge: Knowledge) -> None:
-        """Annealing and the search over ideals in turn."""
+        """Annealing and the search over downsets in turn."""
         turn, alive = TURN_S, not _dense(knowledge)
         while not self.done and self._anneal(turn, alive):
-            seconds = self._search_ideals(search, knowledge) if alive else 0.0
+            seconds = self._search_downsets(search, knowledge) if alive else 0.0
             alive = seconds >= 0
             turn = max(TURN_S, seconds)
 
@@ -270,8 +255,8 @@ class Combined(ContiguousRun):
         annealing.run(seconds=seconds)
         return True
 
-    def _search_ideals(self, search: SlicingSearch, knowledge: Knowledge) -> float:
-        """One attempt of the search over ideals; its seconds, negative once it has nothing left to do."""
+    def _search_downsets(self, search: SlicingSearch, knowledge: Knowledge) -> float:
+        """One attempt of the search over downsets; its seconds, negative once it has nothing left to do."""
         began = time.perf_counter()
         closer = self.closer or self._new_closer(search, 1)
         charged = knowledge.charged
@@ -284,7 +269,7 @@ class Combined(ContiguousRun):
         closer.start()
         alive = not self.incumbent.infeasible and closer.advance()
         seconds = time.perf_counter() - began
-        self.ideals_s += seconds
+        self.downsets_s += seconds
         return seconds if alive else -1.0
 
     def _alternate(self, search: SlicingSearch, knowledge: Knowledge) -> None:
@@ -292,7 +277,7 @@ class Combined(ContiguousRun):
         alive, seconds = not _dense(knowledge), PASS_S / 4
         while not self.done and self._anneal(seconds / 2, alive):
             if alive:
-                alive = self._search_ideals(search, knowledge) >= 0
+                alive = self._search_downsets(search, knowledge) >= 0
             if not self.done and not self._bounds_ended:
                 ended = self._pass(knowledge, min(seconds, self.monitor.remaining_s))
                 self._bounds_ended = ended or knowledge.done

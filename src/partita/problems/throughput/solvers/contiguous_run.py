@@ -11,15 +11,15 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
 from partita.problems.throughput.solvers.gap_closing import DISTINCT, GapCloser
-from partita.problems.throughput.solvers.plain_view import plain_view
+from partita.problems.throughput.solvers.plain import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.variant_view import variant_views
+from partita.problems.throughput.solvers.variant import variant_views
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
 
-#: Name under which the search over ideals reports bounds.
-IDEALS = "exact"
+#: Name under which the search over downsets reports bounds.
+DOWNSETS = "exact"
 
 
 def views_of(problem: ThroughputProblem) -> list[SearchView]:
@@ -28,13 +28,7 @@ def views_of(problem: ThroughputProblem) -> list[SearchView]:
 
 
 class ContiguousRun:
-    """State of one run; ``prove`` and ``slice`` work on the incumbent until it is told to stop.
-
-    Parameters
-    ----------
-    problem, options
-        As in the solver protocol.
-    """
+    """State of one run; ``prove`` and ``slice`` work on the incumbent until it is told to stop."""
 
     def __init__(self, problem: ThroughputProblem, options: Options) -> None:
         self.problem, self.options = problem, options
@@ -56,7 +50,7 @@ class ContiguousRun:
         """Heuristic, then targets until the gap is closed."""
         search = self._open()
         if search is not None and self._slice(search):
-            GapCloser(search, self.options.threads, IDEALS).run()
+            GapCloser(search, self.options.threads, DOWNSETS).run()
 
     def _open(self) -> SlicingSearch | None:
         """Contract and bound; None if there is no plan."""

@@ -1,6 +1,6 @@
 """The decision "is there an acyclic split within the limits?", resumable.
 
-Why its pruning is safe is said where the searchers are: ``plain_decision`` and ``variant_decision``.
+Why its pruning is safe is said where the searchers are: ``plain`` and ``variant``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from partita.engines.kernels.arrays import Longs
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
-from partita.engines.kernels.throughput.search_state import Own, Search, Store, Tally, Until, Weights
+from partita.engines.kernels.throughput.search_state import DownsetSearch, Own, StateStore, Tally, Until, Weights
 from partita.ground.rounding import SUMMED
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
-from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split
+from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage
 
 #: Most bytes for the states of one decision.
 MAX_BYTES = 8e8
@@ -25,15 +25,7 @@ FULL = 9
 
 
 class Searcher(ABC):
-    """What all decisions about one problem in one direction share.
-
-    Parameters
-    ----------
-    view
-        The problem in one direction.
-    top
-        No limit will be larger.
-    """
+    """What all decisions about one problem in one direction share; no limit will be larger than ``top``."""
 
     #: Numbers that the kernel saves at every depth.
     columns: ClassVar[int]
@@ -46,17 +38,17 @@ class Searcher(ABC):
         self.zobrist = random_words(view.items)
 
     @abstractmethod
-    def start(self, limits: LoadLimits) -> Search[Any]:
+    def start(self, limits: PhaseLoads) -> DownsetSearch[Any]:
         """A search that has not begun."""
 
     @abstractmethod
-    def go_on(self, search: Search[Any]) -> int:
+    def go_on(self, search: DownsetSearch[Any]) -> int:
         """Call the kernel."""
 
-    def _search(self, limits: LoadLimits, store: Store, tally: Tally, own: Own) -> Search[Own]:
+    def _search(self, limits: PhaseLoads, store: StateStore, tally: Tally, own: Own) -> DownsetSearch[Own]:
         """A search with all that is the same for plain problems and variants."""
         view, cap, nobody = self.view, self.capacity, np.zeros(1, dtype=np.int64)
-        return Search(
+        return DownsetSearch(
             arrays=view.arrays,
             codes=view.codes,
             replicas=view.replicas,
@@ -74,7 +66,7 @@ class Searcher(ABC):
 class Decision:
     """One search with one set of limits; ``run`` continues it."""
 
-    def __init__(self, searcher: Searcher, limits: LoadLimits) -> None:
+    def __init__(self, searcher: Searcher, limits: PhaseLoads) -> None:
         self.searcher, self.view = searcher, searcher.view
         self.search = searcher.start(limits)
 
@@ -110,4 +102,4 @@ class Decision:
 
     def split(self) -> Split:
         """The stages of a found split, in search order."""
-        return [Placed(*stage) for stage in stages_found(self.search.store, self.view.items)]
+        return [SplitStage(*stage) for stage in stages_found(self.search.store, self.view.items)]

@@ -1,7 +1,8 @@
 """The linearised dynamic program: the best cuts of a few fixed topological orders.
 
-Source: Tarnawski et al., NeurIPS 2020, §5.1.2 (DPL): along a Hamiltonian path of the graph the ideals are its prefixes,
-so the dynamic program is fast. They take one depth-first order; here a handful of fixed orders is cut, each exactly.
+Source: Tarnawski et al., NeurIPS 2020, §5.1.2 (DPL): along a Hamiltonian path of the graph the downsets are its
+prefixes, so the dynamic program is fast. They take one depth-first order; here a handful of fixed orders is cut, each
+exactly.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import outcome_of
 from partita.problems.throughput.solvers.exact import contiguous_only
-from partita.problems.throughput.solvers.plain_view import plain_view
+from partita.problems.throughput.solvers.plain import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-from partita.problems.throughput.solvers.slicing_search import Slicer
+from partita.problems.throughput.solvers.slicing_search import OrderSlicer
 from partita.problems.throughput.solvers.view import Split
 from partita.problems.throughput.variants import refuse_variants
 
@@ -45,7 +46,7 @@ class Dpl:
         best: Incumbent[Split] = Incumbent()
         best.on_better = lambda value, _, by: monitor.report(objective=value, bound=best.bound)
         best.prove(low.both, "division of work")
-        slicer = Slicer(view, low, best.stop)
+        slicer = OrderSlicer(view, low, best.stop)
         for order in () if best.infeasible else fixed_orders(view.arrays):
             if monitor.stopping or best.value <= low.both:
                 break

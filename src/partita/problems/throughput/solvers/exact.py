@@ -1,13 +1,14 @@
-"""Proven optimal acyclic splits: slicing for the plan, a decision search over ideals for the proof."""
+"""The solvers and the bound by search over downsets, and by slicing alone: acyclic splits, whatever the variants."""
 
 from __future__ import annotations
 
 import math
 
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
-from partita.problems.throughput.solvers.combined import Combined, combined_refusal
+from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 
 #: Most combinations of used devices of all kinds but the largest: states and orders keep one entry for each.
@@ -18,7 +19,7 @@ class Exact:
     """Exact contiguous solver."""
 
     name = "exact"
-    summary = "acyclic splits with proof: slicing, then a search over ideals; ignores nothing of the problem"
+    summary = "acyclic splits with proof: slicing, then a search over downsets; ignores nothing of the problem"
     argument = "every set closed under predecessors was searched, or a bound of the hierarchy met the best split"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
@@ -29,7 +30,7 @@ class Exact:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
         if combined_refusal(problem) is not None:
             return ContiguousRun(problem, options).search(monitor)
-        run = Combined(problem, options, monitor)
+        run = CombinedRun(problem, options, monitor)
         outcome = run.search(monitor)
         monitor.report(note=run.note)
         return outcome
@@ -51,3 +52,43 @@ def contiguous_only(name: str, options: Options, problem: ThroughputProblem | No
     if math.prod(counts[:-1]) > MOST_CODES or math.prod(counts) > 100 * MOST_CODES:
         return f"{name} counts used devices by kind, and there are too many kinds with too many devices; merge some"
     return None
+
+
+class Slicing:
+    """Slice random topological orders, then orders that respect the stages found."""
+
+    name = "slicing"
+    summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
+    argument = "a device holds the largest operator, and one device does at least the mean of the work"
+
+    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+        """Every problem, for acyclic splits; of groups at most two."""
+        return contiguous_only(self.name, options, problem)
+
+    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+        """Run until orders stop giving better splits, or until ``monitor.stopping``."""
+        return ContiguousRun(problem, options).search(monitor, proof=False)
+
+
+class DownsetsBound:
+    """Targets refuted by the decision search over downsets alone; with time enough, the optimum.
+
+    Source: the decision form of the dynamic program over downsets of Tarnawski et al. (NeurIPS 2020, §5.1.1).
+    """
+
+    name = "ideals"
+    summary = (
+        "search over downsets (sets closed under predecessors), with memory and variants; exact where they are few"
+    )
+    argument = "the sets closed under predecessors were searched, the cheapest first, as far as the bound says"
+    scope = "acyclic"
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """What the exact solver takes on."""
+        return contiguous_only(self.name, Options(), problem)
+
+    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
+        """The largest target refuted; infinite if the problem is proven infeasible."""
+        outcome = ContiguousRun(problem, Options()).search(monitor)
+        value = float("inf") if outcome.infeasible else outcome.bound or 0.0
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)

@@ -10,7 +10,7 @@ from partita.ground.errors import DisagreementError
 from partita.ground.rounding import TOLERANCE
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.decision import Searcher
-from partita.problems.throughput.solvers.plain_decision import ChargedItems
+from partita.problems.throughput.solvers.plain import ChargedItems
 from partita.problems.throughput.solvers.race import Target, check, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
@@ -24,25 +24,10 @@ NARROW = 1e-5
 
 
 class GapCloser:
-    """Raise the bound and lower the incumbent until they meet.
+    """Raise the bound, which ``by`` is said to have proven, and lower the incumbent of a heuristic until they meet.
 
-    Parameters
-    ----------
-    search
-        The heuristic, with the views and the incumbent.
-    threads
-        Most threads.
-    by
-        Who is said to have proven the bounds.
-
-    Attributes
-    ----------
-    nodes, rounds
-        Effort so far.
-    charged
-        Charged work in use, None for none.
-    race
-        The target just under the incumbent, None before.
+    ``nodes`` and ``rounds`` are the effort so far, ``charged`` is the charged work in use, and ``race`` the target just
+    under the incumbent.
     """
 
     def __init__(self, search: SlicingSearch, threads: int, by: str) -> None:
@@ -113,12 +98,9 @@ class GapCloser:
         return race is None or race.value > self.incumbent.value * (1 - DISTINCT) or race.promising()
 
     def advance(self, *, race_only: bool = False) -> bool:
-        """One more attempt, about ``effort`` nodes; false once nothing is left to do.
+        """One more attempt, about ``effort`` nodes; with ``race_only`` just under the incumbent and nowhere else.
 
-        Parameters
-        ----------
-        race_only
-            Look just under the incumbent, and nowhere else.
+        False once nothing is left to do.
         """
         if self.incumbent.answer is None or self.stop[0] != 0 or self._proved():
             return False
@@ -180,14 +162,8 @@ class GapCloser:
             self._searchers(self.incumbent.value)
 
     def _offer(self, found: ViewedSplit) -> None:
-        """Offer what a search found, if it is better, to the incumbent.
-
-        Raises
-        ------
-        DisagreementError
-            If its plan is not feasible, or costs more than its view says.
-        """
-        objective = found.value.objective
+        """Offer what a search found, if it is better; a plan that fails, or costs more than its view says, raises."""
+        objective = found.value.both
         if objective >= self.incumbent.value:
             return
         evaluation = evaluate(found.view.problem, found.view.plan(found.split))

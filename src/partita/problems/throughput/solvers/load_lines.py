@@ -13,9 +13,9 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.view import LoadLimits
+from partita.problems.throughput.solvers.view import PhaseLoads
 
-#: Which limit a line has: T, a or b, as places in ``LoadLimits``.
+#: Which limit a line has: T, a or b, as places in ``PhaseLoads``.
 BOTH, FORWARD, BACKWARD = 0, 1, 2
 
 #: Terms of a load: coefficients of work, transfers in, transfers out.
@@ -28,20 +28,12 @@ _TERMS = {
 
 @dataclass(frozen=True)
 class LoadLines:
-    """The lines of a problem.
+    """The lines of a problem."""
 
-    Attributes
-    ----------
-    limit
-        (L,) BOTH, FORWARD or BACKWARD of each line, places in ``LoadLimits``; line 0 holds all work of the item.
-    coefficients
-        (L, 6) of forward work, in, out, then backward work, in, out.
-    with_reload, with_sync
-        (L,) 1 where reloading, and synchronising in turn with work, add to the line.
-    """
-
+    #: (L,) BOTH, FORWARD or BACKWARD of each line, places in ``PhaseLoads``; line 0 holds all work of the item.
     limit: tuple[int, ...]
-    coefficients: Floats
+    coefficients: Floats  #: (L, 6) of forward work, in, out, then backward work, in, out.
+    #: (L,) 1 where reloading, and synchronising in turn with work, add to the line.
     with_reload: Floats
     with_sync: Floats
 
@@ -50,7 +42,7 @@ class LoadLines:
         """Whether forward and backward have their own limits."""
         return len(set(self.limit)) > 1
 
-    def limits(self, limits: LoadLimits) -> Floats:
+    def limits(self, limits: PhaseLoads) -> Floats:
         """Limit of each line, and of synchronisation."""
         return np.array([*(limits[place] for place in self.limit), limits.backward if self.gpipe else limits.both])
 
@@ -77,18 +69,10 @@ class LoadLines:
 
 def load_lines(problem: ThroughputProblem) -> LoadLines:
     """The lines of a problem's loads."""
-    limit: list[int] = []
-    coefficients: list[list[float]] = []
+    terms = np.array(_TERMS[problem.communication])
     phases = (BOTH, FORWARD, BACKWARD) if problem.gpipe else (BOTH,)
-    for phase in phases:
-        for term in _TERMS[problem.communication]:
-            nothing = (0.0, 0.0, 0.0)
-            coefficients.append([*(nothing if phase == BACKWARD else term), *(nothing if phase == FORWARD else term)])
-            limit.append(phase)
-    late = np.array([float(phase != FORWARD) for phase in limit])
-    return LoadLines(
-        limit=tuple(limit),
-        coefficients=np.array(coefficients),
-        with_reload=late,
-        with_sync=late * (problem.communication == "sum"),
-    )
+    coefficients = [np.hstack([terms * (phase != BACKWARD), terms * (phase != FORWARD)]) for phase in phases]
+    limit = np.repeat(phases, len(terms))
+    late = (limit != FORWARD).astype(np.float64)
+    with_sync = late * (problem.communication == "sum")
+    return LoadLines(tuple(limit.tolist()), np.concatenate(coefficients), late, with_sync)

@@ -25,12 +25,9 @@ from partita.engines.kernels.throughput.search_state import FOUND, LIMIT, REFUTE
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import TOLERANCE
 from partita.problems.throughput.solvers.decision import FULL, Decision, Searcher
-from partita.problems.throughput.solvers.plain_decision import ChargedItems, PlainSearcher
-from partita.problems.throughput.solvers.plain_view import PlainView
-from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
-from partita.problems.throughput.solvers.variant_decision import VariantSearcher
-from partita.problems.throughput.solvers.variant_view import VariantView
-from partita.problems.throughput.solvers.view import LoadLimits, SearchView, ViewedSplit
+from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, PlainView
+from partita.problems.throughput.solvers.variant import VariantSearcher, VariantView
+from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, ViewedSplit
 
 #: A race promises an answer while it expects to need at most this many times the nodes it has used.
 PATIENCE = 8
@@ -62,32 +59,16 @@ class _Box:
 class Target:
     """Is there a split of objective at most ``value``?
 
-    Parameters
-    ----------
-    searchers
-        For each order of the groups, one searcher for each direction.
-    value
-        The objective.
-    low
-        Lower bounds.
-    pool
-        Threads for the directions; None for one after the other.
-    stop
-        Shared flag; non-zero ends all work soon.
-
-    Attributes
-    ----------
-    found, near
-        A split that meets the target, and one met on the way whose objective is larger; None for none.
-    nodes
-        Of all directions.
+    There is one searcher for each order of the groups and each direction. Directions share the threads of ``pool``, or
+    take turns where it is None; a raised ``stop`` ends all work soon. ``found`` is a split that meets the target,
+    ``near`` one met on the way whose objective is larger; ``nodes`` are those of all directions.
     """
 
     def __init__(
         self,
         searchers: Sequence[Sequence[Searcher]],
         value: float,
-        low: LowerBounds,
+        low: PhaseLoads,
         pool: ThreadPoolExecutor | None,
         stop: Longs,
     ) -> None:
@@ -135,18 +116,13 @@ class Target:
                 return FOUND
         return REFUTED
 
-    def _limits(self, box: _Box) -> LoadLimits:
-        return LoadLimits(self.value, box.high, self.value - box.low)
+    def _limits(self, box: _Box) -> PhaseLoads:
+        return PhaseLoads(self.value, box.high, self.value - box.low)
 
     def _leg(self, decisions: list[Decision], leg: int) -> tuple[int, Decision | None]:
         """One leg of each direction: status, and who found a split.
 
-        A refutation ends the others, because nothing else can change the answer.
-
-        Raises
-        ------
-        DisagreementError
-            If one direction refutes what another one finds.
+        A refutation ends the others, because nothing else can change the answer; a split beside it is a defect.
         """
         if not decisions:
             return FULL, None
@@ -196,7 +172,7 @@ class Target:
         if not self.gpipe or objective <= self.value * (1 + MET):
             self.found = found
             return True
-        if self.near is None or objective < self.near.value.objective:
+        if self.near is None or objective < self.near.value.both:
             self.near = found
         self.boxes.pop()
         # Cut where the split's forward maximum is too large for the left part, its backward one for the right part.
@@ -209,13 +185,7 @@ class Target:
 
 
 def check(found: ViewedSplit, reached: float, most: float) -> None:
-    """A split keeps a limit of its search.
-
-    Raises
-    ------
-    DisagreementError
-        If it does not.
-    """
+    """Raise ``DisagreementError`` unless a split keeps a limit of its search."""
     # Where memory depends on the order of operators, the search may promise an order that is not found afterwards.
     if not found.view.ordered and reached > most + TOLERANCE * abs(most):
         raise DisagreementError(f"a split found by search takes {reached!r}, its target is {most!r}")

@@ -30,7 +30,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs
 from partita.ground.rounding import SUMMED, clearly_below, lowered
-from partita.problems.throughput.solvers.view import LoadLimits, Rule, SearchView
+from partita.problems.throughput.solvers.view import CapacityRule, PhaseLoads, SearchView
 
 #: Most rows of weights of one rule.
 MOST_ROWS = 24
@@ -42,55 +42,28 @@ TRADES = 12
 
 @dataclass(frozen=True)
 class Capacity:
-    """Weights by rule and remaining-count code; the kernels' ``Weights`` says what they are for.
+    """Weights by rule and remaining-count code; the kernels' ``Weights`` says what they are for."""
 
-    Attributes
-    ----------
-    item, net
-        (rows, n) and (rows, m) weights.
-    choice
-        (rules, codes) row.
-    scale, bonus
-        (rules, codes) Σ y_k·r_k, and what the devices take beside: the budget at a limit is limit·scale + bonus.
-    first_scale, first_bonus
-        The same of the devices in the group that is filled first.
-    limit
-        (rules,) place in ``LoadLimits``, None where there is no scale.
-    memory
-        (codes,) memory of the devices together.
-    radix
-        (K,) of the codes, over all pools.
-    """
-
+    #: (rows, n) and (rows, m) weights.
     item: Floats
     net: Floats
-    choice: Longs
+    choice: Longs  #: (rules, codes) row.
+    #: (rules, codes) Σ y_k·r_k, and what the devices take beside: the budget at a limit is limit·scale + bonus.
     scale: Floats
     bonus: Floats
+    #: The same of the devices in the group that is filled first.
     first_scale: Floats
     first_bonus: Floats
-    limit: tuple[int | None, ...]
-    memory: Floats
-    radix: Longs
+    limit: tuple[int | None, ...]  #: (rules,) place in ``PhaseLoads``, None where there is no scale.
+    memory: Floats  #: (codes,) memory of the devices together.
+    radix: Longs  #: (K,) of the codes, over all pools.
 
-    def budget(self, limits: LoadLimits, slack: float, *, first: bool = False) -> Floats:
+    def budget(self, limits: PhaseLoads, slack: float, *, first: bool = False) -> Floats:
         """(rules, codes) budgets, of all devices or of the first group's."""
         limit = np.array([0.0 if place is None else limits[place] for place in self.limit])
         scale, bonus = (self.first_scale, self.first_bonus) if first else (self.scale, self.bonus)
         exact = np.where(scale > 0, limit[:, None] * scale, 0.0) + bonus
         return np.asarray(exact * (1 + slack) + SUMMED * self.item.sum(axis=1)[self.choice])
-
-
-@dataclass(frozen=True)
-class LowerBounds:
-    """Of the objective, the largest forward load and the largest backward load; infinite if an item runs nowhere.
-
-    The last two are 0 unless they have limits of their own.
-    """
-
-    both: float
-    forward: float
-    backward: float
 
 
 @dataclass(frozen=True)
@@ -100,14 +73,14 @@ class _Choice:
     time: Floats
     trade: Floats
 
-    def weights(self, rule: Rule, members: list[int]) -> Floats:
+    def weights(self, rule: CapacityRule, members: list[int]) -> Floats:
         """(n,) least weight of every item on these pools."""
         products = _scaled(rule.item[members], self.time)
         if rule.bytes is not None and self.trade.any():
             products = products + self.trade[:, None] * rule.bytes
         return np.asarray(products.min(axis=0, initial=np.inf), dtype=np.float64)
 
-    def bonus(self, rule: Rule, members: list[int]) -> Floats:
+    def bonus(self, rule: CapacityRule, members: list[int]) -> Floats:
         """What a device of each pool takes beside; pools without a limit have µ = 0."""
         bonus = self.time * rule.bonus[members]
         if rule.memory is not None and self.trade.any():
@@ -120,7 +93,7 @@ def _scaled(values: Floats, y: Floats) -> Floats:
         return np.asarray(np.where(np.isinf(values), np.inf, values * y[:, None]))
 
 
-def _choices(rule: Rule, members: list[int]) -> list[_Choice]:
+def _choices(rule: CapacityRule, members: list[int]) -> list[_Choice]:
     """Multipliers worth trying: combinations of weighted quantiles of ratios of times (the first pool's is 1)."""
     base = rule.item[members[0]]
     axes: list[list[float]] = [[1.0]]
@@ -140,7 +113,7 @@ def _choices(rule: Rule, members: list[int]) -> list[_Choice]:
     return [_Choice(np.array(y), none) for y in itertools.product(*axes)] + _trades(rule, members)
 
 
-def _trades(rule: Rule, members: list[int]) -> list[_Choice]:
+def _trades(rule: CapacityRule, members: list[int]) -> list[_Choice]:
     """Bytes on the pools with limited memory against time on the others."""
     if rule.bytes is None or rule.memory is None:
         return []
@@ -154,8 +127,11 @@ def _trades(rule: Rule, members: list[int]) -> list[_Choice]:
     return [_Choice((~limited).astype(np.float64), np.where(limited, ratio[place], 0.0)) for place in places]
 
 
-def lower_bounds(view: SearchView) -> LowerBounds:
-    """Bounds from the division of work, and from the largest item on as many replicas as allowed."""
+def lower_bounds(view: SearchView) -> PhaseLoads:
+    """Bounds from the division of work, and from the largest item on as many replicas as allowed.
+
+    Infinite if an item runs nowhere; those of the phases are 0 unless they have limits of their own.
+    """
     devices = view.arrays.devices.astype(np.float64)
     pools = list(range(len(devices)))
     best = [0.0, 0.0, 0.0]
@@ -166,7 +142,7 @@ def lower_bounds(view: SearchView) -> LowerBounds:
             single = (rule.item / view.replicas[:, None]).min(axis=0)
             best[rule.limit] = max(best[rule.limit], float(single.max(initial=0.0)))
         if np.isinf(best[rule.limit]):
-            return LowerBounds(np.inf, np.inf, np.inf)
+            return PhaseLoads(np.inf, np.inf, np.inf)
         for choice in _choices(rule, pools):
             scale = float((choice.time * devices).sum())
             weight = lowered(float(choice.weights(rule, pools).sum()))
@@ -174,7 +150,7 @@ def lower_bounds(view: SearchView) -> LowerBounds:
             if scale > 0 and np.isfinite(weight):
                 best[rule.limit] = max(best[rule.limit], weight / scale)
     both, forward, backward = best
-    return LowerBounds(lowered(max(both, forward + backward)), lowered(forward), lowered(backward))
+    return PhaseLoads(lowered(max(both, forward + backward)), lowered(forward), lowered(backward))
 
 
 def capacity(view: SearchView, top: float) -> Capacity:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Bools, Floats
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import rounded_down, up_to
 from partita.nouns.pipeline import Plan, Stage
@@ -172,7 +172,7 @@ class _Program:
         forward = load(ahead, runs.transfers[kind] - runs.backward_transfers[kind], 0.0)
         return forward, load(later, runs.backward_transfers[kind], sync)
 
-    def _fits(self, runs: Runs, kind: int, devices: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def _fits(self, runs: Runs, kind: int, devices: int) -> Bools:
         """Whether the runs fit on a kind, with so many devices from the stage to the end."""
         limit = self.problem.kinds[kind].memory_bytes
         if limit is None:
@@ -183,7 +183,7 @@ class _Program:
             held = held + runs.active + in_flight * runs.entering
         else:
             held = held + in_flight * runs.active
-        found: np.ndarray[tuple[int, ...], np.dtype[np.bool_]] = held <= up_to(limit)
+        found: Bools = held <= up_to(limit)
         return found
 
     def _plan(self, runs: list[_Run]) -> Plan:

@@ -16,21 +16,15 @@ from partita.problems.throughput.problem import ThroughputProblem
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs from one first unit, by their number of units less one, over k device kinds.
+    """Runs from one first unit, by their number of units less one, over k device kinds."""
 
-    Attributes
-    ----------
-    work, backward_work, transfers, backward_transfers
-        (k, runs) all of it, and the part of the backward phase.
-    fixed, active, entering, workspace, synchronised
-        (runs,) bytes held once, held for every microbatch in flight, of forward tensors that enter, needed while it
-        runs, and of what replicas exchange.
-    """
-
+    #: (k, runs) all of it, and the part of the backward phase.
     work: Floats
     backward_work: Floats
     transfers: Floats
     backward_transfers: Floats
+    #: (runs,) bytes held once, held for every microbatch in flight, of forward tensors that enter, needed while it
+    #: runs, and of what replicas exchange.
     fixed: Floats
     active: Floats
     entering: Floats
@@ -39,16 +33,10 @@ class Runs:
 
 
 class RowCosts:
-    """The row of a problem, as arrays over its units in order.
+    """The row of a problem, as arrays over its ``units``, which is their number, in order.
 
-    Attributes
-    ----------
-    units
-        Their number.
-    next_cut
-        (units,) by the first unit of a stage, the least unit at which the next stage may begin; the end is always one.
-    cuts
-        (units + 1,) whether a stage may begin there; the end counts.
+    ``next_cut`` (units,) is, by the first unit of a stage, the least unit at which the next stage may begin; the end is
+    always one. ``cuts`` (units + 1,) tells whether a stage may begin there; the end counts.
     """
 
     def __init__(self, problem: ThroughputProblem) -> None:

@@ -18,25 +18,22 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
-from partita.ground.rounding import clearly_below, up_to
-from partita.problems.throughput.solvers.remaining_capacity import LowerBounds
-from partita.problems.throughput.solvers.view import LoadLimits, Placed, SearchView, Split, Table, ViewedSplit
+from partita.ground.rounding import GAP, clearly_below, up_to
+from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage, Table, ViewedSplit
 
 #: Decisions that an order may take.
 DECISIONS = 20
-#: Relative width to which targets narrow an objective before the last steps make it exact.
-NARROW = 1e-7
 #: Shares of T that the forward phase gets, as factors on the share expected.
 SHARES = (1.0, 0.97, 1.03, 0.9, 1.1)
 
 
-class Slicer:
+class OrderSlicer:
     """Slices orders of one view; no target is below the lower bounds, and a raised ``stop`` ends all work soon.
 
     ``share`` is the part of the objective that the forward phase is expected to take, for GPipe's.
     """
 
-    def __init__(self, view: SearchView, low: LowerBounds, stop: Longs) -> None:
+    def __init__(self, view: SearchView, low: PhaseLoads, stop: Longs) -> None:
         self.view, self.low, self.stop = view, low, stop
         self.share = low.forward / max(low.forward + low.backward, 1e-300)
         shape = (view.items + 1, view.code_count)
@@ -45,7 +42,7 @@ class Slicer:
 
     def decide(self, order: Ints, target: float) -> Split | None:
         """Stages of objective at most ``target`` along the order, None if none are found (or the run stops)."""
-        split = self._slice(order, LoadLimits(target))
+        split = self._slice(order, PhaseLoads(target))
         if split is None or not self.view.gpipe:
             return split
         # What is best for the sum of both loads is often best here; if not, it shows which share to try.
@@ -54,12 +51,12 @@ class Slicer:
             return split
         for share in (first / objective, *(self.share * factor for factor in SHARES)):
             forward = min(max(target * share, self.low.forward), target - self.low.backward)
-            split = self._slice(order, LoadLimits(target, forward, target - forward)) if forward >= 0 else None
+            split = self._slice(order, PhaseLoads(target, forward, target - forward)) if forward >= 0 else None
             if split is not None:
                 return split
         return None
 
-    def _slice(self, order: Ints, limits: LoadLimits) -> Split | None:
+    def _slice(self, order: Ints, limits: PhaseLoads) -> Split | None:
         view, table = self.view, self.table
         if not view.slice(order, limits, table, self.stop):
             return None
@@ -70,7 +67,7 @@ class Slicer:
             pool, start = int(table.back_pool[end, code]), int(table.back_from[end, code])
             replicas = int(table.back_replicas[end, code])
             items = order[start:end]
-            stages.append(Placed(pool, replicas, items.copy() if view.ordered else np.sort(items)))
+            stages.append(SplitStage(pool, replicas, items.copy() if view.ordered else np.sort(items)))
             code -= int(view.codes.stride[pool]) * replicas
             end = start
         return stages[::-1]
@@ -91,7 +88,7 @@ class Slicer:
             split = self.decide(order, top)
         if split is None:
             return None
-        value, best = self.view.value(split).objective, split
+        value, best = self.view.value(split).both, split
         step = 0.02
         while step >= tolerance and self.stop[0] == 0:
             target = value * (1 - step)
@@ -110,9 +107,9 @@ class Slicer:
 
     def exact(self, order: Ints, below: float = math.inf) -> tuple[float, Split] | None:
         """The best slicing with an objective under ``below``, exact up to rounding; None if there is none."""
-        found = self.best(order, below, NARROW)
+        found = self.best(order, below, GAP)
         while found is not None and found[0] > self.low.both:
-            better = self._better(order, found[0] * (1 - 1e-9), found[0])
+            better = self._better(order, clearly_below(found[0]), found[0])
             if better is None:
                 break
             found = better
@@ -121,7 +118,7 @@ class Slicer:
     def _better(self, order: Ints, target: float, value: float) -> tuple[float, Split] | None:
         """A split within the target; None where its order of operators makes it no better than ``value`` after all."""
         split = self.decide(order, target)
-        found = math.inf if split is None else self.view.value(split).objective
+        found = math.inf if split is None else self.view.value(split).both
         return None if split is None or found >= value else (found, split)
 
 
@@ -133,11 +130,11 @@ class SlicingSearch:
     """
 
     def __init__(
-        self, views: Sequence[SearchView], low: LowerBounds, seed: int, incumbent: Incumbent[ViewedSplit]
+        self, views: Sequence[SearchView], low: PhaseLoads, seed: int, incumbent: Incumbent[ViewedSplit]
     ) -> None:
         self.views, self.low, self.incumbent = views, low, incumbent
         self.random = np.random.default_rng(seed)
-        self.slicers = [Slicer(view, low, incumbent.stop) for view in views]
+        self.slicers = [OrderSlicer(view, low, incumbent.stop) for view in views]
         self.by = "slicing"
         effort = views[0].effort
         #: Orders worth trying: fewer where one decision is expensive.
@@ -152,11 +149,11 @@ class SlicingSearch:
         """Keep a split of one of the views if it is better."""
         found = ViewedSplit(view, split)
         value = found.value
-        if not self.incumbent.offer(value.objective, found, self.by):
+        if not self.incumbent.offer(value.both, found, self.by):
             return False
-        if value.objective > 0:
+        if value.both > 0:
             for slicer in self.slicers:
-                slicer.share = value.forward / value.objective
+                slicer.share = value.forward / value.both
         return True
 
     def order(self, view: SearchView, mode: int, stage: Ints | None = None) -> Ints:
@@ -165,7 +162,7 @@ class SlicingSearch:
 
         return order_by(view.arrays.graph, self.random.random(view.items), mode, stage)
 
-    def try_order(self, slicer: Slicer, order: Ints) -> bool:
+    def try_order(self, slicer: OrderSlicer, order: Ints) -> bool:
         """Slice an order; whether it gave a better split."""
         found = slicer.best(order, self.incumbent.value)
         return found is not None and self.offer(slicer.view, found[1])
@@ -213,7 +210,7 @@ class SlicingSearch:
     def _anneal(self, trials: int) -> None:
         from partita.engines.kernels.throughput.anneal_acyclic import anneal
         from partita.engines.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
-        from partita.engines.kernels.throughput.split_energies import Memory
+        from partita.engines.kernels.throughput.split_energies import SplitMemory
 
         for exponent, start, end in ((12, 0.3, 0.003), (30, 0.05, 0.002)):
             best, cooling = self.incumbent.answer, Cooling(start, end, trials // 2)
@@ -226,7 +223,9 @@ class SlicingSearch:
             state.label[:] = state.best[:] = label
             reset(arrays, state)
             state.value[0] = state.load.max()
-            anneal(view.arrays.graph, arrays, state, Memory(True, math.inf, 0.0), exponent, 0.0, cooling, draws, stop)
+            anneal(
+                view.arrays.graph, arrays, state, SplitMemory(True, math.inf, 0.0), exponent, 0.0, cooling, draws, stop
+            )
             # Slicing takes it only if it is better, and checks all of memory.
             if self.try_order(self.slicers[0], self.order(view, 1, state.best)):
                 self.improve(6)

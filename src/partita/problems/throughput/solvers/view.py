@@ -21,7 +21,7 @@ from partita.problems.throughput.contraction.instance import Instance, operators
 from partita.problems.throughput.problem import ThroughputProblem
 
 
-class Placed(NamedTuple):
+class SplitStage(NamedTuple):
     """A stage of a split: items on so many devices of a pool."""
 
     pool: int
@@ -30,7 +30,7 @@ class Placed(NamedTuple):
 
 
 #: Stages in search order.
-Split = list[Placed]
+Split = list[SplitStage]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,21 +41,16 @@ class ViewedSplit:
     split: Split
 
     @cached_property
-    def value(self) -> SplitValue:
+    def value(self) -> PhaseLoads:
         """What it costs."""
         return self.view.value(self.split)
 
 
-class SplitValue(NamedTuple):
-    """Objective, largest forward load and largest backward load; all the same unless phases peak apart (GPipe)."""
+class PhaseLoads(NamedTuple):
+    """A largest load, forward load and backward load: what a split has, what none is below, or what none may exceed.
 
-    objective: float
-    forward: float
-    backward: float
-
-
-class LoadLimits(NamedTuple):
-    """What loads, forward loads and backward loads must not exceed; the last two matter for GPipe's objective only."""
+    Without phases that peak apart (GPipe) a split has all three the same, and the last two bound nothing.
+    """
 
     both: float
     forward: float = np.inf
@@ -64,49 +59,30 @@ class LoadLimits(NamedTuple):
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a search of this kind of views tries, in nodes per direction.
+    """How much a search of this kind of views tries, in nodes per direction."""
 
-    Attributes
-    ----------
-    leg
-        Of the first leg of a race.
-    first, round
-        Of the first attempt just under the incumbent, and of the first round after it.
-    orders, pairs
-        Most orders that slicing starts with, and pairs (left, right) that it may cost before there are fewer.
-    code
-        Pairs that one count code costs.
-    """
-
-    leg: int
+    leg: int  #: Of the first leg of a race.
+    #: Of the first attempt just under the incumbent, and of the first round after it.
     first: int
     round: int
+    #: Most orders that slicing starts with, and pairs (left, right) that it may cost before there are fewer.
     orders: int
     pairs: float
-    code: float
+    code: float  #: Pairs that one count code costs.
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A sum that what remains must fit into; see ``remaining_capacity``.
+class CapacityRule:
+    """A sum that what remains must fit into; see ``remaining_capacity``."""
 
-    Attributes
-    ----------
-    item, net
-        (K, n) and (K, m) weights of items (infinite where one cannot run) and of nets that cross, by pool.
-    limit
-        Place in ``LoadLimits`` of what a device of weight 1 takes; None if it takes no more than its bonus.
-    bonus
-        (K,) what a device takes beside.
-    bytes, memory
-        (n,) bytes that every device needs for an item and (K,) what a device has, where bytes may be traded for time;
-        None where not.
-    """
-
+    #: (K, n) and (K, m) weights of items (infinite where one cannot run) and of nets that cross, by pool.
     item: Floats
     net: Floats
+    #: Place in ``PhaseLoads`` of what a device of weight 1 takes; None if it takes no more than its bonus.
     limit: int | None
-    bonus: Floats
+    bonus: Floats  #: (K,) what a device takes beside.
+    #: (n,) bytes that every device needs for an item and (K,) what a device has, where bytes may be traded for time;
+    #: None where not.
     bytes: Floats | None = None
     memory: Floats | None = None
 
@@ -121,7 +97,7 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pool:
+class DevicePool:
     """Devices that are alike: a kind of them in the problem, the group they are in, names and names of their kinds."""
 
     kind: int
@@ -131,22 +107,13 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class SearchView(ABC):
-    """A problem ready to be searched.
+    """A problem ready to be searched."""
 
-    Attributes
-    ----------
-    problem, instance
-        What is searched.
-    backwards
-        Whether the search runs from the outputs to the inputs.
-    first
-        The group that the pipeline starts with.
-    """
-
+    #: What is searched.
     problem: ThroughputProblem
     instance: Instance
-    backwards: bool
-    first: int = 0
+    backwards: bool  #: Whether the search runs from the outputs to the inputs.
+    first: int = 0  #: The group that the pipeline starts with.
 
     effort: ClassVar[Effort]
     #: Whether what the problem states beyond work, transfers and limited memory counts.
@@ -193,14 +160,16 @@ class SearchView(ABC):
         return order[::-1].copy() if self.backwards else order
 
     @cached_property
-    def pools(self) -> list[Pool]:
+    def pools(self) -> list[DevicePool]:
         """Devices that nothing tells apart; of the group filled first, the most become pool 0, which needs no code."""
         problem, group_of = self.problem, self.problem.group_of() if self.variants else {}
-        pools: dict[tuple[int, int], Pool] = {}
+        pools: dict[tuple[int, int], DevicePool] = {}
         for name, kind in problem.device_names():
             group = group_of.get(name, 0)
-            pools.setdefault((kind, group), Pool(kind, group, [])).devices.append((name, problem.kinds[kind].name))
-        merged: list[Pool] = []
+            pools.setdefault((kind, group), DevicePool(kind, group, [])).devices.append(
+                (name, problem.kinds[kind].name)
+            )
+        merged: list[DevicePool] = []
         for pool in pools.values():
             # Replicas are of one kind, so with them alike kinds stay apart.
             twin = next((other for other in merged if self.max_replicas == 1 and self._alike(pool, other)), None)
@@ -210,7 +179,7 @@ class SearchView(ABC):
                 twin.devices.extend(pool.devices)
         return sorted(merged, key=lambda pool: (pool.group != self.filled, -len(pool.devices)))
 
-    def _alike(self, one: Pool, other: Pool) -> bool:
+    def _alike(self, one: DevicePool, other: DevicePool) -> bool:
         instance, kinds, j, k = self.instance, self.problem.kinds, one.kind, other.kind
         columns = (instance.work, instance.work_backward, instance.net_cost, instance.net_backward)
         return (
@@ -268,29 +237,23 @@ class SearchView(ABC):
         source, memory = instance.net_source[nets], instance.memory[kinds]
         if not (self.variants and self.problem.streaming):
             memory = up_to(memory)
-        return as_arrays(
-            Arrays,
-            {
-                "graph": graph.numbered(original),
-                "net": instance.net.chosen(nets, rank),
-                "cover": instance.cover.chosen(np.arange(len(instance.cover_fixed)), rank),
-                "work": instance.work[original][:, kinds].T,
-                "net_cost": instance.net_cost[nets][:, kinds].T,
-                "net_source": np.where(source >= 0, rank[source], -1),
-                "net_entering": instance.net_entering[nets],
-                "fixed": instance.fixed[original],
-                "active": instance.active[original],
-                "workspace": instance.workspace[original],
-                "cover_fixed": instance.cover_fixed,
-                "cover_active": instance.cover_active,
-                "memory": memory,
-                "devices": np.array(self.counts),
-                "in_flight": instance.in_flight,
-                "limited": np.isfinite(memory).any(),
-                "recompute": instance.recompute,
-                "backwards": self.backwards,
-            },
-        )
+        own = {
+            "graph": graph.numbered(original),
+            "net": instance.net.chosen(nets, rank),
+            "cover": instance.cover.chosen(np.arange(len(instance.cover_fixed)), rank),
+            "work": instance.work[original][:, kinds].T,
+            "net_cost": instance.net_cost[nets][:, kinds].T,
+            "net_source": np.where(source >= 0, rank[source], -1),
+            "net_entering": instance.net_entering[nets],
+            "fixed": instance.fixed[original],
+            "active": instance.active[original],
+            "workspace": instance.workspace[original],
+            "memory": memory,
+            "devices": np.array(self.counts),
+            "limited": np.isfinite(memory).any(),
+            "backwards": self.backwards,
+        }
+        return as_arrays(Arrays, vars(instance) | own)
 
     @property
     def pairs_of_slicing(self) -> float:
@@ -304,15 +267,15 @@ class SearchView(ABC):
         """No objective can exceed this."""
 
     @abstractmethod
-    def value(self, split: Split) -> SplitValue:
+    def value(self, split: Split) -> PhaseLoads:
         """What a split costs."""
 
     @abstractmethod
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[CapacityRule]:
         """What bounds the work of the devices that remain."""
 
     @abstractmethod
-    def slice(self, order: Ints, limits: LoadLimits, table: Table, stop: Longs) -> bool:
+    def slice(self, order: Ints, limits: PhaseLoads, table: Table, stop: Longs) -> bool:
         """Whether an order can be cut into stages within the limits; the cuts are left in the table."""
 
     def annealable(self, stages: int) -> bool:
@@ -325,6 +288,12 @@ class SearchView(ABC):
         for number, placed in enumerate(split):
             label[placed.items] = number
         return label
+
+    def stages_of_items(self, split: Split) -> Ints:
+        """(n,) the same of every item of the instance."""
+        places = np.empty(self.items, dtype=np.int32)
+        places[self.original] = self.label(split)
+        return places
 
     def plan(self, split: Split) -> Plan:
         """The plan of a split, stages first to last in the direction of the data."""
@@ -340,9 +309,7 @@ class SearchView(ABC):
 
     def _operators(self, split: Split) -> list[tuple[int, ...]]:
         """Ids of the operators of every stage."""
-        place = np.empty(self.items, dtype=np.int32)
-        place[self.original] = self.label(split)
-        return operators_at(self.problem, self.instance.group, place, len(split))
+        return operators_at(self.problem, self.instance.group, self.stages_of_items(split), len(split))
 
     def adopt(self, found: ViewedSplit) -> Split:
         """A split found in another view of the same items, in the numbers and the direction of this one."""
@@ -356,6 +323,6 @@ class SearchView(ABC):
             moved = rank[other.original[items]]
             turned = moved[::-1].copy() if self.backwards != other.backwards else moved
             split.append(
-                Placed(pool_of[other.pools[pool].devices[0]], replicas, turned if self.ordered else np.sort(moved))
+                SplitStage(pool_of[other.pools[pool].devices[0]], replicas, turned if self.ordered else np.sort(moved))
             )
         return split if self.backwards == other.backwards else split[::-1]

@@ -26,31 +26,64 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bools, Ints
+from partita.engines.kernels.arrays import Bools, Floats, Ints
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.mip.model import Floats, MixedProgram
-from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
+from partita.engines.mip.model import MixedProgram
+
+#: Programs of more items would not be solved in any time worth waiting; their tables alone take n² bytes.
+MOST_ITEMS = 4000
+
+
+@dataclass(frozen=True)
+class OrderTables:
+    """The order's closure."""
+
+    reach: Bools  #: (n, n) whether an item is the other one or comes before it.
+    edges: list[tuple[int, int]]  #: Pairs (u, v) that imply all others: the transitive reduction.
+    #: (m,) pin of a net that comes before all its other pins, pin that comes after them; −1 where there is none.
+    maker: list[int]
+    ender: list[int]
+
+    def hulls(self, weights: Floats) -> Floats:
+        """(n, n) weight of u, v and all between them; of both alone where neither comes before the other."""
+        matrix = self.reach.astype(np.float64)
+        between = (matrix * weights) @ matrix
+        between = np.maximum(between, between.T)
+        apart = ~(self.reach | self.reach.T)
+        return np.where(apart, weights[:, None] + weights[None, :], between)
+
+
+def order_of(uniform: BlockProblem) -> OrderTables:
+    """The tables of a problem; items are numbered along the order."""
+    n = uniform.items
+    reach = np.eye(n, dtype=bool)
+    edges: list[tuple[int, int]] = []
+    for u in range(n - 1, -1, -1):
+        # Nearest successors first: what they reach needs no edge from u.
+        for v in np.sort(uniform.graph.after(u)):
+            if not reach[u, v]:
+                edges.append((u, int(v)))
+                reach[u] |= reach[v]
+    maker, ender = [], []
+    for net in range(uniform.nets):
+        pins = uniform.net.members(net)
+        maker.append(int(pins[0]) if reach[pins[0], pins].all() else -1)
+        ender.append(int(pins[-1]) if reach[pins, pins[-1]].all() else -1)
+    return OrderTables(reach, edges[::-1], maker, ender)
+
 
 #: A linear expression: terms and a constant.
 Expression = tuple[list[tuple[int, float]], float]
 
 
 class BlockProgram:
-    """A program whose variables say which block every item is in.
+    """A program whose variables say which of ``count`` blocks every item is in; no objective yet.
 
-    Attributes
-    ----------
-    uniform, order
-        What is split.
-    count
-        Number of blocks.
-    model
-        The program; no objective yet.
-    y
-        (blocks − 1, n) variables: item in that block or an earlier one.
+    ``y`` (blocks − 1, n) are the variables: item in that block or an earlier one.
     """
 
     def __init__(self, uniform: BlockProblem, count: int, order: OrderTables | None = None) -> None:
@@ -101,10 +134,6 @@ class BlockProgram:
     def cuts(self, block: int, scale: float = 1.0, most: float = math.inf) -> dict[int, Expression]:
         """What each net costs if a block cuts it, times ``scale`` and at most so much, with the variables and rows."""
         return {e: self.cut(e, block, min(scale * float(cost), most)) for e, cost in enumerate(self.uniform.cost)}
-
-    def load(self, block: int, scale: float = 1.0) -> list[Expression]:
-        """f of a block, its work and the nets that it cuts, times ``scale``."""
-        return [*self.work(block, scale=scale), *self.cuts(block, scale).values()]
 
     def _indicator(self) -> Expression:
         return [(self.model.add_continuous(0.0, 1.0), 1.0)], 0.0

@@ -17,14 +17,12 @@ import math
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.mip.model import Floats
-from partita.ground.rounding import up_to
-from partita.problems.throughput.bounds.charged import Charged
-from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
-from partita.problems.throughput.bounds.programs.order_tables import OrderTables, order_of
-from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
+from partita.ground.rounding import TOLERANCE, up_to
+from partita.problems.throughput.bounds.knowledge import Charged
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, OrderTables, order_of
+from partita.problems.throughput.bounds.programs.minmax_program import MinMaxProgram, ProgramMember, ProgramRun
 from partita.problems.throughput.bounds.protocol import suits_programs
 
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
@@ -35,14 +33,14 @@ NEAR = 2e-3
 DISTANCES = 6
 
 
-def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: OrderTables | None = None) -> Program:
+def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: OrderTables | None = None) -> MinMaxProgram:
     """Minimise the largest average load of superblocks with so many blocks each, up to the target of the facts.
 
     With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together.
     """
     uniform, parts = run.knowledge.uniform, facts.parts
     blocks = BlockProgram(uniform, len(sizes), order)
-    program = Program.over(blocks, run, run.knowledge.bound, facts.target)
+    program = MinMaxProgram.over(blocks, run, run.knowledge.bound, facts.target)
     place = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     blocks.keep_within(place[parts.first], place[parts.last])
     whole = max(sizes) == 1
@@ -68,7 +66,7 @@ def _add_distances(blocks: BlockProgram, facts: Charged) -> None:
     """
     reach, hulls = blocks.order.reach, blocks.order.hulls(facts.work)
     n, last = blocks.uniform.items, blocks.count - 1
-    need = np.ceil(hulls / facts.target - 1e-9)
+    need = np.ceil(hulls / facts.target - TOLERANCE)
     far = np.where(reach, np.maximum(need - 1, 0), 0).astype(np.int64)
     far = np.where(reach & facts.apart, np.maximum(far, 1), far)
     np.fill_diagonal(far, 0)
@@ -154,16 +152,14 @@ class ExactBound(ProgramMember):
         knowledge, uniform = run.knowledge, run.knowledge.uniform
         if not math.isfinite(knowledge.value):
             # One block of everything: a split as good as any to begin with.
-            everything = np.ones(uniform.items, dtype=bool)
-            knowledge.offer(np.zeros(uniform.items, dtype=np.int32), uniform.load(everything), self.name)
+            knowledge.offer_blocks(np.zeros(uniform.items, dtype=np.int32), self.name)
         facts = None if knowledge.done else run.facts(run.cutoff)
         if facts is None:
             return
         program = split_program(run, [1] * uniform.devices, facts)
 
         def offer(values: Floats) -> None:
-            label = program.blocks.label(values)
-            knowledge.offer(label, max(uniform.load(label == b) for b in range(uniform.devices)), self.name)
+            knowledge.offer_blocks(program.blocks.label(values), self.name)
 
         # No better split: the best one known before is optimal, up to the step below it.
         program.race(run.left_s(), offer)

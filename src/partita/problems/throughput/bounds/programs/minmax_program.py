@@ -12,6 +12,7 @@ import math
 import os
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,13 +21,14 @@ import numpy as np
 
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.mip.model import Callbacks, Floats, ProgramStatus
-from partita.engines.mip.solve import available, solve_program
+from partita.engines.mip.solve import available, missing, solve_program
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
-from partita.problems.throughput.bounds.charged import Charged
 from partita.problems.throughput.bounds.forced_transfers import charged_at
-from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression
+from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
+from partita.problems.throughput.bounds.programs.block_rows import MOST_ITEMS, BlockProgram, Expression
+from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
+from partita.problems.throughput.problem import ThroughputProblem
 
 #: Largest load of interest inside of programs.
 LARGEST_LOAD = 1000.0
@@ -79,24 +81,12 @@ def pool_bound(uniform: BlockProblem) -> float:
 
 @dataclass(frozen=True)
 class ProgramRun:
-    """One run of a bound by programs.
+    """One run of a bound by programs."""
 
-    Attributes
-    ----------
-    name
-        Of the bound.
-    knowledge
-        What is known; its ``done`` ends every program.
-    grain
-        ``granularity`` of the loads, 0 for none.
-    left_s
-        Seconds left; infinite without a deadline.
-    """
-
-    name: str
-    knowledge: Knowledge
-    grain: float
-    left_s: Callable[[], float]
+    name: str  #: Of the bound.
+    knowledge: Knowledge  #: What is known; its ``done`` ends every program.
+    grain: float  #: ``granularity`` of the loads, 0 for none.
+    left_s: Callable[[], float]  #: Seconds left; infinite without a deadline.
 
     @property
     def cutoff(self) -> float:
@@ -120,31 +110,17 @@ class ProgramRun:
 
 
 @dataclass
-class Program:
-    """Blocks, and the variable that no load exceeds.
+class MinMaxProgram:
+    """Blocks, and the variable that no load exceeds."""
 
-    Attributes
-    ----------
-    blocks
-        The items' part.
-    run
-        Who asks.
-    largest
-        The variable: largest load times ``scale``.
-    cutoff
-        Largest load of interest: the program says nothing about optima above.
-    scale
-        ``LARGEST_LOAD`` / ``cutoff``.
-    """
-
-    blocks: BlockProgram
-    run: ProgramRun
-    largest: int
-    cutoff: float
-    scale: float
+    blocks: BlockProgram  #: The items' part.
+    run: ProgramRun  #: Who asks.
+    largest: int  #: The variable: largest load times ``scale``.
+    cutoff: float  #: Largest load of interest: the program says nothing about optima above.
+    scale: float  #: ``LARGEST_LOAD`` / ``cutoff``.
 
     @classmethod
-    def over(cls, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> Program:
+    def over(cls, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> MinMaxProgram:
         """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
         scale = LARGEST_LOAD / cutoff if cutoff > 0 else 1.0
         largest = blocks.model.add_continuous(min(clearly_below(low), cutoff) * scale, cutoff * scale, 1.0)
@@ -182,20 +158,10 @@ class Program:
         on_bound: Callable[[float], None] = lambda proven: None,
         on_point: Callable[[Floats], None] | None = None,
     ) -> float:
-        """What the program proves of the optimum; no more than that it exceeds the cutoff.
+        """What the program proves of the optimum within some seconds; no more than that it exceeds the cutoff.
 
-        Parameters
-        ----------
-        time_s
-            Seconds it may take.
-        backend
-            Who solves it.
-        enough
-            Asked with what is proven so far; true ends the run.
-        on_bound
-            Called with what is proven as it comes.
-        on_point
-            Called with the values of every solution found.
+        ``enough`` is asked with what is proven so far, true ends the run. ``on_bound`` is called with what is proven as
+        it comes, ``on_point`` with the values of every solution found.
         """
         proven = 0.0
 
@@ -227,12 +193,7 @@ class Program:
 
         Which of the two gets further differs from graph to graph. HiGHS runs alone where SCIP is not installed, there
         is only one processor or thread, or the program is so small that it is solved before a second process has
-        started. If one of them crashes, the other goes on.
-
-        Raises
-        ------
-        SolverCrashError
-            If none of them is left.
+        started. If one of them crashes, the other goes on; if none is left, ``SolverCrashError`` is raised.
         """
         knowledge, ended = self.run.knowledge, threading.Event()
         size = knowledge.uniform.items * (self.blocks.count - 1)
@@ -274,3 +235,27 @@ class Program:
 def processors() -> int:
     """How many this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+class ProgramMember(HierarchyBound):
+    """A bound by programs: needs HiGHS, and problems small enough for it. It says which ``programs`` to run."""
+
+    def supports(self, problem: ThroughputProblem) -> str | None:
+        """Identical devices, a backend, and not too many operators."""
+        reason = super().supports(problem) or missing("highs")
+        if reason is None and len(problem.operators) > MOST_ITEMS:
+            return f"it is for at most {MOST_ITEMS} operators, and there are {len(problem.operators)}; use `charge`"
+        return reason
+
+    def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
+        """The simple bound rounded up, then programs where that leaves them something to do."""
+        uniform = knowledge.uniform
+        run = ProgramRun(self.name, knowledge, granularity(uniform), left_s)
+        run.prove(round_up(simple_bound(uniform), run.grain))
+        usable = available("highs") and pool_bound(uniform) > 0 and uniform.items <= MOST_ITEMS and uniform.devices > 1
+        if usable and not knowledge.done:
+            self.programs(run)
+
+    @abstractmethod
+    def programs(self, run: ProgramRun) -> None:
+        """Raise the bound by programs."""

@@ -13,10 +13,8 @@ import numpy as np
 
 from partita.engines.mip.model import Floats
 from partita.ground.rounding import clearly_below, up_to
-from partita.problems.throughput.bounds.programs.block_rows import BlockProgram
-from partita.problems.throughput.bounds.programs.minmax_program import Program, ProgramRun
-from partita.problems.throughput.bounds.programs.order_tables import order_of
-from partita.problems.throughput.bounds.programs.program_bound import ProgramMember
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, order_of
+from partita.problems.throughput.bounds.programs.minmax_program import MinMaxProgram, ProgramMember, ProgramRun
 from partita.problems.throughput.bounds.protocol import simple_bound
 
 
@@ -34,13 +32,13 @@ class BottleneckBound(ProgramMember):
     def programs(self, run: ProgramRun) -> None:
         """One program; its bound counts as it rises."""
         blocks = BlockProgram(run.knowledge.uniform, 3)
-        program = Program.over(blocks, run, run.knowledge.bound, run.cutoff)
+        program = MinMaxProgram.over(blocks, run, run.knowledge.bound, run.cutoff)
         program.limit(program.load(1))
         _fill(program)
         run.prove(program.solve(run.left_s(), on_bound=run.prove))
 
 
-def _fill(program: Program) -> None:
+def _fill(program: MinMaxProgram) -> None:
     """Work of at least the simple bound in the block in the middle."""
     least = clearly_below(simple_bound(program.blocks.uniform)) * program.scale
     program.blocks.row(program.blocks.work(1, scale=program.scale), lower=least)
@@ -74,7 +72,7 @@ class GuessBound(ProgramMember):
             if knowledge.done or least <= low:
                 return
             blocks = BlockProgram(uniform, 3, order)
-            program = Program.over(blocks, run, low, cutoff)
+            program = MinMaxProgram.over(blocks, run, low, cutoff)
             if charged is not None and charged.target >= cutoff:
                 place = np.sign(np.arange(k) - j) + 1
                 blocks.keep_within(place[charged.parts.first], place[charged.parts.last])
@@ -109,7 +107,7 @@ class NodeProgramBound(ProgramMember):
         order = order_of(uniform)
         most = np.minimum(uniform.net_loads(), uniform.load(np.ones(uniform.items, dtype=bool)))
         blocks = BlockProgram(uniform, 3, order)
-        program = Program.over(blocks, run, 0.0, run.cutoff)
+        program = MinMaxProgram.over(blocks, run, 0.0, run.cutoff)
         program.limit(program.load(1))
         lower, upper = list(blocks.model.lower), list(blocks.model.upper)
 

@@ -1,4 +1,0 @@
-"""Menus of layers: what every layer of a model costs at every tensor-parallel degree, with every way to save memory.
-
-docs/menus.md says how splits are found and what every number means.
-"""

@@ -1,0 +1,72 @@
+"""Layers on devices that share out the sequence or experts: the same strategies, of each device's part of the graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from partita.costs.collectives import Level
+from partita.costs.strategies.context import TokenSequence, context_view, find_sequence
+from partita.costs.strategies.experts import Experts, expert_view, find_experts, refusal
+from partita.costs.strategies.groups import SharingGroups
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.pricing import LayerPricer
+from partita.costs.strategies.view import GraphView
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextExpertPricer:
+    """Prices layers at context- and expert-parallel degrees."""
+
+    pricer: LayerPricer  #: Of one device that does it all.
+    levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
+    capacity: float = 1.0  #: Rows of the busiest device of a group that shares out experts, relative to the mean.
+
+    @cached_property
+    def sequence(self) -> TokenSequence | str:
+        """What context parallelism can share out, or why nothing."""
+        return find_sequence(self.pricer.splits)
+
+    @cached_property
+    def experts(self) -> dict[int, Experts]:
+        """The experts of each layer that has some."""
+        return find_experts(self.pricer.splits)
+
+    def context_refusal(self, degree: int) -> str | None:
+        """Why a context-parallel degree cannot be; None if it can."""
+        if isinstance(self.sequence, str):
+            return f"context-parallel degree {degree} is not possible: {self.sequence}" if degree > 1 else None
+        return self.sequence.refusal(degree)
+
+    def expert_refusal(self, degree: int) -> str | None:
+        """Why an expert-parallel degree cannot be; None if it can."""
+        return refusal(self.experts, self.pricer.splits.names, degree)
+
+    def at(self, context: int, expert: int) -> LayerPricer:
+        """The prices on one device of such groups; the degrees are possible."""
+        whole, view = self.pricer.splits.view, self.pricer.splits.view
+        sequence = self.sequence if context > 1 and not isinstance(self.sequence, str) else None
+        if sequence is not None:
+            view = context_view(view, sequence, context)
+        if expert > 1:
+            view = expert_view(view, self.experts, expert, self.capacity)
+        return dataclasses.replace(
+            self.pricer,
+            splits=dataclasses.replace(self.pricer.splits, view=view),
+            times=self._times(whole, view),
+            groups=SharingGroups(context, expert, sequence, self.levels, self.experts),
+        )
+
+    def modes(self, pricer: LayerPricer, modes: dict[int, Modes]) -> dict[int, Modes]:
+        """How tensor-parallel groups run each device's part: as the whole."""
+        return {degree: dataclasses.replace(found, splits=pricer.splits) for degree, found in modes.items()}
+
+    def _times(self, whole: GraphView, view: GraphView) -> list[float]:
+        """Times of the parts of operators: the whole ones', scaled as the roofline scales."""
+        scaling, device = self.pricer.scaling, self.pricer.device
+        found = []
+        for before, now, time in zip(whole.graph.operators, view.graph.operators, self.pricer.times, strict=True):
+            all_of_it = scaling.time_s(before, device) if now is not before and time else 0.0
+            found.append(time * scaling.time_s(now, device) / all_of_it if all_of_it else time)
+        return found

@@ -1,0 +1,67 @@
+"""What groups that share out the sequence, or experts, exchange while they run a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from partita.costs.collectives import Level, collective_time, neighbour_time
+from partita.costs.strategies.context import TokenSequence
+from partita.costs.strategies.experts import Experts
+from partita.costs.strategies.modes import Modes
+from partita.costs.strategies.strategy import Collective
+
+
+@dataclass(frozen=True)
+class SharingGroups:
+    """The groups of one context- and expert-parallel degree."""
+
+    #: The degrees.
+    context: int
+    expert: int
+    sequence: TokenSequence | None  #: What context parallelism shares out; None if it does not.
+    levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
+    experts: dict[int, Experts] = field(default_factory=dict)  #: The experts of each layer that has some.
+
+    def exchanges(self, layer: int, modes: Modes, seconds: dict[int, float]) -> Iterator[Collective]:
+        """All exchanges for one microbatch of a layer, given the time of each of its operators."""
+        view = modes.splits.view
+        if self.expert > 1 and layer in self.experts:
+            found = self.experts[layer]
+            # With sequence parallelism each device of a tensor-parallel group sends for its own tokens.
+            senders = modes.degree if modes.sequence else 1
+            for place in (*found.dispatched, *found.combined):
+                tensor = view.graph.tensors[place]
+                phases = ("forward", "backward") if place in view.trained else ("forward",)
+                for phase in phases:
+                    yield Collective("all-to-all", phase, tensor.bytes / senders, tensor.name, self.expert)
+        if self.context > 1 and self.sequence is not None:
+            for attention in self.sequence.attentions.get(layer, ()):
+                inside = set(attention.operators)
+                last = attention.operators[-1]
+                size, name = attention.exchanged_bytes * modes.share[last], view.graph.operators[last].name
+                times = [0.0, 0.0]
+                for v, time in seconds.items():
+                    if view.roots[v] in inside:
+                        times[view.backward[v]] += time
+                yield Collective("ring", "forward", size, name, self.context, times[0])
+                if times[1]:
+                    # Keys and values once more, and the gradients of both.
+                    yield Collective("ring", "backward", 2.0 * size, name, self.context, times[1])
+
+    def runs_again(self, layer: int, collective: Collective, again: Collection[int], products: Collection[int]) -> bool:
+        """Whether a forward exchange happens once more if some operators run again."""
+        if collective.kind != "ring" or self.sequence is None:
+            return any(v in products for v in again)
+        rings = self.sequence.attentions.get(layer, ())
+        return any(v in again for attention in rings for v in attention.operators)
+
+    def time_s(self, collective: Collective, degree: int) -> float:
+        """What an exchange takes that nothing hides; groups of experts and tokens are ``degree`` devices apart."""
+        levels = self.levels(collective.members, degree)
+        if collective.kind != "ring":
+            return collective_time(collective.kind, collective.bytes, levels)
+        # Every block but the last one worked on is followed by another, which travels meanwhile.
+        members = collective.members
+        step = neighbour_time(collective.bytes / members, levels)
+        return (members - 1) * max(0.0, step - collective.beside_s / members)

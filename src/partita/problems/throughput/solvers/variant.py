@@ -1,0 +1,353 @@
+"""The decision "is there an acyclic split with every line within its limit?", resumable, and why its pruning is safe.
+
+The rules are those of ``partita.problems.throughput.solvers.plain``, with what changes for the variants.
+
+*Fewest devices.* Of two states with one downset, the one that uses no more devices of any kind is at least as good, if
+both are in the same group. (A state in the group filled first would have to cross to the other group at this downset.)
+
+*Certain load.* While items are decided one by one, work of the chosen items, and what nets with a chosen pin and one
+that is surely outside cost by the direction that is known (the cheaper one while it is not), only grow; so does memory,
+and with it reloading, but for what enters under recomputation in a search from the outputs; so does synchronisation.
+
+*Capacity.* See ``remaining_capacity``.
+
+*Dominance.* Drop stage S after I if some ready v outside S can join it: (a) S + v is feasible on the same devices, and
+(b) any later stage R that holds v is no worse without it. For (b), on every kind with a device left and on every line:
+what nets of v cost R more afterwards is at most v's work on that line. A net without a pin in I ∪ S may become cut for
+R, at its price out, or in if v is its maker; a net made by v with a pin there already turns from out to in; other nets
+that R still touches cost the same, and nets R no longer touches cost nothing. A line of transfers alone has no work of
+v, so there nothing may be added. Third stages pay what they paid: they hold the makers they held. R's memory, reloading
+and synchronisation fall, being monotone set functions; its position is unchanged, or R vanishes and stages farther out
+hold fewer microbatches. Where R may be in the other group, nets that newly cross between the groups, or cross the other
+way, must cost the groups nothing; R is in the same group if no downset that contains I ∪ S but not v can be where the
+group ends, which is known where the downsets are few enough to list. Not with recomputation where memory matters:
+readers of v left in R would make v's tensor enter R.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows
+from partita.engines.kernels.throughput.arrays import Lines
+from partita.engines.kernels.throughput.search_memory import downset_masks, enlarged, new_scratch, new_store, new_tally
+from partita.engines.kernels.throughput.search_state import (
+    DOWNSETS,
+    GROW,
+    LINE_COLUMNS,
+    DownsetSearch,
+    StateStore,
+    Variant,
+)
+from partita.engines.kernels.throughput.working_memory import PeakArrays
+from partita.ground.rounding import SUMMED, lowered, raised, up_to
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.contraction.sole_readers import absorb
+from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
+from partita.problems.throughput.solvers.view import (
+    CapacityRule,
+    Effort,
+    PhaseLoads,
+    SearchView,
+    Split,
+    Table,
+)
+from partita.problems.throughput.working_memory import PeakTable
+
+
+@dataclass(frozen=True, eq=False)
+class VariantView(SearchView):
+    """See ``SearchView``."""
+
+    #: Orders of operators; of an empty problem unless memory is a peak.
+    peaks: PeakTable = field(default_factory=PeakTable.empty)
+
+    effort: ClassVar[Effort] = Effort(leg=30_000, first=200_000, round=500_000, orders=30, pairs=2e9, code=0.3)
+    variants: ClassVar[bool] = True
+
+    @cached_property
+    def shape(self) -> LoadLines:
+        """What a load's lines are made of."""
+        return load_lines(self.problem)
+
+    @cached_property
+    def peak_arrays(self) -> PeakArrays:
+        """What the kernels read to find orders."""
+        members: list[list[int]] = [[] for _ in range(self.items)]
+        for place, item in enumerate(np.argsort(self.original)[self.instance.group] if self.ordered else ()):
+            members[item].append(place)
+        return self.peaks.arrays(members, backwards=self.backwards)
+
+    @cached_property
+    def lines(self) -> Lines:
+        """The kernels' input beside the arrays."""
+        problem, instance, shape, original = self.problem, self.instance, self.shape, self.original
+        kinds, grouped = [pool.kind for pool in self.pools], not self.early.all()
+        groups = [problem.groups[group] for group in (self.filled, 1 - self.filled)] if grouped else []
+        work = instance.work[original][:, kinds].T
+        can = np.isfinite(work)
+        second = np.where(can, instance.work_backward[original][:, kinds].T, 0.0)
+        late = instance.net_backward[:, kinds].T
+        cost_in, cost_out = (shape.combine(instance.net_cost[:, kinds].T - late, late, way) for way in (1, 2))
+        group_in, group_out = np.zeros((2, 2, instance.nets, len(shape.limit)))
+        for place, group in enumerate(groups):
+            unit, latency, totals = group.transfer_time_per_unit, group.transfer_latency, instance.net_totals
+            total, late = (totals[:, size] * unit + totals[:, size + 1] * latency for size in (0, 2))
+            group_in[place], group_out[place] = (shape.combine(total - late, late, way) for way in (1, 2))
+        rank = np.argsort(original).astype(np.int32)
+        first_pin = self.arrays.net.pins[self.arrays.net.ptr[:-1]]
+        maker = np.where(instance.net_maker >= 0, rank[instance.net_maker], first_pin)
+        devices, most = self.device_count, max(1, *self.replicas.tolist())
+        flights = [[0] * (devices + 1)]
+        flights += [[0, *(problem.schedule.in_flight(j, r) for j in range(1, devices + 1))] for r in range(1, most + 1)]
+        batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
+        work_lines = shape.combine(np.where(can, work, 0.0) - second, second, 0)
+        own = {
+            "can": can,
+            "work": work_lines,
+            "chain": np.where(can, work_lines[:, :, 0], np.inf),
+            "cost_in": cost_in,
+            "cost_out": cost_out,
+            "maker": maker,
+            "reload_time": np.array([problem.kinds[k].reload_time_per_byte for k in kinds]),
+            "sync_time": np.array([problem.kinds[k].sync_time_per_byte for k in kinds]) / batch,
+            "sync": instance.sync[original],
+            "phase": 1 - self.early,
+            "group_in": group_in,
+            "group_out": group_out,
+            "replicas": self.replicas,
+            "flights": np.array(flights),
+            "hard": self.arrays.limited and not problem.streaming,
+            "sync_apart": most > 1 and not shape.with_sync.any(),
+            "grouped": grouped,
+            "peak": self.ordered,
+        }
+        return as_arrays(Lines, vars(instance) | vars(shape) | own)
+
+    @cached_property
+    def most(self) -> float:
+        """Everything on one device, every net cut, everything reloaded and synchronised."""
+        a, lines = self.arrays, self.lines
+        over = (a.fixed.sum() + a.cover_fixed.sum()) + lines.flights.max() * (
+            a.active.sum() + a.cover_active.sum() + a.net_entering.sum()
+        )
+        over += self.peaks.most if self.ordered else a.workspace.max(initial=0.0)
+        sync = float((lines.sync.sum() + lines.cover_sync.sum()) * lines.sync_time.max(initial=0.0))
+        most = float((lines.work * (lines.can != 0)[:, :, None]).sum(axis=1).max())
+        most += float(lines.cost_in.sum(axis=1).max() + lines.cost_out.sum(axis=1).max())
+        most += float(lines.group_in.sum(axis=1).max() + lines.group_out.sum(axis=1).max())
+        most += float(over) * float(lines.reload_time.max(initial=0.0)) + sync
+        return up_to(most * (2 if self.gpipe else 1)) + 1e-30
+
+    @property
+    def pairs_of_slicing(self) -> float:
+        """Each line costs as much."""
+        return super().pairs_of_slicing * len(self.shape.limit)
+
+    def _operators(self, split: Split) -> list[tuple[int, ...]]:
+        """Ids of the operators of every stage, in an order that memory allows where that matters."""
+        if not self.ordered:
+            return super()._operators(split)
+        known = [self.peaks.known(self._places(placed.items)).operators for placed in split]
+        return [tuple(self.problem.operators[v].id for v in row) for row in known]
+
+    def _places(self, items: Ints) -> Ints:
+        """Places of the operators of items, in an order in which they can run."""
+        k = self.peak_arrays
+        row = np.concatenate([k.item_ops[k.item_ptr[v] : k.item_ptr[v + 1]] for v in items])
+        return row[::-1].copy() if self.backwards else row
+
+    def _space(self, split: Split) -> Floats:
+        """What each stage needs while it runs, where that depends on its order; otherwise 0."""
+        space = np.zeros(len(split))
+        if self.ordered:
+            for number, placed in enumerate(split):
+                places = self._places(placed.items)
+                space[number] = self.peaks.order(places, places.tolist()).peak
+        return space
+
+    def value(self, split: Split) -> PhaseLoads:
+        from partita.engines.kernels.throughput.stage_loads import stage_values
+
+        kinds = np.array([placed.pool for placed in split], dtype=np.int32)
+        replicas = np.array([placed.replicas for placed in split], dtype=np.int64)
+        # Backwards the devices up to and including a stage are those from it to the end of the pipeline.
+        to_end = np.cumsum(replicas) if self.backwards else np.ones_like(replicas)
+        lines = len(self.shape.limit)
+        values, extra, links = np.zeros((len(split), lines)), np.zeros((len(split), 2)), np.zeros((2, lines))
+        flights, label = self.lines.flights[replicas, to_end], self.label(split)
+        stage_values(self.arrays, self.lines, label, kinds, flights, self._space(split), values, extra, links)
+        share = (replicas - 1) / replicas
+        loads = self.shape.loads(
+            values,
+            extra[:, 0] * self.lines.reload_time[kinds],
+            extra[:, 1] * self.lines.sync_time[kinds] * share,
+            replicas.astype(np.float64),
+        )
+        none = np.zeros(2)
+        loads = np.concatenate([loads, self.shape.loads(links, none, none, np.ones(2))])
+        top = loads.max(axis=0)
+        return PhaseLoads(float(top[1] + top[2]) if self.gpipe else float(top[0]), float(top[1]), float(top[2]))
+
+    def rules(self) -> list[CapacityRule]:
+        """One for each line with work; see ``remaining_capacity``."""
+        lines, a, shape = self.lines, self.arrays, self.shape
+        rules = []
+        bytes_each = a.fixed + a.active
+        limited = np.isfinite(a.memory)
+        for line in (i for i in range(len(shape.limit)) if shape.coefficients[i, [0, 3]].any()):
+            item = np.where(lines.can != 0, lines.work[:, :, line], np.inf)
+            net = np.minimum(lines.cost_in[:, :, line], lines.cost_out[:, :, line])
+            rules.append(CapacityRule(item, net, shape.limit[line], np.zeros(len(a.memory))))
+            rate = np.where(limited, lines.reload_time, 0.0)
+            if shape.limit[line] == BOTH and self.problem.streaming and rate.any():
+                more = rate[:, None] * bytes_each[None, :]
+                rules.append(CapacityRule(item + more, net, BOTH, rate * np.where(limited, a.memory, 0.0)))
+        if lines.hard and limited.all() and bytes_each.any():
+            item = np.where(lines.can != 0, bytes_each[None, :], np.inf)
+            rules.append(CapacityRule(item, np.zeros((len(a.memory), a.net_entering.shape[0])), None, a.memory))
+        return rules
+
+    def slice(self, order: Ints, limits: PhaseLoads, table: Table, stop: Longs) -> bool:
+        from partita.engines.kernels.throughput.slicing import slice_order
+
+        at_most = raised(self.shape.limits(limits))
+        return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, *table, stop))
+
+
+def variant_views(problem: ThroughputProblem) -> list[SearchView]:
+    """The views in the direction that memory needs: one for each group that the pipeline may start with."""
+    view = variant_view(problem)
+    if len(problem.groups) > 1:
+        one, other = problem.groups
+        fields = ("counts", "transfer_time_per_unit", "transfer_latency")
+        alike = all(getattr(one, field) == getattr(other, field) for field in fields)
+        if sum(one.counts) and sum(other.counts) and not alike:
+            return [view, replace(view, first=1)]
+    return [view]
+
+
+def variant_view(problem: ThroughputProblem, *, backwards: bool | None = None, first: int = 0) -> VariantView:
+    """The view of a problem with at most two groups, see ``SearchView``; ``backwards`` as in ``plain_view``."""
+    instance = build_instance(problem, directed=problem.communication == "duplex")
+    if problem.communication == "sum" and not (problem.gpipe or problem.groups or problem.working_memory == "peak"):
+        # Items that some optimum keeps together are one where a load is a single sum.
+        batch = problem.schedule.microbatches if problem.weight_sync_per_batch else 1
+        rates = np.array([kind.sync_time_per_byte for kind in problem.kinds])
+        instance = absorb(instance, sync_time=(problem.max_replicas - 1) * rates / batch)
+    back = instance.positional if backwards is None else backwards
+    if problem.working_memory != "peak":
+        return VariantView(problem, instance, back, first)
+    peaks = PeakTable(problem)
+    # The largest need of a single operator: what every order of every set with it needs at least.
+    np.maximum.at(instance.workspace, instance.group, peaks.own)
+    return VariantView(problem, instance, back, first, peaks)
+
+
+class VariantSearcher(Searcher):
+    """See ``Searcher``; these searches do not go level by level."""
+
+    columns = LINE_COLUMNS
+
+    def __init__(self, view: VariantView, top: float) -> None:
+        super().__init__(view, top)
+        self.variant = view
+        self.dominance = not (view.instance.recompute and view.arrays.limited)
+        self.cuts = find_group_cuts(view, self.zobrist, top, self.capacity.item, self.capacity.net)
+
+    def start(self, limits: PhaseLoads) -> DownsetSearch[Variant]:
+        from partita.engines.kernels.throughput.variant_search import FIT_NODES
+        from partita.engines.kernels.throughput.working_memory import peak_scratch
+
+        view, cap = self.variant, self.capacity
+        n, lines, (rules, _) = view.items, len(view.shape.limit), cap.choice.shape
+        k, words = view.peak_arrays, math.ceil(n / 64)
+        line_limits = view.shape.limits(limits)
+        cuts, beyond = self.cuts.within(raised(line_limits))
+        own = Variant(
+            lines=view.lines,
+            limits=raised(line_limits),
+            # Smaller by more than rounding, so that what replaces a stage is surely kept.
+            inner=lowered(line_limits),
+            cuts=cuts,
+            first=cap.budget(limits, 2 * SUMMED, first=True),
+            beyond=raised(beyond),
+            value=np.zeros((n + 2, lines)),
+            lost=np.zeros((n + 2, rules)),
+            cross=np.zeros((n + 2, rules)),
+            row=np.zeros(rules, dtype=np.int64),
+            rest=np.zeros(rules),
+            reachable=np.zeros(rules),
+            links=np.zeros((2, lines)),
+            trial=np.zeros(lines),
+            peaks=k,
+            peak_scratch=peak_scratch(len(k.scratch), len(k.size), FIT_NODES + 2 * len(k.scratch)),
+        )
+        store = new_store(view.code_count, 1 << 10, 1 << 11, words << 10, levels=view.device_count + 1)
+        return self._search(limits, store, new_tally(cap.item[:0], cap.net[:0]), own)
+
+    def go_on(self, search: DownsetSearch[Variant]) -> int:
+        from partita.engines.kernels.throughput.variant_search import search_variant
+
+        return int(search_variant(search))
+
+
+#: Most downsets that are listed, and most of them that are kept.
+MOST_DOWNSETS, MOST_CUTS = 200_000, 3_000
+
+
+@dataclass(frozen=True)
+class GroupCuts:
+    """All downsets that may be a cut; none if they are not known."""
+
+    words: Words  #: (cuts, words) the items before each cut.
+    links: Floats  #: (cuts, 2, lines) what each group's link carries there.
+    beyond: Floats  #: (rows, cuts) weight of the items beyond each cut and of the nets that touch them.
+
+    def within(self, limits: Floats) -> tuple[Words, Floats]:
+        """Words and weights beyond of those within the limits, of which the last entry is not of a line."""
+        chosen = (self.links <= limits[:-1]).all(axis=(1, 2))
+        return self.words[chosen], self.beyond[:, chosen].copy()
+
+
+def find_group_cuts(view: VariantView, zobrist: Words, top: float, item: Floats, net: Floats) -> GroupCuts:
+    """Cuts for limits up to ``top``, for (rows, n) and (rows, m) weights; none if there are too many."""
+    masks, links = np.zeros((0, view.items), dtype=bool), np.zeros((0, 2, len(view.shape.limit)))
+    known = _all_downsets(view, zobrist) if view.lines.grouped else None
+    if known is not None:
+        store, carried = known
+        kept = np.flatnonzero((carried <= view.shape.limits(PhaseLoads(top, top, top))[:-1]).all(axis=(1, 2)))
+        if len(kept) <= MOST_CUTS:
+            masks, links = downset_masks(store, kept, view.items), carried[kept]
+    a, outside = view.arrays, ~masks
+    touched = np.zeros((len(masks), net.shape[1]), dtype=bool)
+    for e in range(net.shape[1]):
+        touched[:, e] = outside[:, a.net.members(e)].any(axis=1)
+    return GroupCuts(bit_rows(masks), links, item @ outside.T + net @ touched.T)
+
+
+def _all_downsets(view: VariantView, zobrist: Words) -> tuple[StateStore, Floats] | None:
+    """All downsets, and (downsets, 2, lines) what the links carry there; None if there are too many."""
+    from partita.engines.kernels.throughput.downsets import find_cuts
+
+    a = view.arrays
+    tally = new_tally(np.zeros((0, view.items)), np.zeros((0, len(a.net.ptr) - 1)))
+    scratch = new_scratch(a, zobrist, LINE_COLUMNS)
+    words = scratch.words.shape[0]
+    store = new_store(view.code_count, 1 << 10, 1, words << 10)
+    links = np.zeros((store.downset_hash.shape[0], 2, len(view.shape.limit)))
+    stop = np.zeros(1, dtype=np.int64)
+    while find_cuts(a, view.lines, tally, store, scratch, links, stop) == GROW:
+        grown = enlarged(store, words, 4e8) if store.counters[DOWNSETS] < MOST_DOWNSETS else None
+        if grown is None:
+            return None
+        store = grown
+        links = np.concatenate([links, np.zeros((store.downset_hash.shape[0] - len(links), *links.shape[1:]))])
+    return store, links[: int(store.counters[DOWNSETS])]
