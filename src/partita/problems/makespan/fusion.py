@@ -29,18 +29,11 @@ from partita.problems.makespan.schedules import left_shifted
 
 @dataclass(frozen=True)
 class FusedProblem:
-    """A problem with fused operators.
+    """A problem with fused operators."""
 
-    Attributes
-    ----------
-    problem
-        One operator for each group, with the id of the group's first operator; flows keep theirs.
-    groups
-        By id of the fused operator the ids of its members, in their order.
-    """
-
+    #: One operator for each group, with the id of the group's first operator; flows keep theirs.
     problem: MakespanProblem
-    groups: dict[int, tuple[int, ...]]
+    groups: dict[int, tuple[int, ...]]  #: By id of the fused operator the ids of its members, in their order.
 
 
 def fuse_problem(problem: MakespanProblem, rules: FusionRules | str | Path | None = None) -> FusedProblem:

@@ -24,31 +24,16 @@ _MOST = 20
 
 @dataclass
 class PathPart:
-    """A part of a critical path.
+    """A part of a critical path."""
 
-    Attributes
-    ----------
-    what
-        ``operators``, ``transfer`` or ``waiting``.
-    start, end
-        In the problem's unit.
-    device
-        Where operators run, and where a transfer comes from.
-    operators
-        Their ids; of a transfer that of its producer.
-    to
-        Where a transfer goes.
-    modules
-        Those of the operators.
-    """
-
-    what: str
+    what: str  #: ``operators``, ``transfer`` or ``waiting``.
+    #: In the problem's unit.
     start: float
     end: float
-    device: str = ""
-    operators: list[int] = field(default_factory=list)
-    to: str = ""
-    modules: tuple[str, ...] = ()
+    device: str = ""  #: Where operators run, and where a transfer comes from.
+    operators: list[int] = field(default_factory=list)  #: Their ids; of a transfer that of its producer.
+    to: str = ""  #: Where a transfer goes.
+    modules: tuple[str, ...] = ()  #: Those of the operators.
 
     def document(self) -> dict[str, Any]:
         """As plain values, without what does not apply."""
