@@ -37,10 +37,7 @@ def shared_work(
 ) -> Fraction:
     """What operators take at least, those that run together with the devices that they may be on.
 
-    Raises
-    ------
-    FailedCheckError
-        If the weights are none, or some operators can run nowhere.
+    Raises ``FailedCheckError`` if the weights are none, or some operators can run nowhere.
     """
     weights = [exact(weight) for weight in stated]
     if len(weights) != len(problem["devices"]) or max(weights, default=0) != 1:

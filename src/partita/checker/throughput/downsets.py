@@ -93,10 +93,7 @@ class BlockGraph:
 
     Times are whole numbers: multiples of a small enough unit.
 
-    Raises
-    ------
-    FailedCheckError
-        If the problem has features that the count knows nothing of.
+    Raises ``FailedCheckError`` if the problem has features that the count knows nothing of.
     """
 
     def __init__(self, problem: Problem, target: Fraction) -> None:
@@ -236,10 +233,7 @@ class LaidBlocks(NamedTuple):
 def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
     """Whether stages below the target, each on a device of its own, fill the whole model.
 
-    Raises
-    ------
-    FailedCheckError
-        If more than ``MOST_STAGES`` would have to be looked at.
+    Raises ``FailedCheckError`` if more than ``MOST_STAGES`` would have to be looked at.
     """
     counts = [graph.problem["kinds"][kind]["count"] for kind in graph.kinds]
     fewest: dict[int, list[Counts]] = {0: [(0,) * len(counts)]}

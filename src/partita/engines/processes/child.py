@@ -136,10 +136,7 @@ class Child:
     def hear(self, seconds: float) -> Reply[Any] | tuple[Any, ...] | None:
         """The answer to the last request, or words before it; None if nothing comes within the time.
 
-        Raises
-        ------
-        ProcessError
-            What ``lost`` makes, if it ends before it has answered.
+        Raises ``ProcessError``: what ``lost`` makes, if it ends before it has answered.
         """
         try:
             message = self._messages.get(timeout=seconds)
@@ -169,10 +166,7 @@ class Child:
     def check_stopped(self, limit_s: float) -> None:
         """Refuse to wait for it any longer if a signal has stopped it for so many seconds; POSIX only.
 
-        Raises
-        ------
-        ProcessError
-            What ``lost`` makes, if it has.
+        Raises ``ProcessError``: what ``lost`` makes, if it has.
         """
         if self.process.returncode is None:
             self._watched.look()

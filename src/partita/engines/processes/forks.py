@@ -98,11 +98,8 @@ def watch(
     A fork hangs if it gets nowhere for ``timeout_s``, or is stopped by a signal for ``stopped_s`` (as long, unless
     stated); ``remedy`` ends messages about the former.
 
-    Raises
-    ------
-    ProcessError
-        As ``lost`` is one, if a fork fails, is killed or hangs; the message names the first, the error's note has its
-        traceback.
+    Raises ``ProcessError``: as ``lost`` is one, if a fork fails, is killed or hangs; the message names the first, the
+    error's note has its traceback.
     """
     limit_s = timeout_s if stopped_s is None else stopped_s
     seen: dict[int, tuple[float, float]] = {}

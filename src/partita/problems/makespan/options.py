@@ -63,10 +63,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
     """The problem with the changes that are stated; an infinite memory removes the limits.
 
-    Raises
-    ------
-    InputError
-        If the problem cannot be changed so.
+    Raises ``InputError`` if the problem cannot be changed so.
     """
     if changes.memory is not None:
         limit = None if math.isinf(changes.memory) else changes.memory
