@@ -89,16 +89,10 @@ def lift(problem: MakespanProblem, groups: Mapping[int, Sequence[int]], plan: Ma
     moved to the left, which also makes it a schedule where times inside a group are others. If the fused problem is
     ``fuse_problem``'s, it keeps all limits and ends no later than the fused schedule.
 
-    Parameters
-    ----------
-    problem
-        The original one. Members that it does not know count for nothing; operators that are in no group run where the
-        first one that they wait for does.
-    groups
-        By id of every fused operator the ids of its members, in their order.
-    plan
-        A schedule of the fused operators, on the same devices. Its flows have the numbers of the original ones; leave
-        them out where they do not, and flows are moved as soon as they can be.
+    ``groups`` has by id of every fused operator the ids of its members, in their order: those that the problem does not
+    know count for nothing, and operators that are in no group run where the first one that they wait for does. The plan
+    is on the same devices, and its flows have the numbers of the original ones; leave them out where they do not, and
+    flows are moved as soon as they can be.
     """
     instance = build_instance(problem)
     place = {op.id: v for v, op in enumerate(problem.operators)}
