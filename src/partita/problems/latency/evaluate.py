@@ -92,10 +92,8 @@ def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
     is the last end: the longest path of the quotient graph, which has a node for each piece and each operator on the
     CPU and must be acyclic. That makes every piece contiguous. A piece is of the forward or of the backward part.
 
-    Raises
-    ------
-    InputError
-        If the plan is not one of the problem: a piece is empty, or an operator is unknown or placed twice.
+    Raises ``InputError`` if the plan is not one of the problem: a piece is empty, or an operator is unknown or placed
+    twice.
     """
     plan = complete(problem, plan)
     home = homes(problem, plan)

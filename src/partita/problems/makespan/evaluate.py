@@ -40,11 +40,8 @@ class MakespanEvaluation(PlanEvaluation, frozen=True, kw_only=True):
 def evaluate(problem: MakespanProblem, plan: MakespanPlan) -> MakespanEvaluation:
     """Objective and feasibility of a schedule, from the problem alone.
 
-    Raises
-    ------
-    InputError
-        If it is not a schedule of this problem: an operator is missing or unknown, a device or flow is unknown, or a
-        time is not finite.
+    Raises ``InputError`` if it is not a schedule of this problem: an operator is missing or unknown, a device or flow
+    is unknown, or a time is not finite.
     """
     _check_names(problem, plan)
     violations = [*_operators(problem, plan), *_precedence(problem, plan), *_flows(problem, plan)]

@@ -54,11 +54,8 @@ class MappingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
 def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
     """Objective and feasibility of a mapping, from the problem alone.
 
-    Raises
-    ------
-    InputError
-        If it is not a mapping of this problem: a stage or replica is missing, a device is unknown, or the problem's
-        devices are not said.
+    Raises ``InputError`` if it is not a mapping of this problem: a stage or replica is missing, a device is unknown, or
+    the problem's devices are not said.
     """
     _check_shape(problem, plan)
     rows = tuple(

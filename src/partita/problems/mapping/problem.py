@@ -132,17 +132,14 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
         """Devices that a plan uses."""
         return sum(self.counts)
 
-    def exchanges(self, form: Form | None = None) -> list[list[list[tuple[int, int, float]]]]:
+    def exchanges(self) -> list[list[list[tuple[int, int, float]]]]:
         """By stage and replica: stage and replica at the other end, and bytes, transfer by transfer.
 
-        Parameters
-        ----------
-        form
-            Without transfers where it is ``all-reduce``; the problem's own unless stated.
+        There are none in the form ``all-reduce``.
         """
         counts = self.counts
         found: list[list[list[tuple[int, int, float]]]] = [[[] for _ in range(count)] for count in counts]
-        for one in self.transfers if (form or self.form) != "all-reduce" else ():
+        for one in self.transfers if self.form != "all-reduce" else ():
             a, b = counts[one.source], counts[one.target]
             turns = math.lcm(a, b)
             size = one.bytes if turns == self.replicas else one.bytes * self.replicas / turns
