@@ -121,7 +121,7 @@ import time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import partita as pt
 from partita.engines.processes import kept
-from tests.run.test_solvers import RUNS
+from tests.engines.search.test_solvers import RUNS
 
 class Noted(kept.Child):
     def __init__(self, *given):
