@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, S
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, PlanEvaluation, Result
-from partita.problems.outcome import Outcome
+from partita.engines.search.result import Bound, Result
+from partita.problems.facets import E, L, P
+from partita.problems.outcome import CoL, Outcome
 from partita.problems.settings import settings_of
 
 if TYPE_CHECKING:
@@ -70,12 +71,8 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 T = TypeVar("T", covariant=True)
-P = TypeVar("P", bound=Any)
-L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=PlanEvaluation)
 ContraP = TypeVar("ContraP", contravariant=True)
 ContraO = TypeVar("ContraO", contravariant=True)
-CoL = TypeVar("CoL", covariant=True)
 
 
 #: Seeds are 0 to this: what every generator of random numbers and every MIP backend takes.
@@ -125,14 +122,14 @@ class Component(Protocol):
     def summary(self) -> str:
         """One line: what it does or uses, and what it ignores."""
 
-
-class Solver(Component, Protocol[ContraP, CoL, ContraO]):
-    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
-
     @property
     def argument(self) -> str:
         """By which argument what it proves holds, in one sentence; empty for what proves nothing."""
         return ""
+
+
+class Solver(Component, Protocol[ContraP, CoL, ContraO]):
+    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
 
     def supports(self, problem: ContraP, options: ContraO) -> str | None:
         """None if it can work on this, otherwise what does not fit and what to use instead."""
@@ -144,11 +141,6 @@ class Solver(Component, Protocol[ContraP, CoL, ContraO]):
 
 class BoundMethod(Component, Protocol[ContraP]):
     """One way to prove that no plan is better than a value."""
-
-    @property
-    def argument(self) -> str:
-        """By which argument it holds, in one sentence."""
-        return ""
 
     @property
     def scope(self) -> str:
@@ -332,8 +324,7 @@ class Kind(Generic[P, L, E]):
 
     def argument(self, method: str) -> str:
         """By which argument a bound or solver proves what it proves; empty if there is none of that name."""
-        arguments = {component.name: component.argument for component in self.solvers}
-        return (arguments | {component.name: component.argument for component in self.bounds}).get(method, "")
+        return {one.name: one.argument for one in (*self.solvers, *self.bounds)}.get(method, "")
 
     def prove(self, problem: P, monitor: Monitor) -> Proof | None:
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""
