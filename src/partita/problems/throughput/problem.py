@@ -18,7 +18,7 @@ from partita.ground.dags import check_acyclic
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
-from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
+from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceKind, LinkedGroup, check_groups, check_kinds
 from partita.problems.throughput.row import UnitRow, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
@@ -28,7 +28,7 @@ Communication = Literal["sum", "overlap", "duplex"]
 WorkingMemory = Literal["largest", "peak"]
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TimedOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One operator with its times.
 
     Attributes
@@ -64,7 +64,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"operator {self.id}" + (f" ({self.name})" if self.name else "")
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MovedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One tensor: moved once out of its producer's device and once into each other device that reads it.
 
     Attributes
@@ -85,7 +85,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str = ""
 
 
-class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredParameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A weight or buffer: each device that holds one of its users stores it once.
 
     Attributes
@@ -126,7 +126,7 @@ class SavedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     bytes: float
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MicrobatchSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How microbatches flow through the stages; it decides how many a stage holds at once.
 
     Attributes
@@ -212,15 +212,15 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.problem"
 
     kinds: tuple[DeviceKind, ...]
-    operators: tuple[Operator, ...]
-    tensors: tuple[Tensor, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
+    operators: tuple[TimedOperator, ...]
+    tensors: tuple[MovedTensor, ...] = ()
+    parameters: tuple[StoredParameter, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
-    schedule: Schedule = Schedule()
+    schedule: MicrobatchSchedule = MicrobatchSchedule()
     communication: Communication = "sum"
     max_replicas: int = 1
     weight_sync_per_batch: bool = False
-    groups: tuple[DeviceGroup, ...] = ()
+    groups: tuple[LinkedGroup, ...] = ()
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
     row: UnitRow | None = None
