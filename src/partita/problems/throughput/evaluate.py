@@ -206,16 +206,13 @@ def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
 
 
 def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: Ints) -> list[str]:
-    first: dict[int, int] = {}
-    found = []
-    for place, group in enumerate(classes):
-        other = first.setdefault(int(group), place)
-        if stage_of[other] != stage_of[place]:
-            found.append(
-                f"operators {problem.operators[other].id} and {problem.operators[place].id} must share a device, "
-                f"but are in stages {stage_of[other]} and {stage_of[place]}"
-            )
-    return found
+    _, first = np.unique(classes, return_index=True)
+    return [
+        f"operators {problem.operators[other].id} and {problem.operators[place].id} must share a device, "
+        f"but are in stages {stage_of[other]} and {stage_of[place]}"
+        for place, other in enumerate(first[classes].tolist())
+        if stage_of[other] != stage_of[place]
+    ]
 
 
 def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:

@@ -145,14 +145,9 @@ class MicrobatchSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     recompute: bool = False
 
     def in_flight(self, devices_to_end: int, replicas: int = 1) -> int:
-        """Microbatches held by each replica of a stage.
+        """Microbatches held by each replica of a stage, with so many devices in it and all later ones (1 for the last).
 
-        Parameters
-        ----------
-        devices_to_end
-            Devices of this stage and all later ones (1 for the last).
-        replicas
-            Devices of this stage; they take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
+        Its replicas take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
         """
         if self.name == "inference":
             return 1
@@ -346,9 +341,8 @@ def validate(problem: ThroughputProblem) -> None:
     index: dict[int, int] = {}
     kinds = len(problem.kinds)
     for place, op in enumerate(problem.operators):
-        if op.id in index:
+        if index.setdefault(op.id, place) != place:
             raise InputError(f"{where}: operator id {op.id} appears twice; ids must be unique")
-        index[op.id] = place
         owner = f"{where}: {op.label}"
         if len(op.times) != kinds:
             raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {kinds} device kinds")
@@ -380,9 +374,9 @@ def validate(problem: ThroughputProblem) -> None:
         owner = f"{where}: saved tensor {saved.name!r}"
         _check_ids(owner, saved.users, index)
         check_fields(owner, saved, "bytes")
-    check_acyclic(where, "operators", [op.id for op in problem.operators], edges)
+    check_acyclic(where, "operators", list(index), edges)
     if problem.row is not None:
-        check_row(where, problem.row, [op.id for op in problem.operators])
+        check_row(where, problem.row, list(index))
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
