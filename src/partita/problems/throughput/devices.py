@@ -52,7 +52,7 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.transfer_latency + size * self.transfer_time_per_unit
 
 
-class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LinkedGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Devices that share one link to the rest, for example a machine on a network.
 
     Attributes
@@ -75,7 +75,7 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.transfer_latency + size * self.transfer_time_per_unit
 
 
-Named = TypeVar("Named", DeviceKind, DeviceGroup)
+Named = TypeVar("Named", DeviceKind, LinkedGroup)
 
 
 def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
@@ -88,7 +88,7 @@ def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
         raise InputError(f"{where} has no devices; raise the count of a device kind (--devices)")
 
 
-def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[DeviceGroup]) -> None:
+def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[LinkedGroup]) -> None:
     """Check the groups' names and numbers, and that they hold each device once."""
     if not groups:
         return

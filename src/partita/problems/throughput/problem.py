@@ -18,7 +18,7 @@ from partita.ground.dags import check_acyclic
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
-from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
+from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceKind, LinkedGroup, check_groups, check_kinds
 from partita.problems.throughput.row import UnitRow, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
@@ -28,7 +28,7 @@ Communication = Literal["sum", "overlap", "duplex"]
 WorkingMemory = Literal["largest", "peak"]
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TimedOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One operator with its times.
 
     Attributes
@@ -64,7 +64,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"operator {self.id}" + (f" ({self.name})" if self.name else "")
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MovedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One tensor: moved once out of its producer's device and once into each other device that reads it.
 
     Attributes
@@ -85,7 +85,7 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str = ""
 
 
-class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoredParameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A weight or buffer: each device that holds one of its users stores it once.
 
     Attributes
@@ -126,7 +126,7 @@ class SavedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     bytes: float
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MicrobatchSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How microbatches flow through the stages; it decides how many a stage holds at once.
 
     Attributes
@@ -145,14 +145,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     recompute: bool = False
 
     def in_flight(self, devices_to_end: int, replicas: int = 1) -> int:
-        """Microbatches held by each replica of a stage.
+        """Microbatches held by each replica of a stage, with so many devices in it and all later ones (1 for the last).
 
-        Parameters
-        ----------
-        devices_to_end
-            Devices of this stage and all later ones (1 for the last).
-        replicas
-            Devices of this stage; they take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
+        Its replicas take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
         """
         if self.name == "inference":
             return 1
@@ -212,15 +207,15 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.problem"
 
     kinds: tuple[DeviceKind, ...]
-    operators: tuple[Operator, ...]
-    tensors: tuple[Tensor, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
+    operators: tuple[TimedOperator, ...]
+    tensors: tuple[MovedTensor, ...] = ()
+    parameters: tuple[StoredParameter, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
-    schedule: Schedule = Schedule()
+    schedule: MicrobatchSchedule = MicrobatchSchedule()
     communication: Communication = "sum"
     max_replicas: int = 1
     weight_sync_per_batch: bool = False
-    groups: tuple[DeviceGroup, ...] = ()
+    groups: tuple[LinkedGroup, ...] = ()
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
     row: UnitRow | None = None
@@ -346,9 +341,8 @@ def validate(problem: ThroughputProblem) -> None:
     index: dict[int, int] = {}
     kinds = len(problem.kinds)
     for place, op in enumerate(problem.operators):
-        if op.id in index:
+        if index.setdefault(op.id, place) != place:
             raise InputError(f"{where}: operator id {op.id} appears twice; ids must be unique")
-        index[op.id] = place
         owner = f"{where}: {op.label}"
         if len(op.times) != kinds:
             raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {kinds} device kinds")
@@ -380,9 +374,9 @@ def validate(problem: ThroughputProblem) -> None:
         owner = f"{where}: saved tensor {saved.name!r}"
         _check_ids(owner, saved.users, index)
         check_fields(owner, saved, "bytes")
-    check_acyclic(where, "operators", [op.id for op in problem.operators], edges)
+    check_acyclic(where, "operators", list(index), edges)
     if problem.row is not None:
-        check_row(where, problem.row, [op.id for op in problem.operators])
+        check_row(where, problem.row, list(index))
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
