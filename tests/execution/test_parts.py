@@ -8,18 +8,19 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the runner needs torch")
 
-from partita.execution.compare import SMALLEST, errors
-from partita.execution.memory import Peak, in_use
 from torch.nn import functional
 
-from partita.execution import wire
+from partita.execution import memory, wire
+from partita.execution.compare import SMALLEST, errors
 from partita.execution.draws import seeded, seeder
+from partita.execution.memory import Peak, in_use
 from partita.execution.orders import Process, make_orders
 from partita.execution.wire import Form, Wire
 from partita.frontends.capture import KEEPS_LAYERS
@@ -36,6 +37,13 @@ def split_of(ranks: list[int], replicas: list[int] | int = 1, **fields: Any) -> 
         StagePart(rank=rank, devices=("a",) * count, replicas=count) for rank, count in zip(ranks, counts, strict=True)
     )
     return Split(model="m", stages=stages, **fields)
+
+
+def deep(field: str) -> Split:
+    """Two stages, of which the second is split in another way."""
+    split = split_of([0, 1])
+    second = msgspec.structs.replace(split.stages[1], **{field: 2})
+    return msgspec.structs.replace(split, stages=(split.stages[0], second))
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -92,6 +100,10 @@ def test_replicas_may_differ_from_stage_to_stage() -> None:
     assert [orders.holder(1, m) for m in range(6)] == [1, 2, 3, 1, 2, 3]
     assert all(orders.holder(action.stage, action.microbatch) == number for number, action in found)
     assert len(found) == 2 * 2 * 6
+    # The first stage is ahead by as many microbatches as there are replicas behind it, and itself.
+    assert [action.letter for action in orders.processes[0].actions[:6]] == ["F", "F", "F", "F", "B", "F"]
+    alone = make_orders(split_of([0], 2, training=True), 1, 4, "gpipe")
+    assert [[str(action) for action in p.actions[:2]] for p in alone.processes] == [["0F0", "0F2"], ["0F1", "0F3"]]
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -133,6 +145,10 @@ def test_chunks_share_processes() -> None:
         (split_of([0, 1], 2, training=True), "zero-bubble", 3, 1, InputError, "or a multiple of 2"),
         (split_of([0, 1, 0, 1], [1, 2, 1, 2], training=True), "1f1b", 2, 1, InputError, "one stage on each rank"),
         (split_of([0, 1, 1, 0], training=True, schedule="dualpipe-v"), None, 3, 1, InputError, "dualpipe-v"),
+        (split_of([0, 1, 1, 0], 2, training=True, schedule="dualpipe-v"), None, 6, 1, InputError, "dualpipe-v"),
+        (split_of([0, 1], [1, 3]), None, 2, 1, InputError, "2 microbatches are too few for 3 replicas"),
+        (deep("tensor"), None, 2, 1, UnsupportedError, "stage 1 has tensor-parallel degree 2"),
+        (deep("context"), None, 2, 1, UnsupportedError, "stage 1 has context-parallel degree 2"),
     ],
 )
 def test_orders_that_cannot_be(
@@ -172,6 +188,35 @@ def test_what_overlaps_is_sent_dense() -> None:
     assert torch.equal(tensor, sent)
     assert Form(Slot(0, (3, 2), (4, 1), torch.float32)).stride == (2, 1)
     assert Form(Slot(0, (3, 1), (1, 9), torch.float32)).stride == (1, 9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "sent"),
+    [
+        ((2,), (2,), (1,)),
+        ((3, 2), (1, 3), (1, 3)),
+        ((2, 3, 4), (4, 8, 1), (4, 8, 1)),
+        ((2, 1, 3), (0, 0, 1), (3, 3, 1)),
+        ((2, 0, 3), (0, 3, 0), (3, 3, 1)),
+        ((2, 2, 2), (0, 0, 0), (4, 2, 1)),
+        ((), (), ()),
+    ],
+)
+def test_strides_are_kept_where_memory_is_filled(
+    shape: tuple[int, ...], stride: tuple[int, ...], sent: tuple[int, ...]
+) -> None:
+    assert Form(Slot(0, shape, stride, torch.float32)).stride == sent
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool])
+def test_numbers_keep_their_format(dtype: Any) -> None:
+    sent = torch.tensor([[1, 0, 1], [0, 0, 1]]).to(dtype)
+    form = Form(Slot(0, (2, 3), (1, 2), dtype))
+    tensor, flat = form.room()
+    flat.copy_(form.bytes_of(sent))
+    assert tensor.dtype is dtype
+    assert torch.equal(tensor, sent)
+    assert flat.numel() == 6 * dtype.itemsize
 
 
 def test_messages_are_posted_taken_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,13 +305,44 @@ def test_microbatches_have_seeds_of_their_own(seed: int, microbatch: int) -> Non
     assert first(seed, microbatch, 0) not in others
 
 
-def test_the_most_memory_is_that_of_the_worst_call() -> None:
-    told = iter([100, 140, 190, 120, 95])
+def test_a_seed_is_made_of_its_parts() -> None:
+    for seed, microbatch, number in ((0, 0, 0), (2, 3, 5), (10**13, 7, 1)):
+        seeder(seed, microbatch)(number)
+        assert torch.initial_seed() == ((seed * 1_000_003 + microbatch) * 1_000_003 + number) % 2**63
+
+
+def test_calls_within_draws_keep_their_arguments() -> None:
+    numbers: list[int] = []
+    x, heads = torch.ones(8), torch.ones(1, 1, 4, 4)
+    with seeded(numbers.append):
+        assert torch.rand(3, dtype=torch.float64).dtype is torch.float64
+        assert x.sum(dtype=torch.float64).dtype is torch.float64
+        assert torch.equal(functional.dropout(x, 0.0), x)
+        assert torch.equal(torch.dropout(x, 0.5, False), x)
+        assert functional.scaled_dot_product_attention(heads, heads, heads, None).shape == heads.shape
+        assert numbers == [0]
+        assert set(functional.dropout(x).tolist()) <= {0.0, 2.0}
+        assert numbers == [0, 1]
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_attention_of_a_module_draws_once(weights: bool) -> None:
+    originals = functional.scaled_dot_product_attention, functional.dropout
+    module, x, numbers = torch.nn.MultiheadAttention(4, 2, dropout=0.5), torch.ones(3, 1, 4), list[int]()
+    with seeded(numbers.append):
+        module(x, x, x, need_weights=weights)
+    assert numbers == [0]
+    assert (functional.scaled_dot_product_attention, functional.dropout) == originals
+
+
+def test_the_most_memory_is_that_of_the_worst_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter([100, 95, 140, 190, 120, 95])
+    monkeypatch.setattr(memory, "in_use", lambda: told.__next__)
     watch = Peak()
-    watch.used = lambda: next(told)
-    watch.start = watch.used()
     with watch:
-        x = torch.ones(4)
+        x = torch.ones(4, dtype=torch.float64)
+        assert x.dtype is torch.float64
+        assert watch.most_bytes == 0
         x = x + 1
         x = x * 2
         assert watch.most_bytes == 90
@@ -274,12 +350,19 @@ def test_the_most_memory_is_that_of_the_worst_call() -> None:
     assert watch.most_bytes == 90
 
 
-def test_what_the_allocator_says() -> None:
+def test_what_the_allocator_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than it ever keeps for itself is mapped; where it does not say, there is nothing."""
     used = in_use()
     before = used()
-    held = torch.ones(1 << 22)
-    assert used() - before >= 4 << 22 or before == 0
+    held = torch.ones(1 << 24)
+    assert used() - before >= 4 << 24 or before == 0
     del held
+
+    def missing(name: None) -> Any:
+        raise OSError
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", missing)
+    assert in_use()() == 0
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -296,6 +379,9 @@ def test_errors_are_relative_to_the_largest_entry() -> None:
     assert errors({"b": found["b"]}, {"b": wanted["b"]})["b"] == pytest.approx(2.0)
     assert errors({"b": found["b"]}, {"b": wanted["b"]}, wanted)["b"] == answer["b"]
     assert errors({"x": torch.ones(1)}, {"x": torch.zeros(1)})["x"] == 1.0
+    # Nothing, and what is not finite, is not large.
+    for other in (torch.zeros(0), torch.tensor([math.inf])):
+        assert errors({**found, "o": other}, {"b": wanted["b"], "o": other})["b"] == pytest.approx(2.0)
 
 
 def test_errors_of_what_is_missing_or_not_finite() -> None:

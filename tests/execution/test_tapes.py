@@ -17,6 +17,7 @@ from partita.execution.draws import seeder
 from partita.execution.pieces import Piece, Tensor, bytes_of, make_pieces
 from partita.execution.places import ANYWHERE, NOWHERE, Placed, place_calls
 from partita.execution.program import Program, compile_piece, draws, widened
+from partita.frontends.capture import KEEPS_LAYERS
 from partita.frontends.tape import Entry, Origin, Ref, Slot, Tape
 from partita.ground.errors import InputError
 
@@ -123,8 +124,8 @@ def tapes(draw: st.DrawFn) -> tuple[Hand, dict[int, int]]:
     tape = Hand()
     there = [tape.given("input", "x"), tape.given("parameter", "w"), tape.given("constant", value=torch.arange(4.0))]
     steady = {1}
-    for _ in range(draw(st.integers(1, 8))):
-        sort = draw(st.sampled_from(["mixed", "mixed", "half", "raised"]))
+    for _ in range(draw(st.integers(1, 12))):
+        sort = draw(st.sampled_from(["mixed", "mixed", "half", "half", "raised"]))
         a, b = (draw(st.sampled_from(there)) for _ in range(2))
         if sort == "half" and tape.slots[a].shape[0] > 1:
             there.append(tape.half(a))
@@ -137,7 +138,7 @@ def tapes(draw: st.DrawFn) -> tuple[Hand, dict[int, int]]:
     return tape, known
 
 
-@examples(200)
+@examples(600)
 @given(tapes(), st.lists(st.integers(-3, 3), min_size=8, max_size=8))
 def test_pieces_compute_what_the_tape_does(made: tuple[Hand, dict[int, int]], numbers: list[int]) -> None:
     tape, stage_of = made
@@ -226,6 +227,48 @@ def test_only_what_is_needed_of_a_tensor_is_sent() -> None:
         assert torch.equal(run_pieces(pieces, programs, {"x": x_value})[0], tape.run({"x": x_value}, {})[0])
 
 
+def test_a_loss_is_where_it_is_made() -> None:
+    tape = Hand()
+    x = tape.given("input", "x")
+    first = tape.mixed(x, x)
+    tape.loss = tape.mixed(first, first)
+    tape.outputs = [first]
+    pieces = make_pieces(tape.placed({0: 0, 1: 1}, 2))
+    assert [piece.loss for piece in pieces] == [None, tape.loss]
+    assert [piece.outputs for piece in pieces] == [{0: first}, {}]
+    programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
+    kept, found, none = programs[0].run([], {"x": torch.ones(4)}, seeder(0, 0), [0])
+    assert none is None
+    assert programs[1].run(kept, {}, seeder(0, 0), [0])[2].tolist() == [25.0] * 4
+    assert found[0].tolist() == [5.0] * 4
+
+
+def test_what_many_read_is_sent_to_each() -> None:
+    """In two versions, of which the first is read by one stage and the second, written there, by another."""
+    tape = Hand()
+    x = tape.given("input", "x")
+    made = tape.mixed(x, x)
+    early = tape.mixed(made, made)
+    tape.raised(made, x)
+    late = tape.mixed(made, early)
+    tape.outputs = [late, made]
+    pieces = make_pieces(tape.placed({0: 0, 1: 1, 2: 1, 3: 2}, 3))
+    assert [line.what for line in pieces[1].lines if line.what != "origin"] == [
+        "receive",
+        "own",
+        "call",
+        "call",
+        "keep",
+        "keep",
+    ]
+    assert set(pieces[2].receives) == {1}
+    assert pieces[2].receives[1] == [Tensor(made, 1), Tensor(early, 0)]
+    programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
+    x_value = torch.arange(4.0)
+    found = run_pieces(pieces, programs, {"x": x_value})
+    assert [found[place].tolist() for place in range(2)] == [each.tolist() for each in tape.run({"x": x_value}, {})]
+
+
 def test_draws_are_counted_and_floats_are_widened() -> None:
     tape = Hand()
     x = tape.given("input", "x")
@@ -250,6 +293,81 @@ def test_draws_are_counted_and_floats_are_widened() -> None:
     assert widened(torch.ones(2, dtype=torch.float16)).dtype is torch.float32
     assert widened(torch.ones(2, dtype=torch.int8)).dtype is torch.int8
     assert widened("word") == "word"
+
+
+def test_arguments_of_all_sorts() -> None:
+    """Plain ones stand in the text, tensors in lists and tuples too, everything else has a name; floats are widened."""
+    seen: list[Any] = []
+
+    def record(*args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
+        seen.append((args, kwargs))
+        return args[0] + 1, "no tensor", args[0] + 2
+
+    tape = Hand()
+    x = tape.given("input", "x")
+    first, second = tape.add((4,)), tape.add((4,))
+    nested = [Ref(x), (Ref(x), 1.5)]
+    args = (Ref(x), nested, (Ref(x),), [1, 2], (None, True), None, True, 7, 0.25, "word", torch.bfloat16)
+    entry = Entry(
+        func=record, args=args, kwargs={"other": Ref(x), "size": 3}, single=False, outs=(first, None, second),
+        reads=(x,), writes=(), call=0, grad=True, random=False,
+    )  # fmt: skip
+    tape.calls.append((False, "m"))
+    tape.entries.append(entry)
+    last = tape.mixed(first, second)
+    tape.outputs = [last]
+    (piece,) = make_pieces(tape.placed({0: 0, 1: 0}, 1))
+    program = compile_piece(tape, piece, {}, training=False)
+    value = torch.ones(4)
+    _, found, _ = program.run([], {"x": value}, seeder(0, 0), [0])
+    assert found[0].tolist() == [14.0] * 4
+    ((given, named),) = seen
+    assert given[0] is value
+    assert (given[1][0] is value, given[1][1][0] is value, given[1][1][1]) == (True, True, 1.5)
+    assert isinstance(given[1], list)
+    assert isinstance(given[2], tuple)
+    assert given[2][0] is value
+    assert given[3:] == ([1, 2], (None, True), None, True, 7, 0.25, "word", torch.float32)
+    assert named == {"other": value, "size": 3}
+    assert "None, True, 7," in program.source
+    # Each tensor is let go after its last reader, results are not.
+    freed = [line.strip() for line in program.source.splitlines() if "del " in line]
+    assert freed == [f"del t{x}", f"del t{first}, t{second}"]
+
+
+def test_a_single_number_keeps_layers() -> None:
+    tape = Hand()
+    out = tape.add(())
+    tape.write(torch.ops.aten.rand.default, [], outs=(out,), random=True)
+    wide = tape.add((2,))
+    tape.write(torch.ops.aten.rand.default, [2], outs=(wide,), random=True)
+    tape.outputs = [out, wide]
+    (piece,) = make_pieces(tape.placed({}, 1))
+    _, found, _ = compile_piece(tape, piece, {}, training=False).run([], {}, seeder(0, 0), [0])
+    assert float(found[0]) == KEEPS_LAYERS
+    seeder(0, 0)(1)
+    assert torch.equal(found[1], torch.rand(2))
+
+
+def test_what_is_written_is_copied_first() -> None:
+    """Inputs and what was received, where it is written; what goes to others, where it will be."""
+    tape = Hand()
+    x = tape.given("input", "x")
+    tape.raised(x, x)
+    made = tape.mixed(x, x)
+    read = tape.mixed(made, made)
+    tape.raised(made, x)
+    tape.outputs = [made, read]
+    pieces = make_pieces(tape.placed({0: 0, 1: 0, 2: 1, 3: 0}, 2))
+    programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
+    texts = [program.source for program in programs]
+    assert f"t{x} = inputs['x'].clone()" in texts[0]
+    assert f"e{made}_0 = t{made}.clone()" in texts[0]
+    assert "clone" not in texts[1]
+    value = torch.ones(4)
+    found = run_pieces(pieces, programs, {"x": value})
+    assert value.tolist() == [1.0] * 4
+    assert [found[place].tolist() for place in range(2)] == [each.tolist() for each in tape.run({"x": value}, {})]
 
 
 def test_gradients_are_off_where_they_were() -> None:

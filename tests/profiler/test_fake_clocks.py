@@ -49,10 +49,10 @@ class Ticking:
 
 
 def test_a_processor_counts_its_own_time_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = SimpleNamespace(thread_time_ns=iter([5, 9]).__next__, perf_counter_ns=iter([100, 300]).__next__)
+    fake = SimpleNamespace(thread_time_ns=iter([5, 9, 14, 20]).__next__, perf_counter_ns=iter([100, 300]).__next__)
     monkeypatch.setattr(clock_module, "time", fake)
-    for threads, wanted in ((1, 4e-9), (2, 200e-9)):
-        clock = CpuClock(threads)
+    for threads, wanted in (((), 4e-9), ((2,), 200e-9), ((1,), 6e-9)):
+        clock = CpuClock(*threads)
         clock.begin()
         start = clock.mark()
         assert clock.between(start, clock.mark()) == pytest.approx(wanted)
@@ -62,7 +62,7 @@ def test_a_processor_counts_its_own_time_on_one_thread(monkeypatch: pytest.Monke
 
 def test_a_clock_learns_what_it_takes() -> None:
     clock = CpuClock()
-    clock.calibrate([5.0, 3.0, 9.0], [1.0, 2.0, 0.0])
+    clock.calibrate([5.0, 3.0, 9.0, 8.0, 4.0], [1.0, 2.0, 0.0, 9.0, 0.5])
     assert clock.own_s == 4.0
     clock.calibrate([1.0], [2.0])
     assert clock.own_s == 0.0

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from instances.hybrid_arrays import arrays_of, scratch_of, work_of
 from instances.kernel_arrays import NEVER, dags, row_of, values
 from instances.strategies import examples, halves
-from partita.engines.kernels.arrays import Floats, as_arrays
+from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.graph_arrays import csr
-from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
+from partita.engines.kernels.hybrid.arrays import HybridArrays, StageIndex
 from partita.engines.kernels.hybrid.decide import known_better, supersets
 from partita.engines.kernels.hybrid.device_table import NONE, DeviceTable, Falls, close
 from partita.engines.kernels.hybrid.knapsack import bracket, cheapest, fill_items
@@ -40,30 +41,6 @@ from partita.engines.kernels.hybrid.stages import (
 )
 
 Option = tuple[float, float]
-
-
-def arrays_of(**fields: Any) -> HybridArrays:
-    """Arrays of which only some are read."""
-    unread = {name: np.zeros(_SHAPES.get(name, (1,))) for name in HybridArrays._fields}
-    return as_arrays(HybridArrays, unread | fields)
-
-
-#: Arrays with more than one dimension that are not given get these shapes.
-_TABLES = ("missing", "edge_enter", "edge_leave", "segment", "option_ptr", "kind", "members", "work")
-_SUMS = ("time", "weight", "active", "fixed", "sharded", "small_active", "small_fixed", "small_time")
-_SHAPES = dict.fromkeys(_TABLES, (1, 1)) | dict.fromkeys(_SUMS, (1, 1, 2))
-
-
-def scratch_of(layers: int, options: int) -> HybridScratch:
-    """Room for the knapsack."""
-    size = layers + options + 3
-    return as_arrays(HybridScratch, {name: np.zeros(size) for name in HybridScratch._fields})
-
-
-def work_of(h: HybridArrays, s: HybridScratch) -> HybridWork:
-    """With nothing known."""
-    known = as_arrays(HybridKnown, {name: np.zeros(1) for name in HybridKnown._fields})
-    return HybridWork(h, s, known, NEVER)
 
 
 # -- the knapsack ------------------------------------------------------------------------------------------------------
@@ -413,6 +390,7 @@ def test_an_exchange_behind_work() -> None:
     assert exposed(4.0, 9.0, 0.0) == 0.0
 
 
+@examples(240)
 @given(
     st.lists(st.tuples(st.one_of(st.just(NONE), st.integers(0, 9)), halves(0, 4)), min_size=1, max_size=6), st.data()
 )
