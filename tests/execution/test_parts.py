@@ -17,12 +17,12 @@ torch = pytest.importorskip("torch", reason="the runner needs torch")
 
 from torch.nn import functional
 
-from partita.execution import memory, wire
-from partita.execution.compare import SMALLEST, errors
+from partita.execution import rank, wire
 from partita.execution.draws import seeded, seeder
-from partita.execution.memory import Peak, in_use
+from partita.execution.host import SMALLEST, errors
 from partita.execution.orders import Process, make_orders
-from partita.execution.wire import Form, Wire
+from partita.execution.rank import Peak, in_use
+from partita.execution.wire import TensorLayout, Wire
 from partita.frontends.capture import KEEPS_LAYERS
 from partita.frontends.tape import Slot
 from partita.ground.errors import InputError, UnsupportedError
@@ -167,7 +167,9 @@ def test_a_tensor_arrives_as_it_was_sent(shape: list[int], data: st.DataObject) 
     order = data.draw(st.permutations(range(len(shape))))
     sent = torch.arange(count, dtype=torch.float32).reshape([shape[i] for i in order])
     sent = sent.permute([order.index(i) for i in range(len(shape))])
-    form = Form(Slot(0, tuple(shape), sent.stride(), data.draw(st.sampled_from([torch.float32, torch.bfloat16]))))
+    form = TensorLayout(
+        Slot(0, tuple(shape), sent.stride(), data.draw(st.sampled_from([torch.float32, torch.bfloat16])))
+    )
     other = data.draw(st.booleans())
     tensor, flat = form.room()
     assert tensor.shape == sent.shape
@@ -181,13 +183,13 @@ def test_a_tensor_arrives_as_it_was_sent(shape: list[int], data: st.DataObject) 
 def test_what_overlaps_is_sent_dense() -> None:
     """An expanded tensor has one element in four places; all four go."""
     sent = torch.arange(2.0)[:, None].expand(2, 4)
-    form = Form(Slot(0, (2, 4), sent.stride(), torch.float32))
+    form = TensorLayout(Slot(0, (2, 4), sent.stride(), torch.float32))
     assert form.stride == (4, 1)
     tensor, flat = form.room()
     flat.copy_(form.bytes_of(sent))
     assert torch.equal(tensor, sent)
-    assert Form(Slot(0, (3, 2), (4, 1), torch.float32)).stride == (2, 1)
-    assert Form(Slot(0, (3, 1), (1, 9), torch.float32)).stride == (1, 9)
+    assert TensorLayout(Slot(0, (3, 2), (4, 1), torch.float32)).stride == (2, 1)
+    assert TensorLayout(Slot(0, (3, 1), (1, 9), torch.float32)).stride == (1, 9)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +207,13 @@ def test_what_overlaps_is_sent_dense() -> None:
 def test_strides_are_kept_where_memory_is_filled(
     shape: tuple[int, ...], stride: tuple[int, ...], sent: tuple[int, ...]
 ) -> None:
-    assert Form(Slot(0, shape, stride, torch.float32)).stride == sent
+    assert TensorLayout(Slot(0, shape, stride, torch.float32)).stride == sent
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bool])
 def test_numbers_keep_their_format(dtype: Any) -> None:
     sent = torch.tensor([[1, 0, 1], [0, 0, 1]]).to(dtype)
-    form = Form(Slot(0, (2, 3), (1, 2), dtype))
+    form = TensorLayout(Slot(0, (2, 3), (1, 2), dtype))
     tensor, flat = form.room()
     flat.copy_(form.bytes_of(sent))
     assert tensor.dtype is dtype
@@ -236,7 +238,7 @@ def test_messages_are_posted_taken_and_let_go(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(wire.dist, "isend", send)
     monkeypatch.setattr(wire.dist, "irecv", receive)
-    form, empty = (Form(Slot(0, shape, (1,), torch.float32)) for shape in ((3,), (0,)))
+    form, empty = (TensorLayout(Slot(0, shape, (1,), torch.float32)) for shape in ((3,), (0,)))
     one = Wire()
     one.post(5, 2, form)
     one.post(6, 2, empty)
@@ -337,7 +339,7 @@ def test_attention_of_a_module_draws_once(weights: bool) -> None:
 
 def test_the_most_memory_is_that_of_the_worst_call(monkeypatch: pytest.MonkeyPatch) -> None:
     told = iter([100, 95, 140, 190, 120, 95])
-    monkeypatch.setattr(memory, "in_use", lambda: told.__next__)
+    monkeypatch.setattr(rank, "in_use", lambda: told.__next__)
     watch = Peak()
     with watch:
         x = torch.ones(4, dtype=torch.float64)
@@ -361,7 +363,7 @@ def test_what_the_allocator_says(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: None) -> Any:
         raise OSError
 
-    monkeypatch.setattr(memory.ctypes, "CDLL", missing)
+    monkeypatch.setattr(rank.ctypes, "CDLL", missing)
     assert in_use()() == 0
 
 

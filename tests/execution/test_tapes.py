@@ -14,11 +14,11 @@ from instances.strategies import examples
 torch = pytest.importorskip("torch", reason="the runner needs torch")
 
 from partita.execution.draws import seeder
-from partita.execution.pieces import Piece, Tensor, bytes_of, make_pieces
-from partita.execution.places import ANYWHERE, NOWHERE, Placed, place_calls
-from partita.execution.program import Program, compile_piece, draws, widened
+from partita.execution.pieces import HandedTensor, PlanPiece, bytes_of, make_pieces
+from partita.execution.places import ANYWHERE, NOWHERE, PlacedTape, place_calls
+from partita.execution.program import CompiledPiece, compile_piece, draws, widened
 from partita.frontends.capture import KEEPS_LAYERS
-from partita.frontends.tape import Entry, Origin, Ref, Slot, Tape
+from partita.frontends.tape import Origin, Ref, Slot, Tape, TapedCall
 from partita.ground.errors import InputError
 
 
@@ -52,7 +52,7 @@ class Hand(Tape):
             self.calls.append((flags.get("constant", False), flags.get("module", f"m{call}")))
         reads = tuple(slot for slot in args if isinstance(slot, Ref))
         self.entries.append(
-            Entry(
+            TapedCall(
                 func=func, args=args, kwargs={}, single=True, outs=outs, reads=tuple(ref.slot for ref in reads),
                 writes=writes, call=call, grad=True, random=flags.get("random", False),
             )
@@ -75,7 +75,7 @@ class Hand(Tape):
         self.write(_raise, Ref(a), Ref(b), outs=(a,), writes=(a,), **flags)
         return a
 
-    def placed(self, stage_of: dict[int, int], stages: int) -> Placed:
+    def placed(self, stage_of: dict[int, int], stages: int) -> PlacedTape:
         return place_calls(self, [c for c, _ in self.calls], [m for _, m in self.calls], stage_of, stages)
 
     def run(self, inputs: dict[str, Any], arrays: dict[str, Any]) -> list[Any]:
@@ -103,9 +103,9 @@ def _raise(a: Any, b: Any) -> Any:
     return a.add_(b.sum())
 
 
-def run_pieces(pieces: list[Piece], programs: list[Program], inputs: dict[str, Any]) -> dict[int, Any]:
+def run_pieces(pieces: list[PlanPiece], programs: list[CompiledPiece], inputs: dict[str, Any]) -> dict[int, Any]:
     """Outputs by place, of pieces one after the other."""
-    made: list[dict[Tensor, Any]] = []
+    made: list[dict[HandedTensor, Any]] = []
     outputs: dict[int, Any] = {}
     for piece, program in zip(pieces, programs, strict=True):
         received = [made[other][piece.receives[other][place]] for other, place in program.receives]
@@ -220,7 +220,7 @@ def test_only_what_is_needed_of_a_tensor_is_sent() -> None:
         tape.outputs = [tape.mixed(last, made) if whole else last]
         pieces = make_pieces(tape.placed({0: 0, 1: 1, 2: 1}, 2))
         (sent,) = pieces[1].receives[0]
-        assert sent == Tensor(made if whole else quarter, 0)
+        assert sent == HandedTensor(made if whole else quarter, 0)
         assert bytes_of(tape, pieces[0].kept) == (32 if whole else 8)
         programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
         x_value = torch.arange(8.0)
@@ -262,7 +262,7 @@ def test_what_many_read_is_sent_to_each() -> None:
         "keep",
     ]
     assert set(pieces[2].receives) == {1}
-    assert pieces[2].receives[1] == [Tensor(made, 1), Tensor(early, 0)]
+    assert pieces[2].receives[1] == [HandedTensor(made, 1), HandedTensor(early, 0)]
     programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
     x_value = torch.arange(4.0)
     found = run_pieces(pieces, programs, {"x": x_value})
@@ -308,7 +308,7 @@ def test_arguments_of_all_sorts() -> None:
     first, second = tape.add((4,)), tape.add((4,))
     nested = [Ref(x), (Ref(x), 1.5)]
     args = (Ref(x), nested, (Ref(x),), [1, 2], (None, True), None, True, 7, 0.25, "word", torch.bfloat16)
-    entry = Entry(
+    entry = TapedCall(
         func=record, args=args, kwargs={"other": Ref(x), "size": 3}, single=False, outs=(first, None, second),
         reads=(x,), writes=(), call=0, grad=True, random=False,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 Every mutant has a process of its own: a copy of one in which the module's tests have run once, so that compiled kernels
 are loaded. It forgets the package (but not the kernels), imports it again with the mutant's code, and runs the tests
 until one fails. No file is changed. A mutant on which the tests take several times as long as usual counts as caught.
+Mutants of a kernel run as plain Python: to compile each would take longer than its tests, and may not be possible.
 
 Mutants that no test can notice are listed with the reason in ``equivalent.toml``, and count apart.
 """
@@ -28,6 +29,7 @@ from pathlib import Path
 from types import CodeType
 from typing import ClassVar, NoReturn
 
+import numba
 import pytest
 from hypothesis import Phase, settings
 
@@ -35,6 +37,8 @@ from mutants.operators import Mutant, mutants_of
 from mutants.table import MODULES
 
 _HERE = Path(__file__).parent
+#: Modules below this one are compiled, but for their own mutants.
+_KERNELS = "partita.engines.kernels."
 #: Memory that a mutant may map: one that never stops collecting ends early.
 _ADDRESS_SPACE_BYTES = 24 << 30
 
@@ -86,6 +90,11 @@ class _Module:
     source: str
     tests: tuple[str, ...]
 
+    @property
+    def plain(self) -> bool:
+        """Whether it runs as plain Python, and what it imports with it."""
+        return self.name.startswith(_KERNELS)
+
 
 @dataclass(frozen=True)
 class _Usual:
@@ -103,11 +112,11 @@ def _run_tests(tests: Sequence[str], folder: str, *plugins: object) -> int:
     return int(pytest.main([*options, *tests], plugins=[_FewExamples(), *plugins]))
 
 
-def _forget() -> None:
-    """Drop what depends on the package, and the tests: they are imported anew. Compiled kernels stay."""
+def _forget(*, kernels: bool) -> None:
+    """Drop what depends on the package, and the tests: they are imported anew. Kernels stay unless they are to go."""
     folder = str(_HERE.parent)
     for name, module in list(sys.modules.items()):
-        ours = name == "partita" or (name.startswith("partita.") and not name.startswith("partita.engines.kernels"))
+        ours = name == "partita" or (name.startswith("partita.") and (kernels or not f"{name}.".startswith(_KERNELS)))
         if ours or ((getattr(module, "__file__", None) or "").startswith(folder) and not name.startswith("mutants")):
             del sys.modules[name]
 
@@ -116,7 +125,7 @@ def _try(module: _Module, mutant: Mutant, usual: _Usual, folder: str) -> NoRetur
     """In a process of its own: exit with 0 if no test notices the mutant."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    cpu = int(10 + 4 * usual.cpu_s)
+    cpu = int(3 + 3 * usual.cpu_s)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE_BYTES, _ADDRESS_SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -130,7 +139,7 @@ def _try(module: _Module, mutant: Mutant, usual: _Usual, folder: str) -> NoRetur
         tempfile.tempdir = os.environ["TMPDIR"] = folder
         loader = _Loader(module.name, module.file)
         loader.code = mutant.compile(module.source, module.file)
-        _forget()
+        _forget(kernels=module.plain)
         sys.meta_path.insert(0, loader)
         status = _run_tests(module.tests, folder, _LeaveAtOnce())
     finally:
@@ -165,6 +174,14 @@ def _survivors(module: _Module, mutants: list[Mutant], usual: _Usual, jobs: int,
     return sorted(survived, key=lambda mutant: mutant.line)
 
 
+def _switch(*, plain: bool) -> None:
+    """Let kernels that are imported from now on be plain Python, or compiled."""
+    if bool(numba.config.DISABLE_JIT) != plain:
+        os.environ["NUMBA_DISABLE_JIT"] = str(int(plain))
+        numba.config.reload_config()
+        _forget(kernels=True)
+
+
 def _usual(module: _Module, folder: str) -> _Usual:
     """Run the tests on the right module, here: what they load stays loaded.
 
@@ -173,6 +190,7 @@ def _usual(module: _Module, folder: str) -> _Usual:
     SystemExit
         If they fail, or do not import the module.
     """
+    _switch(plain=module.plain)
     wall, cpu = time.perf_counter(), time.process_time()
     own = Path(folder) / module.name
     own.mkdir()
@@ -231,6 +249,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
     arguments = parser.parse_args()
+    # Threads that libraries have in this process are not there in its copies, which would wait for them.
+    os.environ["OMP_NUM_THREADS"] = "1"
     # Ended from outside it still ends its children, and takes its folder away.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     names = [name for name in MODULES if not arguments.modules or any(part in name for part in arguments.modules)]

@@ -17,6 +17,15 @@ _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_variants",
 )
 
+_KERNELS = "partita.engines.kernels"
+_OF_KERNELS = "tests/engines/kernels"
+_PLACEMENTS = f"{_OF_KERNELS}/latency/test_placements.py"
+_PLACING = f"{_OF_KERNELS}/mapping/test_placing.py"
+_STAGES = f"{_OF_KERNELS}/hybrid/test_stages.py"
+_QUEUES = f"{_OF_KERNELS}/simulator/test_queues.py"
+_RUN, _TAPES = "tests/execution/test_parts.py", "tests/execution/test_tapes.py"
+_CLOCKS = "tests/profiler/test_fake_clocks.py"
+
 #: The module, and the tests that are run on its mutants, quick ones first.
 MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.evaluate": _EVALUATE,
@@ -50,4 +59,26 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.hybrid.files.plans": (f"{_HYBRID}/files/test_plans.py",),
     "partita.problems.makespan.files.moirai": (f"{_MAKESPAN}/files/test_moirai.py",),
     "partita.problems.importers": ("tests/problems/test_importers.py",),
+    f"{_KERNELS}.arrays": (f"{_OF_KERNELS}/test_graph_arrays.py",),
+    f"{_KERNELS}.bits": (f"{_OF_KERNELS}/test_graph_arrays.py",),
+    f"{_KERNELS}.closures": (f"{_OF_KERNELS}/test_graph_arrays.py",),
+    f"{_KERNELS}.graph_arrays": (f"{_OF_KERNELS}/test_graph_arrays.py",),
+    f"{_KERNELS}.hybrid.device_table": (f"{_STAGES}::test_where_a_row_falls",),
+    f"{_KERNELS}.latency.quotient": (f"{_PLACEMENTS}::test_a_placement_is_kept_up_to_date_under_moves",),
+    f"{_KERNELS}.mapping.arrays": (f"{_PLACING}::test_depth_first_finds_a_mapping_or_proves_that_there_is_none",),
+    f"{_KERNELS}.simulator.queues": (
+        f"{_QUEUES}::test_a_queue_gives_the_least_key_first",
+        f"{_QUEUES}::test_a_pile_is_sorted",
+    ),
+    f"{_KERNELS}.simulator.sharing": (
+        f"{_QUEUES}::test_links_are_shared_fairly",
+        f"{_QUEUES}::test_without_amounts_there_is_room_for_nobody",
+    ),
+    "partita.execution.draws": (_RUN,),
+    "partita.execution.orders": (_RUN,),
+    "partita.execution.program": (_TAPES,),
+    "partita.execution.wire": (_RUN,),
+    "partita.profiler.clock": (_CLOCKS,),
+    "partita.profiler.links": (_CLOCKS,),
+    "partita.profiler.steps": (_CLOCKS,),
 }

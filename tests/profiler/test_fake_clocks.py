@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import random
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from partita.costs.profile import Transfer
+from partita.costs.profile import MessageTime
 from partita.ground.errors import TraceError
 from partita.profiler import clock as clock_module
 from partita.profiler import links, timing
@@ -196,20 +197,33 @@ def test_peaks_of_a_run() -> None:
 @given(st.integers(1, 9), st.integers(1, 9))
 def test_a_line_through_exact_times(latency_us: int, gigabytes: int) -> None:
     latency, bandwidth = latency_us * 1e-6, gigabytes * 1e9
-    found = fit_line([Transfer(bytes=size, time_s=latency + size / bandwidth) for size in SIZES])
+    found = fit_line([MessageTime(bytes=size, time_s=latency + size / bandwidth) for size in SIZES])
     assert found == pytest.approx((latency, bandwidth), rel=1e-6)
 
 
 def test_a_line_counts_relative_errors() -> None:
     """Doubling all times halves the bandwidth; a second more on all is latency; less than nothing is none."""
-    line = [Transfer(bytes=size, time_s=size / 1e6) for size in (1000, 2000, 4000)]
-    slower = [Transfer(bytes=t.bytes, time_s=2 * t.time_s) for t in line]
+    line = [MessageTime(bytes=size, time_s=size / 1e6) for size in (1000, 2000, 4000)]
+    slower = [MessageTime(bytes=t.bytes, time_s=2 * t.time_s) for t in line]
     assert fit_line(line) == pytest.approx((0.0, 1e6), abs=1e-9)
     assert fit_line(slower)[1] == pytest.approx(fit_line(line)[1] / 2)
-    bent = [Transfer(bytes=1000, time_s=0.001), Transfer(bytes=3000, time_s=0.009)]
+    bent = [MessageTime(bytes=1000, time_s=0.001), MessageTime(bytes=3000, time_s=0.009)]
     assert fit_line(bent)[0] == 0.0
-    flat = [Transfer(bytes=1000, time_s=4.0), Transfer(bytes=3000, time_s=2.0)]
+    flat = [MessageTime(bytes=size, time_s=time_s) for size, time_s in ((1000, 4.0), (2000, 3.5), (3000, 2.0))]
     assert fit_line(flat)[1] == pytest.approx(1500.0)
+
+
+def test_messages_of_a_gpu_are_over_before_the_clock_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    for name in ("barrier", "send", "recv"):
+        monkeypatch.setattr(links.dist, name, lambda *data: done.extend(str(each.device) for each in data[:1]))
+    monkeypatch.setattr(links.torch.cuda, "synchronize", lambda: done.append("wait"))
+    time_messages(0, "meta")
+    assert set(done) == {"meta", "wait"}
+    assert done.count("meta") == 2 * done.count("wait")
+    done.clear()
+    time_messages(0)
+    assert set(done) == {"cpu"}
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])
@@ -220,9 +234,10 @@ def test_messages_go_there_and_back(monkeypatch: pytest.MonkeyPatch, rank: int) 
     monkeypatch.setattr(links.dist, "barrier", lambda: barriers.append(len(done)))
     monkeypatch.setattr(links.dist, "send", lambda data, to: done.append(("send", to, data.numel() * 4)))
     monkeypatch.setattr(links.dist, "recv", lambda data, source: done.append(("recv", source, data.numel() * 4)))
-    ticks = itertools.chain.from_iterable((0.0, 2.0 * (n + 1)) for n in itertools.count())
+    ticks = itertools.chain.from_iterable((5.0, 5.0 + 2.0 * (n + 1)) for n in itertools.count())
     monkeypatch.setattr(links, "time", SimpleNamespace(perf_counter=ticks.__next__))
     found = time_messages(rank)
+    assert SIZES == (1024, 16384, 131072, 524288, 2097152, 8388608)
     assert len(barriers) == 2 * len(SIZES)
     if rank == 2:
         assert (found, done) == ([], [])
@@ -316,3 +331,49 @@ def test_every_pass_draws_the_same() -> None:
     observe(Step(Drawing(), (torch.ones(2),), {}, False), Ticking(), warm_up=2, repeats=2, alone=nullcontext)
     assert len(drawn) == 7
     assert drawn == [drawn[0]] * 7
+
+
+def seen_of(forward: Any, *, training: bool = False, parameter: Any = None) -> Any:
+    """What is seen of a module with this forward part."""
+
+    class Made(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = None if parameter is None else torch.nn.Parameter(parameter)
+
+        def forward(self, x: Any) -> Any:
+            return forward(self, x)
+
+    step = Step(Made(), (torch.ones(2),), {}, training)
+    return observe(step, Ticking(), warm_up=1, repeats=2, alone=nullcontext)
+
+
+def test_passes_begin_with_the_same_seeds_and_collect_nothing() -> None:
+    drawn: set[tuple[float, float, bool]] = set()
+
+    def forward(module: Any, x: Any) -> Any:
+        noise = torch.rand(1)
+        drawn.add((random.random(), float(noise), gc.isenabled()))
+        return x + noise
+
+    seen_of(forward)
+    random.seed(0)
+    torch.manual_seed(0)
+    assert drawn == {(random.random(), float(torch.rand(1)), False)}
+
+
+def test_a_model_that_changes_is_refused() -> None:
+    runs = itertools.count()
+    with pytest.raises(TraceError, match="the model calls other operators from run to run"):
+        seen_of(lambda module, x: x.sin() if next(runs) < 3 else x.cos())
+
+
+def test_an_update_is_a_step_of_all_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    monkeypatch.setattr(torch.optim.SGD, "step", lambda self: steps.append(len(self.param_groups[0]["params"])))
+    found = seen_of(lambda module, x: (x * module.own).sum(), training=True, parameter=torch.ones(2))
+    assert found.update_s_per_byte == [1 / 8] * 2
+    assert steps == [1, 1]
+    # A parameter without entries takes no bytes.
+    empty = seen_of(lambda module, x: x.sum() * 2 + module.own.sum(), training=True, parameter=torch.ones(0))
+    assert empty.update_s_per_byte == [1.0] * 2

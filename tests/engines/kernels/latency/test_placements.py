@@ -14,7 +14,7 @@ from instances.kernel_arrays import dags, values
 from instances.strategies import examples
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.graph_arrays import graph_of, partition_of
-from partita.engines.kernels.latency.arrays import LatencyArrays, Placement, empty_placement
+from partita.engines.kernels.latency.arrays import LatencyArrays, PlacementState, empty_placement
 from partita.engines.kernels.latency.blocks import block_options
 from partita.engines.kernels.latency.branches import FOUND, OVER, SPENT, branch, rests
 from partita.engines.kernels.latency.quotient import longest, relocate, reset
@@ -69,7 +69,7 @@ def latency_of(a: LatencyArrays, slot: list[int] | tuple[int, ...], *, chained: 
 
 
 @compiled
-def move(a: LatencyArrays, s: Placement, v: int, to: int) -> tuple[int, float]:
+def move(a: LatencyArrays, s: PlacementState, v: int, to: int) -> tuple[int, float]:
     """Where an operator was, and the latency after the move."""
     at = relocate(a, s, v, to)
     return at, longest(a, s)

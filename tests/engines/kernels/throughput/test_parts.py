@@ -16,7 +16,7 @@ from partita.engines.kernels.closures import closure_bits
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
 from partita.engines.kernels.throughput.covering import Exclusions, longest_segments, search_block
-from partita.engines.kernels.throughput.forced_cuts import Parts, force_nets, separate_pairs
+from partita.engines.kernels.throughput.forced_cuts import TargetFacts, force_nets, separate_pairs
 from partita.engines.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
@@ -56,10 +56,10 @@ def limited(draw: st.DrawFn, most: int = 5) -> tuple[BlockProblem, Known]:
     return a, Known(limit, blocks, splits)
 
 
-def nothing_known(a: BlockProblem) -> Parts:
+def nothing_known(a: BlockProblem) -> TargetFacts:
     """Closures of the order, and no more."""
     n = a.items
-    return Parts(
+    return TargetFacts(
         later=closure_bits(a.graph, False),
         earlier=closure_bits(a.graph, True),
         apart=np.zeros((n, (n + 63) // 64), np.uint64),
@@ -69,11 +69,11 @@ def nothing_known(a: BlockProblem) -> Parts:
     )
 
 
-def are_apart(parts: Parts, n: int) -> set[tuple[int, int]]:
+def are_apart(parts: TargetFacts, n: int) -> set[tuple[int, int]]:
     return {(u, v) for u in range(n) for v in range(n) if int(parts.apart[u, 0]) >> v & 1}
 
 
-def settle(a: BlockProblem, known: Known, parts: Parts) -> bool:
+def settle(a: BlockProblem, known: Known, parts: TargetFacts) -> bool:
     """Find nets and pairs until there are no more; false if there is no split."""
     while True:
         found = force_nets(a, parts, known.limit)

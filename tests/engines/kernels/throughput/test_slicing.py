@@ -177,6 +177,12 @@ def test_an_order_is_cut_into_blocks(a: BlockProblem, data: st.DataObject) -> No
     value, back = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), np.int32)
     cut_order(some, row, limit, None, value, back, NEVER)
     assert value[n].tolist() == best.tolist()
+    for j in range(1, k + 1):
+        end, left = n, j
+        while best[j] < np.inf and end > 0:
+            start = int(back[end, left])
+            assert cost_of(a, {order[place] for place in range(start, end)}) <= best[j]
+            end, left = start, left - 1
     fewest, starts = np.empty(n + 1, np.int32), np.empty(n + 1, np.int32)
     if limit < np.inf:
         cut_order(some, row, limit, fewest, None, starts, NEVER)

@@ -26,7 +26,7 @@ from partita.engines.kernels.throughput.working_memory import (
 @st.composite
 def peaks(draw: st.DrawFn) -> tuple[PeakArrays, list[tuple[int, int]], list[set[int]]]:
     """Operators of which each reads the one tensor of those before it; some tensors are there from the start."""
-    n, edges = draw(dags(2, 6))
+    n, edges = draw(dags(3, 6))
     pins = [{v, *(w for u, w in edges if u == v)} for v in range(n)]
     pins += draw(st.lists(st.sets(st.integers(0, n - 1), min_size=1), max_size=2))
     of_operator = [[t for t, row in enumerate(pins) if v in row] for v in range(n)]
@@ -53,14 +53,15 @@ def peak_of(k: PeakArrays, pins: list[set[int]], order: Sequence[int]) -> float:
     )
 
 
-@examples(120)
+@examples(300)
 @given(peaks(), st.data())
 def test_some_operators_fit_if_an_order_does(
     made: tuple[PeakArrays, list[tuple[int, int]], list[set[int]]], data: st.DataObject
 ) -> None:
     k, edges, pins = made
     n = k.scratch.shape[0]
-    members = data.draw(st.lists(st.integers(0, n - 1), min_size=1, unique=True))
+    some = st.lists(st.integers(0, n - 1), min_size=1, unique=True)
+    members = data.draw(st.one_of(some, st.permutations(range(n)), st.permutations(range(n))))
     inside = [(u, v) for u, v in edges if u in members and v in members]
     orders = [row for row in itertools.permutations(members) if all(row.index(u) < row.index(v) for u, v in inside)]
     found = {order: peak_of(k, pins, order) for order in orders}
@@ -69,7 +70,7 @@ def test_some_operators_fit_if_an_order_does(
     for order, peak in list(found.items())[:5]:
         x.order[: len(order)] = order
         assert peak_along(k, x, len(order)) == peak
-    most = data.draw(st.one_of(st.just(least), halves(0, 20)))
+    most = data.draw(st.one_of(st.sampled_from([least, least - 0.5]), halves(0, 20)))
     for _ in range(2):
         x.members[: len(members)] = members
         answer = fit(k, x, len(members), most, 500)
