@@ -40,24 +40,15 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A problem: a validated value that can be written as JSON; a problem adds its own fields.
 
     ``format`` and ``version`` name its file format, ``kind`` the entry of ``partita.problems`` that it belongs to.
-
-    Attributes
-    ----------
-    name
-        For people and result files.
-    unit
-        Time unit of all its times and of the objective.
-    notes
-        What a reader should know about how it was made.
     """
 
     kind: ClassVar[str]
     format: ClassVar[str]
     version: ClassVar[int] = 1
 
-    name: str
-    unit: str = "s"
-    notes: tuple[str, ...] = ()
+    name: str  #: For people and result files.
+    unit: str = "s"  #: Time unit of all its times and of the objective.
+    notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
 
     def replace(self, **changes: Any) -> Self:
         """A copy with changes, validated again.
@@ -80,18 +71,10 @@ MOST_SEED = 2**31 - 1
 
 
 class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every search may use; a problem adds its own fields.
+    """What every search may use; a problem adds its own fields."""
 
-    Attributes
-    ----------
-    seed
-        Same seed, same answer, when the clock is not what stops the run; 0 to ``MOST_SEED``.
-    threads
-        Most threads to use at once.
-    """
-
-    seed: int = 0
-    threads: int = 2
+    seed: int = 0  #: Same seed, same answer, when the clock is not what stops the run; 0 to ``MOST_SEED``.
+    threads: int = 2  #: Most threads to use at once.
 
     @property
     def scope(self) -> str:

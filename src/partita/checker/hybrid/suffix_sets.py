@@ -27,22 +27,13 @@ _NOTHING: Choice = (Fraction(0),) * 5
 
 
 class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
-    """See the module; ``value`` is the target.
-
-    Attributes
-    ----------
-    sets
-        Every set of layers that holds the successors of its layers, as sorted ids.
-    outside
-        For each set, devices that the layers outside it need at least.
-    fewest
-        For each set the places where the fewest devices fall, as pairs (s, devices) with growing s.
-    """
+    """See the module; ``value`` is the target."""
 
     says = "from the last stage to the first, the devices that a set of layers needs within the target were counted"
 
-    sets: tuple[tuple[int, ...], ...]
-    outside: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]  #: Every set of layers that holds the successors of its layers, as sorted ids.
+    outside: tuple[int, ...]  #: For each set, devices that the layers outside it need at least.
+    #: For each set the places where the fewest devices fall, as pairs (s, devices) with growing s.
     fewest: tuple[tuple[tuple[int, int], ...], ...]
 
     def scope(self, problem: Problem) -> str:

@@ -13,21 +13,12 @@ from partita.problems.hybrid.problem import Layer
 
 @dataclass(frozen=True)
 class LikeBlocks:
-    """A model as a row of like blocks.
+    """A model as a row of like blocks."""
 
-    Attributes
-    ----------
-    starts
-        Place in the order of layers at which each block starts; a block ends where the next one starts.
-    end
-        Place at which the last block ends.
-    layers
-        Number of layers; those before the first and after the last block are the model's ends.
-    """
-
+    #: Place in the order of layers at which each block starts; a block ends where the next one starts.
     starts: tuple[int, ...]
-    end: int
-    layers: int
+    end: int  #: Place at which the last block ends.
+    layers: int  #: Number of layers; those before the first and after the last block are the model's ends.
 
 
 def find_blocks(order: Sequence[Layer]) -> LikeBlocks:

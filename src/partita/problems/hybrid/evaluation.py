@@ -15,27 +15,13 @@ from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 
 @dataclass(frozen=True)
 class StepTime:
-    """One step, in the problem's unit of time.
+    """One step, in the problem's unit of time."""
 
-    Attributes
-    ----------
-    microbatches
-        Microbatches of the batch (N).
-    pipeline
-        From the first forward to the last backward part.
-    weight_sync
-        Synchronisation of the weights at the end; 0 where it is part of every stage's time.
-    update
-        The optimizer's step; 0 where it is not known.
-    steady
-        N times the objective: what the batch would take in an endless row of batches.
-    """
-
-    microbatches: int
-    pipeline: float
-    weight_sync: float
-    update: float
-    steady: float
+    microbatches: int  #: Microbatches of the batch (N).
+    pipeline: float  #: From the first forward to the last backward part.
+    weight_sync: float  #: Synchronisation of the weights at the end; 0 where it is part of every stage's time.
+    update: float  #: The optimizer's step; 0 where it is not known.
+    steady: float  #: N times the objective: what the batch would take in an endless row of batches.
 
     @property
     def step(self) -> float:
@@ -55,27 +41,15 @@ class StepTime:
 
 @dataclass(frozen=True)
 class HybridStageEvaluation:
-    """What one stage costs its devices. With a hierarchy, d = d_1·d_2: replicas in a machine times machines.
+    """What one stage costs its devices. With a hierarchy, d = d_1·d_2: replicas in a machine times machines."""
 
-    Attributes
-    ----------
-    compute
-        Time of its layers per sample, P/d.
-    transfer
-        Time per microbatch for tensors that enter or leave it, E/(d·B).
-    weight_sync
-        Time per microbatch to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch. With a
-        hierarchy only inside machines: 4·(d_1 − 1)·W/(d_1·d·B_1), or 4·(d_1 − 1)·W/(d_1·N·B_1) once per batch.
-    memory_bytes
-        Memory that each of its devices needs.
-    in_flight
-        Microbatches that each of its replicas holds, ⌈s/d⌉, s counting the replicas of this and all later stages.
-    """
-
-    compute: float
-    transfer: float
+    compute: float  #: Time of its layers per sample, P/d.
+    transfer: float  #: Time per microbatch for tensors that enter or leave it, E/(d·B).
+    #: Time per microbatch to synchronise its weights, 4·(d − 1)·W/(d·d·B), or with N for one d once per batch. With a
+    #: hierarchy only inside machines: 4·(d_1 − 1)·W/(d_1·d·B_1), or 4·(d_1 − 1)·W/(d_1·N·B_1) once per batch.
     weight_sync: float
-    memory_bytes: float
+    memory_bytes: float  #: Memory that each of its devices needs.
+    #: Microbatches that each of its replicas holds, ⌈s/d⌉, s counting the replicas of this and all later stages.
     in_flight: int
 
     @property
@@ -86,21 +60,12 @@ class HybridStageEvaluation:
 
 @dataclass(frozen=True)
 class MachineGroupEvaluation:
-    """What the stages that share machines exchange with other machines.
+    """What the stages that share machines exchange with other machines."""
 
-    Attributes
-    ----------
-    machines
-        Machines of the group (d_2).
-    transfer
-        Time per microbatch for tensors that enter or leave the group, Σ 2·bytes/(d_2·B_2).
-    weight_sync
-        Time per microbatch to synchronise whole layers between its machines, 4·(d_2 − 1)·W/(d_2·d_2·B_2), or with N
-        for one d_2 once per batch.
-    """
-
-    machines: int
-    transfer: float
+    machines: int  #: Machines of the group (d_2).
+    transfer: float  #: Time per microbatch for tensors that enter or leave the group, Σ 2·bytes/(d_2·B_2).
+    #: Time per microbatch to synchronise whole layers between its machines, 4·(d_2 − 1)·W/(d_2·d_2·B_2), or with N for
+    #: one d_2 once per batch.
     weight_sync: float
 
     @property
@@ -110,17 +75,10 @@ class MachineGroupEvaluation:
 
 
 class HybridEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a plan is worth: the time of a microbatch on the slowest stage or the busiest machine's link.
+    """What a plan is worth: the time of a microbatch on the slowest stage or the busiest machine's link."""
 
-    Attributes
-    ----------
-    stages
-        One entry per stage of the plan.
-    machine_groups
-        One entry per machine group; empty without a hierarchy, and for a step.
-    """
-
-    stages: tuple[HybridStageEvaluation, ...]
+    stages: tuple[HybridStageEvaluation, ...]  #: One entry per stage of the plan.
+    #: One entry per machine group; empty without a hierarchy, and for a step.
     machine_groups: tuple[MachineGroupEvaluation, ...] = ()
 
     @property

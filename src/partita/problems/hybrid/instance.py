@@ -22,35 +22,21 @@ from partita.problems.hybrid.room import Room, most_room
 
 @dataclass(frozen=True)
 class HybridInstance:
-    """What does not depend on the suffix sets: layers in topological order with the options worth having.
+    """What does not depend on the suffix sets: layers in topological order with the options worth having."""
 
-    Attributes
-    ----------
-    problem
-        Where it comes from.
-    order
-        Place in ``problem.layers`` of each layer in topological order.
-    source, target, bytes
-        Edges, by topological place; bytes.
-    after, before
-        Bit sets of each layer's successors and predecessors.
-    degrees
-        Tensor-parallel degrees.
-    options
-        For each degree and layer its options, the fastest first; empty where the layer lacks the degree.
-    uniform
-        For each degree whether all options of every layer share weights, sharded memory and synchronisation.
-    """
-
-    problem: HybridProblem
-    order: tuple[int, ...]
+    problem: HybridProblem  #: Where it comes from.
+    order: tuple[int, ...]  #: Place in ``problem.layers`` of each layer in topological order.
+    #: Edges, by topological place; bytes.
     source: Longs
     target: Longs
     bytes: tuple[float, ...]
+    #: Bit sets of each layer's successors and predecessors.
     after: tuple[int, ...]
     before: tuple[int, ...]
-    degrees: tuple[int, ...]
+    degrees: tuple[int, ...]  #: Tensor-parallel degrees.
+    #: For each degree and layer its options, the fastest first; empty where the layer lacks the degree.
     options: tuple[tuple[tuple[Configuration, ...], ...], ...]
+    #: For each degree whether all options of every layer share weights, sharded memory and synchronisation.
     uniform: tuple[bool, ...]
 
     @property

@@ -18,22 +18,7 @@ if TYPE_CHECKING:
 
 
 class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
-    """Stages with degrees of data and tensor parallelism, and ways to save memory for every layer.
-
-    Attributes
-    ----------
-    lowered
-        The pipeline of a problem, a plan and its evaluation; ``behind`` synchronises weights behind the backward part
-        of the last microbatch, which plans of a step decide themselves.
-    explained
-        What ``explain_infeasible`` says, given this descriptor.
-    least_memory
-        Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less.
-    smallest_devices
-        The fewest devices that fit, in words; None where only a search finds them.
-    simulated_step
-        The ``SimulatedStep`` of the same three; None if the plan cannot run at all.
-    """
+    """Stages with degrees of data and tensor parallelism, and ways to save memory for every layer."""
 
     summary = "train with data, tensor and pipeline parallelism at once, the slowest stage as fast as possible"
     problem = HybridProblem
@@ -46,10 +31,16 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     sweep: lazy[Any] = lazy("partita.problems.hybrid.sweep:HybridSweep")
     stages: lazy[Any] = lazy("partita.problems.hybrid.staged:HybridStages")
     change = staticmethod(change)
+    #: What ``explain_infeasible`` says, given this descriptor.
     explained: lazy[Callable[..., str]] = lazy("partita.problems.hybrid.explain:explain_infeasible")
+    #: Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less.
     least_memory: Callable[[HybridProblem, Layer], float]
+    #: The fewest devices that fit, in words; None where only a search finds them.
     smallest_devices: Callable[[HybridProblem], str | None] = staticmethod(lambda problem: None)
+    #: The pipeline of a problem, a plan and its evaluation; ``behind`` synchronises weights behind the backward part of
+    #: the last microbatch, which plans of a step decide themselves.
     lowered: Callable[..., Pipeline]
+    #: The ``SimulatedStep`` of the same three; None if the plan cannot run at all.
     simulated_step: Remembered[HybridProblem, Plan, Any]
 
     def unlimited(self, problem: HybridProblem, evaluation: HybridEvaluation) -> HybridProblem | None:

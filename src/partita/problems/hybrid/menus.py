@@ -38,23 +38,13 @@ Offload = (
 
 @dataclass(frozen=True)
 class LayerMenus:
-    """A hybrid problem with what its numbers are made of.
+    """A hybrid problem with what its numbers are made of."""
 
-    Attributes
-    ----------
-    problem
-        The problem.
-    layers
-        What each of its layers can do and costs, in the same order.
-    reserve_bytes
-        Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
-    spreads
-        Of a step, what the layers cost where devices share out the sequence and experts: by these two degrees.
-    """
-
-    problem: HybridProblem
-    layers: tuple[LayerStrategies, ...]
+    problem: HybridProblem  #: The problem.
+    layers: tuple[LayerStrategies, ...]  #: What each of its layers can do and costs, in the same order.
+    #: Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
     reserve_bytes: float
+    #: Of a step, what the layers cost where devices share out the sequence and experts: by these two degrees.
     spreads: dict[tuple[int, int], tuple[LayerStrategies, ...]] = dataclasses.field(default_factory=dict)
 
 
@@ -84,32 +74,23 @@ def utilisation(graph: Graph, cluster: Cluster, time_per_microbatch: float, devi
 
 @dataclass(frozen=True)
 class PricedModel:
-    """A model's layers with what they can do and cost on the devices of a cluster, whatever is minimised.
+    """A model's layers with what they can do and cost on the devices of a cluster, whatever is minimised."""
 
-    Attributes
-    ----------
-    graph, source, machines
-        The model, perhaps with fused operators; where times come from; and the devices.
-    microbatches, name
-        Of the problem.
-    pricer, modes
-        What prices the layers, and how they are split at each tensor-parallel degree.
-    options, sequence_parallel, offload
-        As for ``priced_model``.
-    menus, edges
-        What each layer can do and costs, and what layers hand to later ones.
-    """
-
+    #: The model, perhaps with fused operators; where times come from; and the devices.
     graph: Graph
     source: CostSource
     machines: EvenMachines
+    #: Of the problem.
     microbatches: int
     name: str
+    #: What prices the layers, and how they are split at each tensor-parallel degree.
     pricer: LayerPricer
     modes: dict[int, Modes]
+    #: As for ``priced_model``.
     options: Sequence[str]
     sequence_parallel: bool
     offload: Offload | None
+    #: What each layer can do and costs, and what layers hand to later ones.
     menus: tuple[LayerStrategies, ...]
     edges: tuple[Edge, ...]
 

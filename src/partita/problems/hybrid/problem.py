@@ -123,24 +123,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What layers take where devices share out the sequence, or experts, in a problem about a step.
+    """What layers take where devices share out the sequence, or experts, in a problem about a step."""
 
-    Attributes
-    ----------
-    context
-        Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
-    expert
-        Devices that share out the experts of a layer.
-    layers
-        The layers of the problem, in the same order, with what they then cost each device.
-    reserves
-        As in ``Training``, then.
-    """
-
-    context: int
-    expert: int
-    layers: tuple[Layer, ...]
-    reserves: dict[int, float] = {}
+    context: int  #: Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
+    expert: int  #: Devices that share out the experts of a layer.
+    layers: tuple[Layer, ...]  #: The layers of the problem, in the same order, with what they then cost each device.
+    reserves: dict[int, float] = {}  #: As in ``Training``, then.
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -152,18 +140,11 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices sit in machines, which are linked more slowly than the devices inside (Appendix E with two levels).
+    """Devices sit in machines, which are linked more slowly than the devices inside (Appendix E with two levels)."""
 
-    Attributes
-    ----------
-    devices_per_machine
-        Devices in each machine (K_1). A tensor-parallel group lies within one.
-    machine_bandwidth_bytes_per_unit
-        Bytes that each machine, with all its devices together, exchanges with other machines per unit of time (B_2).
-        Between devices of one machine the problem's ``bandwidth_bytes_per_unit`` holds (B_1), per device.
-    """
-
-    devices_per_machine: int
+    devices_per_machine: int  #: Devices in each machine (K_1). A tensor-parallel group lies within one.
+    #: Bytes that each machine, with all its devices together, exchanges with other machines per unit of time (B_2).
+    #: Between devices of one machine the problem's ``bandwidth_bytes_per_unit`` holds (B_1), per device.
     machine_bandwidth_bytes_per_unit: float
 
 

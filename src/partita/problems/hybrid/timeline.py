@@ -23,24 +23,12 @@ from partita.simulator.steps import StepSummary
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """One step, in the problem's unit of time.
+    """One step, in the problem's unit of time."""
 
-    Attributes
-    ----------
-    microbatches
-        Microbatches of the batch (N).
-    samples
-        Samples of each.
-    summary
-        The step as it runs under 1F1B.
-    formula
-        What the formula says of it.
-    """
-
-    microbatches: int
-    samples: int
-    summary: StepSummary
-    formula: StepTime
+    microbatches: int  #: Microbatches of the batch (N).
+    samples: int  #: Samples of each.
+    summary: StepSummary  #: The step as it runs under 1F1B.
+    formula: StepTime  #: What the formula says of it.
 
     @property
     def step(self) -> float:

@@ -23,18 +23,10 @@ Span = tuple[str, float, float]
 
 
 class MakespanEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a schedule is worth: the end of its last operator.
+    """What a schedule is worth: the end of its last operator."""
 
-    Attributes
-    ----------
-    memory
-        What the operators of each device hold together.
-    busy
-        Time for which operators run on each device, one by one.
-    """
-
-    memory: tuple[float, ...]
-    busy: tuple[float, ...]
+    memory: tuple[float, ...]  #: What the operators of each device hold together.
+    busy: tuple[float, ...]  #: Time for which operators run on each device, one by one.
 
 
 def evaluate(problem: MakespanProblem, plan: MakespanPlan) -> MakespanEvaluation:

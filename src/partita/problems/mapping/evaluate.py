@@ -37,18 +37,10 @@ class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MappingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a mapping is worth: the time of its slowest replica.
+    """What a mapping is worth: the time of its slowest replica."""
 
-    Attributes
-    ----------
-    loads
-        By stage, then by replica.
-    critical
-        Stage and replica of the slowest one, the first of several.
-    """
-
-    loads: tuple[tuple[ReplicaLoad, ...], ...]
-    critical: tuple[int, int]
+    loads: tuple[tuple[ReplicaLoad, ...], ...]  #: By stage, then by replica.
+    critical: tuple[int, int]  #: Stage and replica of the slowest one, the first of several.
 
 
 def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:

@@ -20,27 +20,14 @@ Form = Literal["both", "point-to-point", "all-reduce"]
 
 
 class MappingStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One stage of the pipeline, of which every replica has a device.
+    """One stage of the pipeline, of which every replica has a device."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    time_s
-        What a replica takes beside communication; None where ``times_s`` says it.
-    parameter_bytes
-        What the replicas of the stage reduce among them.
-    times_s
-        The same by device, for devices of different speeds; None where all are alike.
-    replicas
-        Of this stage; None for as many as the problem says.
-    """
-
-    name: str
-    time_s: float | None = None
-    parameter_bytes: float = 0.0
+    name: str  #: For people.
+    time_s: float | None = None  #: What a replica takes beside communication; None where ``times_s`` says it.
+    parameter_bytes: float = 0.0  #: What the replicas of the stage reduce among them.
+    #: The same by device, for devices of different speeds; None where all are alike.
     times_s: tuple[float, ...] | None = None
-    replicas: int | None = None
+    replicas: int | None = None  #: Of this stage; None for as many as the problem says.
 
 
 class MappingTransfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -73,38 +73,20 @@ class StageMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StageEvaluation(BusyTime, frozen=True, kw_only=True):
-    """One stage, in the problem's time unit and bytes; the load is that of each of its devices.
+    """One stage, in the problem's time unit and bytes; the load is that of each of its devices."""
 
-    Attributes
-    ----------
-    device, kind
-        As in the plan.
-    compute_forward, compute_backward
-        Work per microbatch; recomputation is part of the backward work.
-    transfers
-        Transfer times of distinct tensors that enter and leave.
-    memory
-        What each device must hold.
-    in_flight
-        Microbatches whose activations it holds at once.
-    replicas
-        Devices that run the stage, each its share of the samples.
-    synchronisation
-        Time per microbatch to synchronise the replicas' weights.
-    reload
-        Time per microbatch to fetch what exceeds the memory (streaming).
-    """
-
+    #: As in the plan.
     device: str
     kind: str
+    #: Work per microbatch; recomputation is part of the backward work.
     compute_forward: float
     compute_backward: float
-    transfers: TransferTimes
-    memory: StageMemory
-    in_flight: int = 1
-    replicas: int = 1
-    synchronisation: float = 0.0
-    reload: float = 0.0
+    transfers: TransferTimes  #: Transfer times of distinct tensors that enter and leave.
+    memory: StageMemory  #: What each device must hold.
+    in_flight: int = 1  #: Microbatches whose activations it holds at once.
+    replicas: int = 1  #: Devices that run the stage, each its share of the samples.
+    synchronisation: float = 0.0  #: Time per microbatch to synchronise the replicas' weights.
+    reload: float = 0.0  #: Time per microbatch to fetch what exceeds the memory (streaming).
 
     @property
     def compute(self) -> float:

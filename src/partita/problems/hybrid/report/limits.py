@@ -13,37 +13,21 @@ from partita.problems.hybrid.problem import HybridProblem
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Time of all devices together per sample: the parts add up to devices times objective (of a step: its N-th part).
+    """Time of all devices together per sample: parts add up to devices times objective (of a step: its N-th part)."""
 
-    Attributes
-    ----------
-    compute
-        Every layer at its fastest on the degree at which its group takes least device time: the same for all plans.
-    recompute
-        What configurations chosen for their memory take beyond the fastest ones of their degree.
-    tensor
-        What the fastest configurations take beyond ``compute``: traffic of groups that share layers out, and smaller
-        operators.
-    transfer, weight_sync
-        Tensors between stages, and weights between replicas, where devices wait for them.
-    links
-        Waiting for links between machines, where these are slower than every stage.
-    imbalance
-        Waiting for the slowest stage.
-    bubble, update
-        Of a step: waiting while the pipeline fills and drains, and the optimizer's step.
-    idle
-        Devices that no stage uses.
-    """
-
+    #: Every layer at its fastest on the degree at which its group takes least device time: the same for all plans.
     compute: float
-    recompute: float
+    recompute: float  #: What configurations chosen for their memory take beyond the fastest ones of their degree.
+    #: What the fastest configurations take beyond ``compute``: traffic of groups that share layers out, and smaller
+    #: operators.
     tensor: float
+    #: Tensors between stages, and weights between replicas, where devices wait for them.
     transfer: float
     weight_sync: float
-    links: float
-    imbalance: float
-    idle: float
+    links: float  #: Waiting for links between machines, where these are slower than every stage.
+    imbalance: float  #: Waiting for the slowest stage.
+    idle: float  #: Devices that no stage uses.
+    #: Of a step: waiting while the pipeline fills and drains, and the optimizer's step.
     bubble: float = 0.0
     update: float = 0.0
 

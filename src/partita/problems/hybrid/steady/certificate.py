@@ -27,27 +27,14 @@ _SETS, _STAGES = 200, 100_000
 
 
 class HybridCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Proof that no plan has an objective of at most ``target``; ``docs/hybrid.md`` says why and how to check it.
+    """Proof that no plan has an objective of at most ``target``; ``docs/hybrid.md`` says why and how to check it."""
 
-    Attributes
-    ----------
-    target
-        The objective that cannot be reached, in the problem's unit.
-    available
-        Devices of the problem; with a hierarchy, machines.
-    sets
-        Every set of layers that is closed under successors, as sorted ids.
-    outside
-        For each set, devices (machines) that the layers outside it need at least.
-    fewest
-        For each set the places where the fewest devices (machines) fall, as pairs (s, count) with growing s: with
-        data-parallel degrees that add up to less than the first s the set cannot be run, or not be completed.
-    """
-
-    target: float
-    available: int
-    sets: tuple[tuple[int, ...], ...]
-    outside: tuple[int, ...]
+    target: float  #: The objective that cannot be reached, in the problem's unit.
+    available: int  #: Devices of the problem; with a hierarchy, machines.
+    sets: tuple[tuple[int, ...], ...]  #: Every set of layers that is closed under successors, as sorted ids.
+    outside: tuple[int, ...]  #: For each set, devices (machines) that the layers outside it need at least.
+    #: For each set the places where the fewest devices (machines) fall, as pairs (s, count) with growing s: with
+    #: data-parallel degrees that add up to less than the first s the set cannot be run, or not be completed.
     fewest: tuple[tuple[tuple[int, int], ...], ...]
 
 

@@ -42,40 +42,26 @@ def weight_gradient_time(state: LayerState, choices: Sequence[Configuration]) ->
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Layers in topological order, (n,) each; times in the problem's unit, bytes on each device.
+    """Layers in topological order, (n,) each; times in the problem's unit, bytes on each device."""
 
-    Attributes
-    ----------
-    forward, backward
-        Parts of the fastest configuration, which hide exchanges.
-    weight_gradients
-        What of the backward part makes gradients of weights.
-    gather_each, reduce_each
-        Time to gather weights (for the forward part, and again for the backward part) and to reduce gradients of every
-        microbatch.
-    gather_once, reduce_once
-        The same once in a step.
-    update
-        Of the optimizer's step.
-    state
-        Memory that is always held: weights, gradients and optimizer states, each a share where it is shared out.
-    whole_weights, whole_gradients
-        What is held whole while the layer runs.
-    overlap, occupied
-        As in ``Training``.
-    """
-
+    #: Parts of the fastest configuration, which hide exchanges.
     forward: Floats
     backward: Floats
-    weight_gradients: Floats
+    weight_gradients: Floats  #: What of the backward part makes gradients of weights.
+    #: Time to gather weights (for the forward part, and again for the backward part) and to reduce gradients of every
+    #: microbatch.
     gather_each: Floats
     reduce_each: Floats
+    #: The same once in a step.
     gather_once: Floats
     reduce_once: Floats
-    update: Floats
+    update: Floats  #: Of the optimizer's step.
+    #: Memory that is always held: weights, gradients and optimizer states, each a share where it is shared out.
     state: Floats
+    #: What is held whole while the layer runs.
     whole_weights: Floats
     whole_gradients: Floats
+    #: As in ``Training``.
     overlap: bool
     occupied: float
 

@@ -24,38 +24,21 @@ _WORDS = {"yes": True, "no": False}
 
 
 class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same degrees for the whole model.
+    """The same degrees for the whole model."""
 
-    Attributes
-    ----------
-    tensor, pipeline, data
-        Degrees.
-    chunks
-        Parts of every stage; more than one make an interleaved schedule.
-    recompute
-        What the repeated blocks recompute: ``none``, ``selective`` or ``full``; the model's ends recompute nothing.
-    zero
-        What replicas share out (ZeRO's stage).
-    sequence_parallel
-        Whether tensor-parallel groups share out tokens.
-    overlap
-        Whether replicas exchange gradients behind the backward part.
-    schedule
-        By default ``1f1b``, with several chunks ``interleaved``.
-    expert, context
-        Degrees of expert and context parallelism: each replica is of ``context`` groups of ``tensor`` devices, and of
-        all groups ``expert`` share out experts, so that it divides ``data · context``.
-    """
-
+    #: Degrees.
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
-    chunks: int = 1
+    chunks: int = 1  #: Parts of every stage; more than one make an interleaved schedule.
+    #: What the repeated blocks recompute: ``none``, ``selective`` or ``full``; the model's ends recompute nothing.
     recompute: str = "none"
-    zero: int = 0
-    sequence_parallel: bool = True
-    overlap: bool = True
-    schedule: str | None = None
+    zero: int = 0  #: What replicas share out (ZeRO's stage).
+    sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens.
+    overlap: bool = True  #: Whether replicas exchange gradients behind the backward part.
+    schedule: str | None = None  #: By default ``1f1b``, with several chunks ``interleaved``.
+    #: Degrees of expert and context parallelism: each replica is of ``context`` groups of ``tensor`` devices, and of
+    #: all groups ``expert`` share out experts, so that it divides ``data · context``.
     expert: int = 1
     context: int = 1
 

@@ -23,22 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayoutPrice:
-    """A layout with what it costs.
+    """A layout with what it costs."""
 
-    Attributes
-    ----------
-    layout, problem, plan
-        The layout, the problem that it is a plan of, and the plan.
-    evaluation
-        Its step time, the parts of it, the memory of every stage, and what does not fit.
-    model_flops_utilisation
-        Useful operations of the step over what all devices of the layout could do in its time.
-    """
-
+    #: The layout, the problem that it is a plan of, and the plan.
     layout: MeshLayout
     problem: HybridProblem
     plan: Plan
-    evaluation: StepEvaluation
+    evaluation: StepEvaluation  #: Its step time, the parts of it, the memory of every stage, and what does not fit.
+    #: Useful operations of the step over what all devices of the layout could do in its time.
     model_flops_utilisation: float
 
     @property

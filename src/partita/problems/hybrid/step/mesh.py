@@ -47,32 +47,21 @@ class PartWork:
 
 @dataclass(frozen=True)
 class StageCost:
-    """What a stage costs each of its devices.
+    """What a stage costs each of its devices."""
 
-    Attributes
-    ----------
-    parts
-        Its work, part by part.
-    passing, holding, ahead
-        φ and κ of ``pipeline``, and the κ of forward parts where all of them come first.
-    sync, update
-        What replicas still exchange after the last backward part or before the first forward part, and the optimizer's
-        step: once.
-    state_bytes, memory_bytes
-        Memory that is always in use, and at the most.
-    in_flight
-        Microbatches of which it holds activations, of all its parts, at the most.
-    """
-
-    parts: tuple[PartWork, ...]
+    parts: tuple[PartWork, ...]  #: Its work, part by part.
+    #: φ and κ of ``pipeline``, and the κ of forward parts where all of them come first.
     passing: float
     holding: float
     ahead: float
+    #: What replicas still exchange after the last backward part or before the first forward part, and the optimizer's
+    #: step: once.
     sync: float
     update: float
+    #: Memory that is always in use, and at the most.
     state_bytes: float
     memory_bytes: float
-    in_flight: int
+    in_flight: int  #: Microbatches of which it holds activations, of all its parts, at the most.
 
     @property
     def time(self) -> float:

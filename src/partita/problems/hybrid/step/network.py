@@ -16,27 +16,17 @@ from partita.problems.hybrid.training import Training
 
 @dataclass(frozen=True)
 class MeshNetwork:
-    """The links of a mesh of d replicas of t devices a stage.
+    """The links of a mesh of d replicas of t devices a stage."""
 
-    Attributes
-    ----------
-    data, tensor
-        The degrees; groups that share out the sequence count as replicas.
-    inside, outside
-        What a device moves to others in its machine, and to other machines while all its neighbours do the same: bytes
-        per unit of time in each direction.
-    per_machine
-        Devices of a machine.
-    training
-        Latencies.
-    """
-
+    #: The degrees; groups that share out the sequence count as replicas.
     data: int
     tensor: int
+    #: What a device moves to others in its machine, and to other machines while all its neighbours do the same: bytes
+    #: per unit of time in each direction.
     inside: float
     outside: float
-    per_machine: int
-    training: Training
+    per_machine: int  #: Devices of a machine.
+    training: Training  #: Latencies.
 
     def collective_time(self, kind: str, size: float) -> float:
         """Time of an ``all-gather``, ``reduce-scatter`` or ``all-reduce`` of so many bytes among a stage's replicas.

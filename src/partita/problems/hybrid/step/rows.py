@@ -20,21 +20,11 @@ from partita.problems.hybrid.step.pipeline import held, refusal
 
 @dataclass(frozen=True)
 class StageMesh(DeviceMesh):
-    """One stage of a row: like a stage of a uniform mesh, but for its handovers and what it holds.
+    """One stage of a row: like a stage of a uniform mesh, but for its handovers and what it holds."""
 
-    Attributes
-    ----------
-    rates
-        As of ``DeviceMesh.handover``.
-    in_flight
-        Microbatches of which it holds activations.
-    start
-        Devices behind it, idle ones among them included.
-    """
-
-    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    in_flight: int = 1
-    start: int = 0
+    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  #: As of ``DeviceMesh.handover``.
+    in_flight: int = 1  #: Microbatches of which it holds activations.
+    start: int = 0  #: Devices behind it, idle ones among them included.
 
     def handover(self, rank: int) -> tuple[float, float, float, float]:
         return self.rates

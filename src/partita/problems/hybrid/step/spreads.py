@@ -21,19 +21,12 @@ Menus = tuple[LayerStrategies, ...]
 
 @dataclass(frozen=True)
 class DegreeChoices:
-    """What devices may share out beside features.
+    """What devices may share out beside features."""
 
-    Attributes
-    ----------
-    context, expert
-        Degrees that plans may have; those that suit unless stated.
-    capacity
-        Rows of the busiest device that shares out experts, relative to the mean.
-    """
-
+    #: Degrees that plans may have; those that suit unless stated.
     context: Sequence[int] | None = None
     expert: Sequence[int] | None = None
-    capacity: float = 1.0
+    capacity: float = 1.0  #: Rows of the busiest device that shares out experts, relative to the mean.
 
     def check(self) -> None:
         """Refuse settings that mean nothing.

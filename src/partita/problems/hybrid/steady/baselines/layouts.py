@@ -134,22 +134,13 @@ class Layouts:
 
 @dataclass(frozen=True)
 class LaidOut(AnyProblem):
-    """The best of a family of layouts, a usual way to lay out training by hand.
+    """The best of a family of layouts, a usual way to lay out training by hand."""
 
-    Attributes
-    ----------
-    name, summary
-        As of every solver.
-    family
-        The layouts, each in the order of its stages.
-    without
-        Why there is no plan where the family is empty.
-    """
-
+    #: As of every solver.
     name: str
     summary: str
-    family: Callable[[Layouts], Iterable[Sequence[StageRow]]]
-    without: str = _UNUSED
+    family: Callable[[Layouts], Iterable[Sequence[StageRow]]]  #: The layouts, each in the order of its stages.
+    without: str = _UNUSED  #: Why there is no plan where the family is empty.
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         layouts = Layouts(problem)

@@ -19,22 +19,14 @@ from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
 @dataclass(frozen=True)
 class Restricted(AnyProblem):
-    """The exact solver's plan for a problem with less choice, which is a plan of the original one as well.
+    """The exact solver's plan for a problem with less choice, which is a plan of the original one as well."""
 
-    Attributes
-    ----------
-    name, summary
-        As of every solver.
-    restrict
-        The problem with less choice; a sentence if there is none left.
-    replicas
-        Whether data-parallel degrees above 1 are an answer.
-    """
-
+    #: As of every solver.
     name: str
     summary: str
+    #: The problem with less choice; a sentence if there is none left.
     restrict: Callable[[HybridProblem], HybridProblem | str]
-    replicas: bool = True
+    replicas: bool = True  #: Whether data-parallel degrees above 1 are an answer.
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         restricted = self.restrict(problem)

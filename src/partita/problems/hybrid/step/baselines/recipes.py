@@ -25,25 +25,14 @@ _MOST_TENSOR = 8
 
 @dataclass(frozen=True)
 class Recipe(AnyProblem):
-    """Layouts in the order in which they are tried.
+    """Layouts in the order in which they are tried."""
 
-    Attributes
-    ----------
-    name, summary
-        As of every solver.
-    layouts
-        The layouts for a problem about a step.
-    ways
-        What blocks may recompute.
-    first
-        Whether the first layout that fits is taken, not the best of all.
-    """
-
+    #: As of every solver.
     name: str
     summary: str
-    layouts: Callable[[HybridProblem], Iterator[MeshLayout]]
-    ways: Sequence[str] = WAYS
-    first: bool = True
+    layouts: Callable[[HybridProblem], Iterator[MeshLayout]]  #: The layouts for a problem about a step.
+    ways: Sequence[str] = WAYS  #: What blocks may recompute.
+    first: bool = True  #: Whether the first layout that fits is taken, not the best of all.
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
         best, value, reason = None, float("inf"), ""
