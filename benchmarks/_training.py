@@ -17,17 +17,17 @@ from typing import Any
 import msgspec
 
 import partita as pt
+from partita.conductor.judge import evaluate
 from partita.costs.strategies.layers import find_splits
 from partita.costs.strategies.view import GraphView
 from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.evaluate import evaluate
+from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.pricing import layer_menus
 from partita.problems.hybrid.problem import Edge, HybridProblem, Layer
-from partita.problems.hybrid.step.layout import Layout, layout_plan, uniform_plan
+from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, uniform_plan
 from partita.problems.hybrid.training import Training
-from partita.problems.hybrid.worth import HybridEvaluation
 
 FOLDER = Path(__file__).resolve().parent
 ROWS = FOLDER / "training_runs.json"
@@ -128,9 +128,9 @@ def cluster_of(row: Row) -> pt.Cluster:
     return pt.Cluster.from_document(document, where=row["name"])
 
 
-def layout_of(row: Row) -> Layout:
+def layout_of(row: Row) -> MeshLayout:
     """The layout of a row; Megatron-LM exchanged gradients after the last backward part, later runtimes behind it."""
-    return Layout(
+    return MeshLayout(
         tensor=row["tensor"],
         pipeline=row["pipeline"],
         data=row["data"],
@@ -241,7 +241,7 @@ def _renumbered(layer: Layer, shift: int, number: int) -> Layer:
     return msgspec.structs.replace(layer, id=number, configurations=configurations)
 
 
-def balanced_by_cost(problem: HybridProblem, layout: Layout, row: Row) -> Plan:
+def balanced_by_cost(problem: HybridProblem, layout: MeshLayout, row: Row) -> Plan:
     """The plan of a runtime that deals out blocks by their operations, the head being one of them, as nanotron does.
 
     A stage takes blocks until all so far have more than its part of the operations.

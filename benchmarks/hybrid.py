@@ -136,8 +136,8 @@ def equal_partition(problem):  # type: ignore[no-untyped-def]
 
     The layers before the first transformer layer, and those after the last, share its stage or have one of their own.
     """
+    from partita.conductor.judge import evaluate
     from partita.nouns.pipeline import Plan, Stage
-    from partita.problems.hybrid.evaluate import evaluate
 
     layers = {layer.id: layer for layer in problem.layers}
     row = [layer.id for layer in problem.layers if layer.name == "ParallelTransformerLayer"]
@@ -186,10 +186,10 @@ def solve_row(folder: Path, number: int) -> dict[str, object]:
     """One row, in this process: a first run loads the kernels, the best of three is reported."""
     import resource
 
+    from partita.conductor.judge import evaluate
     from partita.engines.search.monitor import Monitor
-    from partita.problems.hybrid.evaluate import evaluate
-    from partita.problems.hybrid.solvers.exact import HybridExact
-    from partita.problems.hybrid.solvers.protocol import Options
+    from partita.problems.hybrid.protocol import Options
+    from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
     model, sync, devices, gib, microbatches, _ = ROWS[number]
     small = load(folder, BERT, 8, 8, 512, BATCH)
@@ -216,7 +216,7 @@ def time_tables(folder: Path) -> None:
     import resource
     import time
 
-    from partita.problems.hybrid.table import best_times
+    from partita.problems.hybrid.steady.table import best_times
 
     best_times(load(folder, BERT, 8, 8, 512, BATCH))
     for model, devices, microbatches, sync in ((BERT, 2048, 512, BATCH), ("bert64", 2048, 2048, BATCH)):

@@ -25,7 +25,14 @@ from _common import write
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import DeviceKind, Operator, SavedTensor, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    MicrobatchSchedule,
+    MovedTensor,
+    SavedTensor,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact
 
@@ -41,8 +48,8 @@ def copies(problem: ThroughputProblem, count: int, *, joined: bool) -> Throughpu
     sizes = {tensor.producer: tensor.size for tensor in problem.tensors}
     small = min((size for size in sizes.values() if size > 0), default=0.0)
     step = max(op.id for op in problem.operators) + 1
-    operators: list[Operator] = []
-    tensors: list[Tensor] = []
+    operators: list[TimedOperator] = []
+    tensors: list[MovedTensor] = []
     for copy in range(count):
         shift = copy * step
         for op in problem.operators:
@@ -53,23 +60,25 @@ def copies(problem: ThroughputProblem, count: int, *, joined: bool) -> Throughpu
             tensors.append(msgspec.structs.replace(tensor, producer=tensor.producer + shift, consumers=readers))
         if joined and copy + 1 < count:
             readers = tuple(source + shift + step for source in sources)
-            tensors += [Tensor(producer=v + shift, consumers=readers, size=sizes.get(v, small)) for v in last]
+            tensors += [MovedTensor(producer=v + shift, consumers=readers, size=sizes.get(v, small)) for v in last]
     return msgspec.structs.replace(problem, operators=tuple(operators), tensors=tuple(tensors))
 
 
-def transformer(layers: int, kinds: tuple[DeviceKind, ...], *, training: bool, schedule: Schedule) -> ThroughputProblem:
+def transformer(
+    layers: int, kinds: tuple[DeviceKind, ...], *, training: bool, schedule: MicrobatchSchedule
+) -> ThroughputProblem:
     """A chain of layers of 15 operators with two skip connections each; sizes as of a model of width 4096."""
     random = np.random.default_rng(7)
     work = [0.2, 3.0, 0.1, 0.1, 1.0, 0.4, 1.0, 1.2, 0.1, 0.2, 4.0, 0.3, 4.0, 0.1, 0.1]
-    operators: list[Operator] = []
-    tensors: list[Tensor] = []
+    operators: list[TimedOperator] = []
+    tensors: list[MovedTensor] = []
     saved: list[SavedTensor] = []
     total = layers * 15
 
     def add(number: int, time: float, backward: bool) -> None:
         times = tuple(time * (1.0 + 0.6 * k) for k in range(len(kinds)))
         operators.append(
-            Operator(
+            TimedOperator(
                 id=number,
                 times=times,
                 backward=backward,
@@ -85,14 +94,14 @@ def transformer(layers: int, kinds: tuple[DeviceKind, ...], *, training: bool, s
         # The layer's input skips attention, and what attention adds up skips the feed-forward part.
         readers += [v + span for place, span in ((14, 9), (8, 6)) if v % 15 == place and v + span < total]
         size = 2.0 if v % 15 in (10, 11) else 0.5
-        tensors.append(Tensor(producer=v, consumers=tuple(readers), size=size))
+        tensors.append(MovedTensor(producer=v, consumers=tuple(readers), size=size))
     if training:
         for v in range(total):
             add(total + v, 2 * operators[v].times[0], True)  # type: ignore[operator]
             saved.append(SavedTensor(name=f"saved {v}", users=(total + v,), bytes=2e7))
         for tensor in tensors[:total]:
             tensors += [
-                Tensor(producer=total + reader, consumers=(total + tensor.producer,), size=tensor.size)
+                MovedTensor(producer=total + reader, consumers=(total + tensor.producer,), size=tensor.size)
                 for reader in tensor.consumers
             ]
     name = f"transformer {layers} layers {'training' if training else 'inference'} {schedule.name} " + "+".join(
@@ -130,9 +139,11 @@ def cases(data: Path) -> Iterator[ThroughputProblem]:
         DeviceKind(name="T4", count=4, memory_bytes=3e10, transfer_time_per_unit=1.5),
     )
     for kinds in (one, two):
-        yield transformer(80, kinds, training=False, schedule=Schedule())
-        yield transformer(80, kinds, training=True, schedule=Schedule(name="1f1b", microbatches=8))
-        yield transformer(80, kinds, training=True, schedule=Schedule(name="1f1b", microbatches=8, recompute=True))
+        yield transformer(80, kinds, training=False, schedule=MicrobatchSchedule())
+        yield transformer(80, kinds, training=True, schedule=MicrobatchSchedule(name="1f1b", microbatches=8))
+        yield transformer(
+            80, kinds, training=True, schedule=MicrobatchSchedule(name="1f1b", microbatches=8, recompute=True)
+        )
 
 
 def main() -> int:

@@ -71,7 +71,7 @@ def own_names() -> set[str]:
 #: called as one of the problems.
 OTHERWISE = (
     *("latency", "latency_s", "transfer_latency", "cpuLatency", "fpgaLatency"),
-    *("Mapping", "CONFIG_MAPPING", "CONFIG_MAPPING_NAMES", "_model_mapping", "_mapping"),
+    *("Mapping", "MutableMapping", "CONFIG_MAPPING", "CONFIG_MAPPING_NAMES", "_model_mapping", "_mapping"),
     "FEATURE_EXTRACTOR_MAPPING_NAMES",
 )
 

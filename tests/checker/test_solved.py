@@ -114,8 +114,8 @@ def test_no_certificate_proves_more_than_the_optimum(name: str) -> None:
             if optimum is None:
                 continue
             more = Bound(optimum * (1 + 1e-6) + 1e-9, "too much", options.scope)
-            assert kind.certify(problem, more) is None, (problem, optimum)
-            exactly = kind.certify(problem, Bound(optimum, "just", options.scope))
+            assert kind.of(problem).certify(problem, more) is None, (problem, optimum)
+            exactly = kind.of(problem).certify(problem, Bound(optimum, "just", options.scope))
             counted["none" if exactly is None else "some"] += 1
 
     over(name, SOLVED, run)

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from partita.documents.stated import write_problem
-from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    MicrobatchSchedule,
+    MovedTensor,
+    ThroughputProblem,
+    TimedOperator,
+)
 from running.command_line import Run
 
 Call = Callable[..., Run]
@@ -72,9 +78,9 @@ def test_rows_are_ranked_by_objective_or_by_step(partita: Call, tmp_path: Path) 
         ThroughputProblem(
             name="row",
             kinds=(DeviceKind(name="gpu", count=2),),
-            operators=tuple(Operator(id=i, times=(time,)) for i, time in enumerate(times)),
-            tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(5)),
-            schedule=Schedule(microbatches=2),
+            operators=tuple(TimedOperator(id=i, times=(time,)) for i, time in enumerate(times)),
+            tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(5)),
+            schedule=MicrobatchSchedule(microbatches=2),
             unit="ms",
         ),
     )

@@ -22,11 +22,11 @@ from partita.problems.planned import read_planned
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import (
     DeviceKind,
-    Operator,
-    Parameter,
-    Schedule,
-    Tensor,
+    MicrobatchSchedule,
+    MovedTensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 from running.command_line import Run
 
@@ -160,21 +160,21 @@ def split(folder: Path) -> str:
         unit="s",
         kinds=(DeviceKind(name="gpu", count=4, transfer_time_per_unit=1e-9),),
         operators=(
-            Operator(id=0, times=(0.01,)),
-            Operator(id=1, times=(0.03,)),
-            Operator(id=2, times=(0.06,), backward=True),
-            Operator(id=3, times=(0.02,), backward=True),
+            TimedOperator(id=0, times=(0.01,)),
+            TimedOperator(id=1, times=(0.03,)),
+            TimedOperator(id=2, times=(0.06,), backward=True),
+            TimedOperator(id=3, times=(0.02,), backward=True),
         ),
         tensors=(
-            Tensor(producer=0, consumers=(1,), size=1e6),
-            Tensor(producer=1, consumers=(2,), size=1e6),
-            Tensor(producer=2, consumers=(3,), size=2e6),
+            MovedTensor(producer=0, consumers=(1,), size=1e6),
+            MovedTensor(producer=1, consumers=(2,), size=1e6),
+            MovedTensor(producer=2, consumers=(3,), size=2e6),
         ),
         parameters=(
-            Parameter(name="a", users=(0, 3), weight_bytes=4e6, gradient_bytes=4e6),
-            Parameter(name="b", users=(1, 2), weight_bytes=8e6, gradient_bytes=8e6),
+            StoredParameter(name="a", users=(0, 3), weight_bytes=4e6, gradient_bytes=4e6),
+            StoredParameter(name="b", users=(1, 2), weight_bytes=8e6, gradient_bytes=8e6),
         ),
-        schedule=Schedule(microbatches=8),
+        schedule=MicrobatchSchedule(microbatches=8),
         max_replicas=2,
     )
     plan = Plan(

@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import partita as pt
-from partita.problems.hybrid.evaluate import evaluate
+from partita.conductor.judge import evaluate
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.settings import settings_of
 

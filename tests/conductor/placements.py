@@ -13,7 +13,13 @@ import partita as pt
 from partita.conductor.place import runs, step_on
 from partita.nouns.topology.topology import Topology
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    MicrobatchSchedule,
+    MovedTensor,
+    StoredParameter,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout
 
@@ -56,7 +62,7 @@ def training(draw: random.Random, kinds: int, devices: dict[str, int]) -> Throug
         return tuple(draw.randint(1, 9) / 100 * scale for _ in range(kinds))
 
     operators = [
-        Operator(
+        TimedOperator(
             id=i + part * count, times=times(), colocation=i, backward=bool(part), memory_bytes=draw.randint(0, 9) * 1e6
         )
         for part in (0, 1)
@@ -65,12 +71,12 @@ def training(draw: random.Random, kinds: int, devices: dict[str, int]) -> Throug
     tensors = []
     for a, b in pairs:
         size = draw.choice((0.0, 1.0, 30.0)) * draw.randint(1, 9) * 1e5
-        tensors.append(Tensor(producer=a, consumers=(b,), size=size))
-        tensors.append(Tensor(producer=count + b, consumers=(count + a,), size=size))
-    tensors.append(Tensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0))
+        tensors.append(MovedTensor(producer=a, consumers=(b,), size=size))
+        tensors.append(MovedTensor(producer=count + b, consumers=(count + a,), size=size))
+    tensors.append(MovedTensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0))
     scale = draw.choice((1e5, 1e6, 1e8))
     parameters = [
-        Parameter(
+        StoredParameter(
             name=f"w{i}", users=(i, count + i), weight_bytes=size, gradient_bytes=size * draw.choice((0, 1, 2)),
             optimizer_bytes=size,
         )
@@ -78,7 +84,7 @@ def training(draw: random.Random, kinds: int, devices: dict[str, int]) -> Throug
     ]  # fmt: skip
     if count > 1 and draw.random() < 0.3:
         shared = (0, count - 1, count, 2 * count - 1)
-        parameters.append(Parameter(name="tied", users=shared, weight_bytes=scale, gradient_bytes=scale))
+        parameters.append(StoredParameter(name="tied", users=shared, weight_bytes=scale, gradient_bytes=scale))
     return ThroughputProblem(
         name="small",
         kinds=tuple(
@@ -88,7 +94,7 @@ def training(draw: random.Random, kinds: int, devices: dict[str, int]) -> Throug
         operators=tuple(operators),
         tensors=tuple(tensors),
         parameters=tuple(parameters) if draw.random() < 0.8 else (),
-        schedule=Schedule(name="1f1b", microbatches=draw.choice((1, 2, 4, 6))),
+        schedule=MicrobatchSchedule(name="1f1b", microbatches=draw.choice((1, 2, 4, 6))),
     )
 
 

@@ -27,13 +27,13 @@ from partita.ground.errors import DisagreementError, InputError
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.outcome import Outcome
 from partita.problems.throughput.options import Options
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 PROBLEM = ThroughputProblem(
     name="row",
     kinds=(DeviceKind(name="gpu", count=2, memory_bytes=20.0),),
-    operators=tuple(Operator(id=i, times=(time,), memory_bytes=6.0) for i, time in enumerate((4.0, 1.0, 3.0))),
-    tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=1.0) for i in range(2)),
+    operators=tuple(TimedOperator(id=i, times=(time,), memory_bytes=6.0) for i, time in enumerate((4.0, 1.0, 3.0))),
+    tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=1.0) for i in range(2)),
 )
 
 

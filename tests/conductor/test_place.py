@@ -14,10 +14,16 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology import topology
 from partita.nouns.topology.topology import Topology
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
-from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
+from partita.problems.hybrid.step.layout import MeshLayout, equal_parts, uniform_plan
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    MicrobatchSchedule,
+    MovedTensor,
+    StoredParameter,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import all_reduce_s
 
@@ -29,21 +35,21 @@ def row(
 ) -> ThroughputProblem:
     """Training of a row of operators, each with a backward one of twice its time, on devices of one kind."""
     count = len(times)
-    forward = [Operator(id=i, times=(t,), colocation=i) for i, t in enumerate(times)]
-    backward = [Operator(id=count + i, times=(2 * t,), colocation=i, backward=True) for i, t in enumerate(times)]
-    tensors = [Tensor(producer=i, consumers=(i + 1,), size=s) for i, s in enumerate(sizes)]
-    tensors += [Tensor(producer=count + i + 1, consumers=(count + i,), size=s) for i, s in enumerate(sizes)]
-    tensors += [Tensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0)]
+    forward = [TimedOperator(id=i, times=(t,), colocation=i) for i, t in enumerate(times)]
+    backward = [TimedOperator(id=count + i, times=(2 * t,), colocation=i, backward=True) for i, t in enumerate(times)]
+    tensors = [MovedTensor(producer=i, consumers=(i + 1,), size=s) for i, s in enumerate(sizes)]
+    tensors += [MovedTensor(producer=count + i + 1, consumers=(count + i,), size=s) for i, s in enumerate(sizes)]
+    tensors += [MovedTensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0)]
     return ThroughputProblem(
         name="row",
         kinds=(DeviceKind(name="gpu", count=devices, transfer_time_per_unit=1 / RATE),),
         operators=(*forward, *backward),
         tensors=tuple(tensors),
         parameters=tuple(
-            Parameter(name=f"w{i}", users=(i, count + i), weight_bytes=weights, gradient_bytes=weights)
+            StoredParameter(name=f"w{i}", users=(i, count + i), weight_bytes=weights, gradient_bytes=weights)
             for i in range(count)
         ),
-        schedule=Schedule(name="1f1b", microbatches=8),
+        schedule=MicrobatchSchedule(name="1f1b", microbatches=8),
         max_replicas=replicas,
     )
 
@@ -184,8 +190,8 @@ def test_a_stage_goes_to_devices_that_can_run_it() -> None:
     problem = ThroughputProblem(
         name="mixed",
         kinds=kinds,
-        operators=(Operator(id=0, times=(1.0, 5.0)), Operator(id=1, times=(1.0, None))),
-        tensors=(Tensor(producer=0, consumers=(1,), size=1e9),),
+        operators=(TimedOperator(id=0, times=(1.0, 5.0)), TimedOperator(id=1, times=(1.0, None))),
+        tensors=(MovedTensor(producer=0, consumers=(1,), size=1e9),),
     )
     plan = pt.Plan(
         stages=(
@@ -298,7 +304,7 @@ def mesh_plan(seed: int) -> tuple[HybridProblem, Plan]:
             switched=(True, False),
         ),
     )
-    layout = Layout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
+    layout = MeshLayout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
     starts = [0, *sorted(draw.sample(range(1, count), stages - 1))]
     return problem, uniform_plan(
         problem, layers, equal_parts(count, starts), dict.fromkeys(range(count), "none"), layout

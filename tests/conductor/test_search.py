@@ -16,7 +16,13 @@ from partita.conductor.search import search_stages
 from partita.nouns.topology.topology import Topology
 from partita.problems import find_kind
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Parameter, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    MicrobatchSchedule,
+    MovedTensor,
+    StoredParameter,
+    ThroughputProblem,
+    TimedOperator,
+)
 
 
 def model(draw: random.Random, devices: int, memory: float | None = None) -> ThroughputProblem:
@@ -25,14 +31,14 @@ def model(draw: random.Random, devices: int, memory: float | None = None) -> Thr
     skip = draw.random() < 0.5
     pairs = [(i, i + 1) for i in range(count - 1)] + ([(0, count - 1)] if skip else [])
     times = [draw.randint(1, 9) / 100 for _ in range(count)]
-    operators = [Operator(id=i, times=(t,), colocation=i) for i, t in enumerate(times)]
-    operators += [Operator(id=count + i, times=(2 * t,), colocation=i, backward=True) for i, t in enumerate(times)]
+    operators = [TimedOperator(id=i, times=(t,), colocation=i) for i, t in enumerate(times)]
+    operators += [TimedOperator(id=count + i, times=(2 * t,), colocation=i, backward=True) for i, t in enumerate(times)]
     tensors = []
     for a, b in pairs:
         size = draw.randint(1, 30) * 1e5
-        tensors.append(Tensor(producer=a, consumers=(b,), size=size))
-        tensors.append(Tensor(producer=count + b, consumers=(count + a,), size=size))
-    tensors.append(Tensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0))
+        tensors.append(MovedTensor(producer=a, consumers=(b,), size=size))
+        tensors.append(MovedTensor(producer=count + b, consumers=(count + a,), size=size))
+    tensors.append(MovedTensor(producer=count - 1, consumers=(2 * count - 1,), size=0.0))
     weights = [draw.randint(1, 30) * 1e6 for _ in times]
     return ThroughputProblem(
         name="model",
@@ -40,10 +46,10 @@ def model(draw: random.Random, devices: int, memory: float | None = None) -> Thr
         operators=tuple(operators),
         tensors=tuple(tensors),
         parameters=tuple(
-            Parameter(name=f"w{i}", users=(i, count + i), weight_bytes=w, gradient_bytes=w)
+            StoredParameter(name=f"w{i}", users=(i, count + i), weight_bytes=w, gradient_bytes=w)
             for i, w in enumerate(weights)
         ),
-        schedule=Schedule(name="1f1b", microbatches=4),
+        schedule=MicrobatchSchedule(name="1f1b", microbatches=4),
     )
 
 

@@ -25,7 +25,7 @@ from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of
 from partita.problems.facets.replicas import Replication
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import MicrobatchSchedule, MovedTensor, ThroughputProblem, TimedOperator
 from partita.simulator.fastest import FastLinks, fast_links, least_collective_s, least_ring_s, least_step
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import placed_step
@@ -104,20 +104,20 @@ def test_no_plan_and_placement_of_a_step_is_below_the_bounds() -> None:
 def two_kinds() -> tuple[ThroughputProblem, Topology]:
     """Two operators in a row on four devices, two of each kind: one is quick forward, the other one backward."""
     times = [((1.0, 4.0), (9.0, 7.0)), ((4.0, 6.0), (3.0, 2.0))]
-    operators = [Operator(id=i, times=forward, colocation=i) for i, (forward, _) in enumerate(times)]
+    operators = [TimedOperator(id=i, times=forward, colocation=i) for i, (forward, _) in enumerate(times)]
     operators += [
-        Operator(id=2 + i, times=backward, colocation=i, backward=True) for i, (_, backward) in enumerate(times)
+        TimedOperator(id=2 + i, times=backward, colocation=i, backward=True) for i, (_, backward) in enumerate(times)
     ]
     problem = ThroughputProblem(
         name="two kinds",
         kinds=tuple(DeviceKind(name=name, count=1, transfer_time_per_unit=1e-9) for name in ("a", "b")),
         operators=tuple(operators),
         tensors=(
-            Tensor(producer=0, consumers=(1,), size=1.0),
-            Tensor(producer=1, consumers=(3,), size=0.0),
-            Tensor(producer=3, consumers=(2,), size=1.0),
+            MovedTensor(producer=0, consumers=(1,), size=1.0),
+            MovedTensor(producer=1, consumers=(3,), size=0.0),
+            MovedTensor(producer=3, consumers=(2,), size=1.0),
         ),
-        schedule=Schedule(name="gpipe", microbatches=4),
+        schedule=MicrobatchSchedule(name="gpipe", microbatches=4),
     )
     where = Topology(
         name="two", names=("0", "1"), bandwidth_bytes_per_s=np.full((2, 2), 1e9), machine_of=(0, 0), kinds=("a", "b")

@@ -11,20 +11,20 @@ import pytest
 
 import partita as pt
 from partita.conductor import search as module
+from partita.conductor.judge import evaluate
 from partita.conductor.search import search_stages
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology.topology import Topology
-from partita.problems.hybrid.descriptor import HYBRID
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.replicas import HybridReplicas
-from partita.problems.hybrid.solvers.protocol import Options
-from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.step.descriptor import STEP
+from partita.problems.hybrid.step.mesh import DeviceMesh
+from partita.problems.hybrid.step.replicas import StepReplicas
 from problems.hybrid.brute_force_step import rows_of
 from problems.hybrid.step_strategies import random_step
 
-FACET = HybridReplicas(HYBRID)
+FACET = StepReplicas(STEP)
 SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
 
 
@@ -42,7 +42,7 @@ def problem_of(seed: int) -> HybridProblem:
     return found
 
 
-def plans(mesh: Mesh, draw: random.Random) -> Iterator[Plan]:
+def plans(mesh: DeviceMesh, draw: random.Random) -> Iterator[Plan]:
     """Every row of stages of a mesh, with any configurations."""
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in mesh.problem.layers}
     for row in rows_of(mesh, mesh.problem):

@@ -12,17 +12,37 @@ from hypothesis import strategies as st
 
 from contracts.samples import Family, samples_of
 from instances.strategies import examples
-from partita.problems import kinds
+from partita.problems import kind_of, kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import read_settings, settings_of
 from toy.tasks import TASKS
 
-__all__ = ["Case", "all_kinds", "at_most", "bound_cases", "equal", "options_of", "over_examples", "solver_cases"]
+__all__ = [
+    "Case",
+    "all_kinds",
+    "at_most",
+    "bound_cases",
+    "equal",
+    "families_of",
+    "options_of",
+    "over_examples",
+    "solver_cases",
+]
 
 
 def all_kinds() -> tuple[AnyKind, ...]:
-    """The problems of the package, and the one of the tests."""
-    return (*(kind for kind in kinds() if kind.name != TASKS.name), TASKS)
+    """The problems of the package, each part of one by itself, and the one of the tests."""
+    return (*(part for kind in kinds() if kind.name != TASKS.name for part in kind.parts), TASKS)
+
+
+def families_of(kind: AnyKind) -> tuple[Family, ...]:
+    """Those of a problem's samples that are about this part of it."""
+    return tuple(family for family in samples_of(kind.name).families if _part_of(kind, family.typical) is kind)
+
+
+def _part_of(kind: AnyKind, problem: Any) -> AnyKind:
+    """The part of a problem that a value belongs to; that of the tests is not registered."""
+    return kind if kind is TASKS else kind_of(problem)
 
 
 def options_of(kind: AnyKind, **common: Any) -> list[Any]:
@@ -47,7 +67,13 @@ class Case:
     def id(self) -> str:
         """Of the test."""
         chosen = [] if self.options is None else [getattr(self.options, n) for n in settings_of(self.kind.options)]
-        return "-".join([self.kind.name, self.component.name.replace(" ", "-"), *map(str, chosen)])
+        return "-".join(
+            [
+                self.kind.title.replace(" problems", "").replace(" ", "-"),
+                self.component.name.replace(" ", "-"),
+                *map(str, chosen),
+            ]
+        )
 
     @property
     def trusted(self) -> bool:
@@ -62,7 +88,7 @@ class Case:
 
     def accepts(self, problem: Any) -> bool:
         """Whether the component takes a problem on."""
-        return refusal(self.component, problem, self.options) is None
+        return _part_of(self.kind, problem) is self.kind and refusal(self.component, problem, self.options) is None
 
     @property
     def problems(self) -> st.SearchStrategy[Any]:
@@ -97,7 +123,7 @@ def refusal(component: Any, problem: Any, options: Any) -> str | None:
 def _cases(kind: AnyKind, component: Any, wanted: list[Any]) -> Iterator[Case]:
     """One for each of the options that the component takes on."""
     for options in wanted:
-        families = samples_of(kind.name).families
+        families = families_of(kind)
         fitting = tuple(family for family in families if refusal(component, family.typical, options) is None)
         if fitting:
             yield Case(kind, component, options, fitting)

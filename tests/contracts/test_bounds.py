@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contracts.cases import Case, all_kinds, at_most, bound_cases, options_of, over_examples, refusal
+from contracts.cases import Case, all_kinds, at_most, bound_cases, families_of, options_of, over_examples, refusal
 from contracts.samples import samples_of
 from partita.conductor.compare import run_baselines
 from partita.conductor.judge import best_of
@@ -52,7 +52,7 @@ def check(case: Case, problem: Any, monitor: Monitor) -> bool:
     return bound.value > 0
 
 
-@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.title)
 def test_names_pick_one(kind: Any) -> None:
     """Names are no solver's, and names and summaries can be shown on a line."""
     names = [component.name for component in kind.bounds]
@@ -61,7 +61,7 @@ def test_names_pick_one(kind: Any) -> None:
     assert all(component.summary and "\n" not in component.summary for component in kind.bounds)
 
 
-@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", all_kinds(), ids=lambda kind: kind.title)
 def test_who_proves_something_says_how(kind: Any) -> None:
     """In a sentence that does not need the code."""
     silent = [solver for solver in kind.solvers if "proves nothing" in solver.summary and not solver.argument]
@@ -81,7 +81,7 @@ def test_who_proves_something_says_how(kind: Any) -> None:
 )
 def test_no_bound_is_left_out(kind: Any, component: Any) -> None:
     """What takes on nothing that is tested would be tested by nothing."""
-    said = [refusal(component, family.typical, None) for family in samples_of(kind.name).families]
+    said = [refusal(component, family.typical, None) for family in families_of(kind)]
     if all(sentence is not None and "pip install" in sentence for sentence in said):
         pytest.skip(f"{said[0]}")
     assert any(case.component is component for case in CASES), f"it takes on no problem of the samples: {said}"

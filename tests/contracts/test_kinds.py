@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from contracts.cases import all_kinds, options_of, over_examples
-from contracts.samples import WHERE, Family, samples_of
+from contracts.cases import all_kinds, families_of, options_of, over_examples
+from contracts.samples import WHERE, Family
 from partita.cli.flags import read_flags
 from partita.documents.document import sha256
 from partita.documents.stated import write_problem
@@ -21,7 +21,7 @@ from partita.problems.settings import read_settings, settings_of
 
 KINDS = all_kinds()
 
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.title for kind in KINDS])
 
 
 def test_every_problem_has_samples() -> None:
@@ -31,8 +31,9 @@ def test_every_problem_has_samples() -> None:
 
 def test_names_and_formats_are_unique() -> None:
     """They are how a problem is found."""
-    assert len({kind.name for kind in KINDS}) == len(KINDS)
-    assert len({kind.problem.format for kind in KINDS}) == len(KINDS)
+    names = {kind.name for kind in KINDS}
+    assert len({find_kind(name).problem.format for name in names}) == len(names)
+    assert len({kind.title for kind in KINDS}) == len(KINDS)
 
 
 @every_kind
@@ -41,10 +42,10 @@ def test_it_says_what_it_is(kind: Any) -> None:
     assert kind.name.islower()
     assert kind.summary
     assert "\n" not in kind.summary
-    assert find_kind(kind.name) is kind
+    assert kind in find_kind(kind.name).parts
     assert issubclass(kind.options, SearchOptions)
     assert kind.baseline_time_s > 0
-    for family in samples_of(kind.name).families:
+    for family in families_of(kind):
         assert isinstance(family.typical, kind.problem)
         assert kind_of(family.typical) is kind
         assert family.typical.unit
@@ -64,7 +65,7 @@ def test_what_is_imported_late_is_of_its_type(kind: Any) -> None:
 def test_the_default_solver_has_a_name_and_no_place(kind: Any) -> None:
     """Another order of the list changes nothing."""
     turned = type("Turned", (type(kind),), {"solvers": tuple(reversed(kind.solvers))})()
-    for family in samples_of(kind.name).families:
+    for family in families_of(kind):
         for options in options_of(kind):
             usual = kind.default_solver(family.typical, options)
             assert kind.solver(usual).name == usual == turned.default_solver(family.typical, options)
@@ -106,14 +107,14 @@ def test_every_setting_can_be_shown(kind: Any) -> None:
 @every_kind
 def test_no_change_changes_nothing(kind: Any) -> None:
     """Of any typical problem."""
-    for family in samples_of(kind.name).families:
+    for family in families_of(kind):
         assert sha256(kind.change(family.typical, kind.changes())) == sha256(family.typical)
 
 
 @every_kind
 def test_the_plainest_point_of_a_sweep_is_the_problem(kind: Any) -> None:
     """And every axis has a place there."""
-    for family in samples_of(kind.name).families:
+    for family in families_of(kind):
         problem = kind.sweep.at(family.typical, {})
         assert sha256(problem) == sha256(family.typical)
         assert kind.sweep.place(problem, {}).keys() >= {axis.row_key for axis in kind.sweep.axes}
@@ -121,8 +122,8 @@ def test_the_plainest_point_of_a_sweep_is_the_problem(kind: Any) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "family"),
-    [(kind, family) for kind in KINDS for family in samples_of(kind.name).families],
-    ids=lambda value: value.name.replace(" ", "-"),
+    [(kind, family) for kind in KINDS for family in families_of(kind)],
+    ids=lambda value: getattr(value, "title", value.name).replace(" ", "-"),
 )
 def test_problems_survive_a_file(kind: Any, family: Family, tmp_path: Path) -> None:
     """Whatever is drawn."""

@@ -22,23 +22,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import partita
-import partita.problems.hybrid.baselines
-import partita.problems.hybrid.solvers
 import partita.problems.throughput.baselines
 import partita.problems.throughput.components
 from instances.strategies import examples, plans, throughput_problems
 from partita.engines.search.monitor import Monitor
+from partita.problems import kind_of
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
-from partita.problems.hybrid.solvers.protocol import Options as HybridOptions
+from partita.problems.hybrid.protocol import Options as HybridOptions
 from partita.problems.throughput.problem import (
-    DeviceGroup,
     DeviceKind,
-    Operator,
-    Parameter,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.row import UnitRow
@@ -63,22 +62,22 @@ BY_CHANCE = frozenset({"covering", "covering-free", "streaming"})
 PLAIN = ThroughputProblem(
     name="plain",
     kinds=(DeviceKind(name="gpu", count=3),),
-    operators=tuple(Operator(id=3 * i, times=(time,)) for i, time in enumerate((3.0, 1.0, 2.0, 2.5, 4.0, 1.0))),
+    operators=tuple(TimedOperator(id=3 * i, times=(time,)) for i, time in enumerate((3.0, 1.0, 2.0, 2.5, 4.0, 1.0))),
     tensors=(
-        Tensor(producer=0, consumers=(3, 6), size=1.0),
-        Tensor(producer=3, consumers=(9,), size=0.5),
-        Tensor(producer=6, consumers=(9, 12), size=2.0),
-        Tensor(producer=9, consumers=(15,), size=0.5),
-        Tensor(producer=12, consumers=(15,), size=1.5),
+        MovedTensor(producer=0, consumers=(3, 6), size=1.0),
+        MovedTensor(producer=3, consumers=(9,), size=0.5),
+        MovedTensor(producer=6, consumers=(9, 12), size=2.0),
+        MovedTensor(producer=9, consumers=(15,), size=0.5),
+        MovedTensor(producer=12, consumers=(15,), size=1.5),
     ),
-    schedule=Schedule(microbatches=3),
+    schedule=MicrobatchSchedule(microbatches=3),
 )
 ROW = PLAIN.replace(row=UnitRow(units=((0,), (3, 6), (9,), (12, 15))))
 
 LIMITED = PLAIN.replace(
     memory_bytes=5.0,
     operators=tuple(msgspec.structs.replace(op, memory_bytes=2.0, workspace_bytes=0.5) for op in PLAIN.operators),
-    parameters=(Parameter(name="w", users=(3, 12), weight_bytes=0.5),),
+    parameters=(StoredParameter(name="w", users=(3, 12), weight_bytes=0.5),),
 )
 
 KINDS = ThroughputProblem(
@@ -89,7 +88,7 @@ KINDS = ThroughputProblem(
         DeviceKind(name="cpu", count=1, accelerator=False, transfer_time_per_unit=0.0),
     ),
     operators=tuple(
-        Operator(
+        TimedOperator(
             id=op.id, times=(op.times[0], None if op.id == 6 else 4.0, 9.0), colocation=1 if op.id in (0, 12) else None
         )
         for op in PLAIN.operators
@@ -101,19 +100,19 @@ TRAINING = ThroughputProblem(
     name="training",
     kinds=(DeviceKind(name="gpu", count=2, memory_bytes=8.0),),
     operators=(
-        *(Operator(id=i, times=(1.0 + i,), colocation=i, memory_bytes=0.5) for i in range(3)),
-        *(Operator(id=9 - i, times=(2.0 + i,), colocation=i, backward=True) for i in range(3)),
+        *(TimedOperator(id=i, times=(1.0 + i,), colocation=i, memory_bytes=0.5) for i in range(3)),
+        *(TimedOperator(id=9 - i, times=(2.0 + i,), colocation=i, backward=True) for i in range(3)),
     ),
     tensors=(
-        Tensor(producer=0, consumers=(1, 9), size=1.0),
-        Tensor(producer=1, consumers=(2, 8), size=0.5),
-        Tensor(producer=2, consumers=(7,), size=0.5),
-        Tensor(producer=7, consumers=(8,), size=1.0),
-        Tensor(producer=8, consumers=(9,), size=1.0),
+        MovedTensor(producer=0, consumers=(1, 9), size=1.0),
+        MovedTensor(producer=1, consumers=(2, 8), size=0.5),
+        MovedTensor(producer=2, consumers=(7,), size=0.5),
+        MovedTensor(producer=7, consumers=(8,), size=1.0),
+        MovedTensor(producer=8, consumers=(9,), size=1.0),
     ),
-    parameters=(Parameter(name="w", users=(1, 8), weight_bytes=1.0, gradient_bytes=1.0, optimizer_bytes=1.0),),
+    parameters=(StoredParameter(name="w", users=(1, 8), weight_bytes=1.0, gradient_bytes=1.0, optimizer_bytes=1.0),),
     saved=(SavedTensor(name="s", users=(9,), bytes=1.0),),
-    schedule=Schedule(name="1f1b", microbatches=4),
+    schedule=MicrobatchSchedule(name="1f1b", microbatches=4),
 )
 
 STREAMING = msgspec.structs.replace(
@@ -127,7 +126,7 @@ VARIANTS = msgspec.structs.replace(
     kinds=(DeviceKind(name="gpu", count=4, sync_time_per_byte=0.5),),
     communication="overlap",
     max_replicas=2,
-    groups=tuple(DeviceGroup(name=n, counts=(2,), transfer_time_per_unit=2.0) for n in ("left", "right")),
+    groups=tuple(LinkedGroup(name=n, counts=(2,), transfer_time_per_unit=2.0) for n in ("left", "right")),
 )
 
 _INFERENCE = {"training": False, "schedules": ("inference",)}
@@ -140,7 +139,7 @@ FAMILIES: dict[str, tuple[ThroughputProblem, st.SearchStrategy[ThroughputProblem
     "kinds": (KINDS, throughput_problems(memory=False, **_INFERENCE)),
     "training": (TRAINING, throughput_problems(training=True, memory=True, schedules=("1f1b",), **_ALIKE)),
     "gpipe": (
-        msgspec.structs.replace(TRAINING, schedule=Schedule(name="gpipe", microbatches=2)),
+        msgspec.structs.replace(TRAINING, schedule=MicrobatchSchedule(name="gpipe", microbatches=2)),
         throughput_problems(training=True, schedules=("gpipe",), **_ALIKE),
     ),
     "variants": (VARIANTS, throughput_problems(variants=("overlap", "duplex", "replicas", "groups"))),
@@ -193,12 +192,12 @@ HYBRID: dict[str, tuple[HybridProblem, st.SearchStrategy[HybridProblem]]] = {
 }
 
 
-def hybrid_cases(components: Any) -> list[Any]:
+def hybrid_cases(listed: str) -> list[Any]:
     """Every component with every family of which it supports the example."""
     return [
         pytest.param(component, family, id=f"{component.name}-{family}")
-        for component in components
         for family, (example, _) in HYBRID.items()
+        for component in getattr(kind_of(example), listed)
         if component.supports(example, HybridOptions()) is None
     ]
 
@@ -314,7 +313,7 @@ def test_solvers(solver: Any, contiguity: str, family: str) -> None:
     over(FAMILIES[family], count, lambda problem: check_solver(problem, **asked))
 
 
-@pytest.mark.parametrize(("solver", "family"), hybrid_cases(partita.problems.hybrid.solvers.DEFAULT_HYBRID_SOLVERS))
+@pytest.mark.parametrize(("solver", "family"), hybrid_cases("solvers"))
 def test_hybrid_solvers(solver: Any, family: str) -> None:
     """Same status, objective and bound."""
     over(HYBRID[family], 40, lambda problem: check_solver(problem, solver=solver.name))
@@ -387,7 +386,7 @@ def test_baselines(component: Any, contiguity: Any, family: str) -> None:
     over(FAMILIES[family], 12, check, at_least=0.2)
 
 
-@pytest.mark.parametrize(("component", "family"), hybrid_cases(partita.problems.hybrid.baselines.DEFAULT_BASELINES))
+@pytest.mark.parametrize(("component", "family"), hybrid_cases("baselines"))
 def test_hybrid_baselines(component: Any, family: str) -> None:
     """Same plan."""
     over(HYBRID[family], 10, lambda problem: same_plan(component, HybridOptions(), problem), at_least=0.2)

@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contracts.cases import all_kinds
-from contracts.samples import samples_of
+from contracts.cases import all_kinds, families_of
 from partita.conductor.simulate import sensitivities, simulate_plan
 from partita.conductor.solve import options_of, run_solver
 from partita.engines.search.monitor import Monitor
@@ -19,13 +18,13 @@ from partita.simulator.document import simulation_document
 from partita.simulator.program import CONTENTIONS
 from partita.simulator.trace_file import trace_document
 
-KINDS = {kind.name: kind for kind in all_kinds()}
+KINDS = {kind.title.removesuffix(" problems"): kind for kind in all_kinds()}
 
 
 def plans_of(kind: Any) -> list[tuple[Any, Any]]:
     """A plan of the default solver for the typical problem of every family."""
     found = []
-    for family in samples_of(kind.name).families:
+    for family in families_of(kind):
         result = run_solver(family.typical, None, options_of(kind, 0, 2, {}), Monitor(20.0), explain=False)
         if result.plan is not None:
             found.append((family.typical, result.plan))
@@ -38,7 +37,7 @@ def has_time_line(kind: Any) -> bool:
 
 
 def test_some_problems_have_time_lines_and_some_have_none() -> None:
-    named = {name for name, kind in KINDS.items() if has_time_line(kind)}
+    named = {kind.name for kind in KINDS.values() if has_time_line(kind)}
     assert named == {"throughput", "hybrid", "latency", "makespan", "mapping"}
 
 

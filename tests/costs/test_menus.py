@@ -16,6 +16,7 @@ import pytest
 
 import partita as pt
 from models.menu_models import megatron, nn, torch
+from partita.conductor.judge import evaluate as judge
 from partita.costs.roofline import Roofline
 from partita.costs.strategies.layers import find_splits
 from partita.costs.strategies.modes import assign_modes
@@ -26,8 +27,8 @@ from partita.costs.table import CostRow, CostTable
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.evaluate import evaluate as judge
-from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
+from partita.problems.hybrid.menus import LayerMenus, model_flops
+from partita.problems.hybrid.pricing import layer_menus
 from partita.problems.hybrid.problem import Configuration
 from partita.problems.throughput.evaluate import evaluate
 

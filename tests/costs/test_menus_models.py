@@ -12,7 +12,8 @@ import pytest
 
 import partita as pt
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.pricing import LayerMenus, layer_menus, model_flops
+from partita.problems.hybrid.menus import LayerMenus, model_flops
+from partita.problems.hybrid.pricing import layer_menus
 
 pytest.importorskip("torch", reason="menus are made from traced models")
 pytest.importorskip("transformers", reason="hf: models need transformers")

@@ -149,6 +149,7 @@ def ask(kind: AnyKind, problem: Any, part: Part) -> Said:
 
 def _ask(kind: AnyKind, problem: Any, part: Part, answer: _Answer) -> str:
     """Run it and note what it says; why not, if it refuses."""
+    kind = kind.of(problem)
     if part.role == "everything":
         return everything(kind, problem, part.options, answer)
     monitor = Monitor(part.limit_s)

@@ -10,14 +10,14 @@ import msgspec
 
 from crosscheck.shapes import Draw, Graph, binding, draw_graph, exact, pool, size
 from partita.problems.throughput.problem import (
-    DeviceGroup,
     DeviceKind,
-    Operator,
-    Parameter,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 from partita.problems.throughput.row import UnitRow
 
@@ -46,7 +46,7 @@ def _problem(
     held = graph.costs(memory) if memory else [0.0] * graph.count
     missing = 0.08 if kinds > 1 else 0.0
     operators = tuple(
-        Operator(
+        TimedOperator(
             id=ids[v],
             times=tuple(None if rng.random() < missing else cost[k][v] for k in range(kinds)),
             memory_bytes=held[v],
@@ -56,7 +56,7 @@ def _problem(
     )
     weights = graph.costs(sizes)
     tensors = tuple(
-        Tensor(producer=ids[v], consumers=tuple(ids[w] for w in readers), size=weights[v])
+        MovedTensor(producer=ids[v], consumers=tuple(ids[w] for w in readers), size=weights[v])
         for v, readers in enumerate(graph.readers())
         if readers
     )
@@ -117,7 +117,7 @@ def shared(rng: random.Random) -> ThroughputProblem:
     users = [tuple(rng.sample(ids, min(len(ids), rng.randint(1, 3)))) for _ in range(rng.randint(1, 3))]
     return problem.replace(
         operators=tuple(msgspec.structs.replace(op, workspace_bytes=draw()) for op in problem.operators),
-        parameters=tuple(Parameter(name=f"w{k}", users=u, weight_bytes=draw()) for k, u in enumerate(users)),
+        parameters=tuple(StoredParameter(name=f"w{k}", users=u, weight_bytes=draw()) for k, u in enumerate(users)),
         memory_bytes=problem.kinds[0].memory_bytes + rng.choice((0.0, draw(), 3 * draw())),
     )
 
@@ -153,15 +153,16 @@ def training(rng: random.Random) -> ThroughputProblem:
     n, times, sizes, memory = graph.count, pool(rng), pool(rng), pool(rng, "tenths", "whole", "halves")
     forward, backward, weight = graph.costs(times), graph.costs(times), graph.costs(sizes)
     held = graph.costs(memory)
-    operators = [Operator(id=v, times=(forward[v],), memory_bytes=held[v], colocation=v) for v in range(n)]
-    operators += [Operator(id=n + v, times=(backward[v],), colocation=v, backward=True) for v in range(n)]
+    operators = [TimedOperator(id=v, times=(forward[v],), memory_bytes=held[v], colocation=v) for v in range(n)]
+    operators += [TimedOperator(id=n + v, times=(backward[v],), colocation=v, backward=True) for v in range(n)]
     tensors = [
-        Tensor(producer=v, consumers=(*readers, n + v), size=weight[v]) for v, readers in enumerate(graph.readers())
+        MovedTensor(producer=v, consumers=(*readers, n + v), size=weight[v])
+        for v, readers in enumerate(graph.readers())
     ]
     before: list[list[int]] = [[] for _ in range(n)]
     for u, v in graph.edges:
         before[v].append(n + u)
-    tensors += [Tensor(producer=n + v, consumers=tuple(us), size=weight[v]) for v, us in enumerate(before) if us]
+    tensors += [MovedTensor(producer=n + v, consumers=tuple(us), size=weight[v]) for v, us in enumerate(before) if us]
     count = rng.randint(1, 4)
     limit = None if rng.random() < 0.4 else rng.choice((1, 1.5, 3)) * binding(rng, held, count)
     saved = tuple(SavedTensor(name=f"s{v}", users=(n + v,), bytes=memory()) for v in range(n) if rng.random() < 0.5)
@@ -172,7 +173,7 @@ def training(rng: random.Random) -> ThroughputProblem:
         operators=tuple(operators),
         tensors=tuple(tensors),
         saved=saved,
-        schedule=Schedule(
+        schedule=MicrobatchSchedule(
             name=rng.choice(("1f1b", "1f1b", "gpipe")), microbatches=rng.randint(1, 6), recompute=rng.random() < 0.3
         ),
     )
@@ -196,7 +197,7 @@ def variants(rng: random.Random) -> ThroughputProblem:
     if rng.random() < 0.4:
         first = rng.randint(0, kind.count)
         changes["groups"] = tuple(
-            DeviceGroup(name=name, counts=(held,), transfer_time_per_unit=rng.choice((0.5, 1.0, 3.0)))
+            LinkedGroup(name=name, counts=(held,), transfer_time_per_unit=rng.choice((0.5, 1.0, 3.0)))
             for name, held in (("left", first), ("right", kind.count - first))
         )
     return problem.replace(kinds=(kind,), **changes)

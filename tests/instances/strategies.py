@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from partita.nouns import graph as graphs_module
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.problem import (
-    DeviceGroup,
     DeviceKind,
-    Operator,
-    Parameter,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 
 __all__ = ["examples", "graphs", "halves", "plans", "random_problem", "throughput_problems"]
@@ -123,7 +123,7 @@ def throughput_problems(
         if supported_somewhere and all(times[i] is None for i in usable):
             times[usable[0]] = 1.0
         operators.append(
-            Operator(
+            TimedOperator(
                 id=ids[place],
                 times=tuple(times),
                 name=draw(st.sampled_from(["", f"op{place}"])),
@@ -134,13 +134,13 @@ def throughput_problems(
             )
         )
     tensors = draw(_tensors(ids, forward))
-    parameters: list[Parameter] = []
+    parameters: list[StoredParameter] = []
     saved: list[SavedTensor] = []
     if limited:
         for number in range(draw(st.integers(0, 3))):
             users = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True))
             parameters.append(
-                Parameter(
+                StoredParameter(
                     name=f"w{number}",
                     users=tuple(users),
                     weight_bytes=draw(halves(0, 2)),
@@ -151,7 +151,7 @@ def throughput_problems(
         for number in range(draw(st.integers(0, 3)) if train else 0):
             users = draw(st.lists(st.sampled_from(ids[forward:]), min_size=1, max_size=3, unique=True))
             saved.append(SavedTensor(name=f"s{number}", users=tuple(users), bytes=draw(halves(0, 2))))
-    schedule = Schedule(
+    schedule = MicrobatchSchedule(
         name=draw(st.sampled_from(list(schedules))),
         microbatches=draw(st.integers(1, 4)),
         recompute=draw(st.booleans()) if recompute is None else recompute,
@@ -183,7 +183,7 @@ def _variant_fields(draw: st.DrawFn, kinds: list[DeviceKind], variants: Sequence
         first = [draw(st.integers(0, kind.count)) for kind in kinds]
         rates = [draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(2)]
         fields["groups"] = tuple(
-            DeviceGroup(
+            LinkedGroup(
                 name=name, counts=tuple(counts), transfer_time_per_unit=rate, transfer_latency=draw(halves(0, 1))
             )
             for name, rate, counts in (
@@ -237,7 +237,7 @@ def _device_kinds(
 
 
 @st.composite
-def _tensors(draw: st.DrawFn, ids: list[int], forward: int) -> list[Tensor]:
+def _tensors(draw: st.DrawFn, ids: list[int], forward: int) -> list[MovedTensor]:
     """Tensors along the positions; the backward part follows the forward part, and never feeds it."""
     tensors = []
     for place, identity in enumerate(ids):
@@ -245,12 +245,14 @@ def _tensors(draw: st.DrawFn, ids: list[int], forward: int) -> list[Tensor]:
         for _ in range(draw(st.sampled_from([1, 1, 1, 2, 0]))):
             # A tensor without consumers is an output of the model (or a gradient that stays where it is).
             consumers = draw(st.lists(st.sampled_from(later), max_size=3, unique=True)) if later else []
-            tensors.append(Tensor(producer=identity, consumers=tuple(consumers), size=draw(halves(0, 3))))
+            tensors.append(MovedTensor(producer=identity, consumers=tuple(consumers), size=draw(halves(0, 3))))
     if forward < len(ids) and draw(st.booleans()):
         # A chain, as the backward part of a chain of layers has it.
         backward = ids[forward:]
         for place in range(len(backward) - 1):
-            tensors.append(Tensor(producer=backward[place], consumers=(backward[place + 1],), size=draw(halves(0, 3))))
+            tensors.append(
+                MovedTensor(producer=backward[place], consumers=(backward[place + 1],), size=draw(halves(0, 3)))
+            )
     return tensors
 
 
@@ -385,15 +387,16 @@ def random_problem(seed: int, operators: int = 60, *, devices: int = 4, training
         (place, tuple(sorted({min(operators - 1, place + rng.randint(1, 5)) for _ in range(rng.randint(1, 3))})))
         for place in range(operators - 1)
     ]
-    ops = [Operator(id=i, times=(time,), colocation=i if training else None) for i, time in enumerate(times)]
-    tensors = [Tensor(producer=a, consumers=consumers, size=rng.randint(0, 6) / 2) for a, consumers in edges]
+    ops = [TimedOperator(id=i, times=(time,), colocation=i if training else None) for i, time in enumerate(times)]
+    tensors = [MovedTensor(producer=a, consumers=consumers, size=rng.randint(0, 6) / 2) for a, consumers in edges]
     if training:
         # Operator i has backward operator operators + i; the gradients go the other way.
         ops += [
-            Operator(id=operators + i, times=(2 * time,), colocation=i, backward=True) for i, time in enumerate(times)
+            TimedOperator(id=operators + i, times=(2 * time,), colocation=i, backward=True)
+            for i, time in enumerate(times)
         ]
         tensors += [
-            Tensor(producer=operators + consumer, consumers=(operators + a,), size=rng.randint(0, 6) / 2)
+            MovedTensor(producer=operators + consumer, consumers=(operators + a,), size=rng.randint(0, 6) / 2)
             for a, consumers in edges
             for consumer in consumers
         ]

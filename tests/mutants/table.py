@@ -23,14 +23,14 @@ _PLACEMENTS = f"{_OF_KERNELS}/latency/test_placements.py"
 _PLACING = f"{_OF_KERNELS}/mapping/test_placing.py"
 _STAGES = f"{_OF_KERNELS}/hybrid/test_stages.py"
 _QUEUES = f"{_OF_KERNELS}/simulator/test_queues.py"
-_RUN = "tests/execution/test_parts.py"
+_RUN, _TAPES = "tests/execution/test_parts.py", "tests/execution/test_tapes.py"
 _CLOCKS = "tests/profiler/test_fake_clocks.py"
 
 #: The module, and the tests that are run on its mutants, quick ones first.
 MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.evaluate": _EVALUATE,
     "partita.problems.throughput.contiguity": _EVALUATE,
-    "partita.problems.hybrid.evaluate": (f"{_HYBRID}/test_problem.py",),
+    "partita.problems.hybrid.steady.evaluate": (f"{_HYBRID}/test_problem.py",),
     "partita.problems.latency.evaluate": (f"{_LATENCY}/test_evaluate.py",),
     "partita.problems.latency.plan": (f"{_LATENCY}/test_evaluate.py",),
     "partita.problems.latency.files.dnn_partitioning": (f"{_LATENCY}/test_files.py",),
@@ -74,7 +74,10 @@ MODULES: dict[str, tuple[str, ...]] = {
         f"{_QUEUES}::test_links_are_shared_fairly",
         f"{_QUEUES}::test_without_amounts_there_is_room_for_nobody",
     ),
+    "partita.execution.draws": (_RUN,),
     "partita.execution.orders": (_RUN,),
+    "partita.execution.program": (_TAPES,),
+    "partita.execution.wire": (_RUN,),
     "partita.profiler.clock": (_CLOCKS,),
     "partita.profiler.links": (_CLOCKS,),
     "partita.profiler.steps": (_CLOCKS,),

@@ -13,7 +13,7 @@ from cli.conftest import workload
 from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
 from partita.problems.importers import ForeignFormat, detect_format, open_problem
-from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, LinkedGroup, MovedTensor, ThroughputProblem, TimedOperator
 from toy.registered import registered
 from toy.samples import SIX
 from toy.tasks import TASKS
@@ -31,8 +31,8 @@ NATIVE = ThroughputProblem(
             reload_time_per_byte=4.0,
         ),
     ),
-    operators=(Operator(id=0, times=(1.0,)), Operator(id=1, times=(2.0,))),
-    tensors=(Tensor(producer=0, consumers=(1,), size=8.0),),
+    operators=(TimedOperator(id=0, times=(1.0,)), TimedOperator(id=1, times=(2.0,))),
+    tensors=(MovedTensor(producer=0, consumers=(1,), size=8.0),),
 )
 HYBRID = HybridProblem(
     name="hybrid",
@@ -214,7 +214,7 @@ def test_every_transfer_is_scaled(tmp_path: Path) -> None:
 def test_links_of_groups_are_scaled(tmp_path: Path) -> None:
     """A group's link is a transfer, too: 0.5 per unit and 2 per transfer, times 3."""
     groups = tuple(
-        DeviceGroup(name=name, counts=(1,), transfer_time_per_unit=0.5, transfer_latency=2.0) for name in ("l", "r")
+        LinkedGroup(name=name, counts=(1,), transfer_time_per_unit=0.5, transfer_latency=2.0) for name in ("l", "r")
     )
     path = tmp_path / "file.json"
     pt.write_problem(path, NATIVE.replace(groups=groups))

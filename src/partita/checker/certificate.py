@@ -19,18 +19,12 @@ Problem = Mapping[str, Any]
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """A proof that no plan is below a value; a kind of certificate is a class with its own fields and ``proves``.
-
-    Attributes
-    ----------
-    value
-        What it proves, rounded down.
-    """
+    """A proof that no plan is below a value; a kind of certificate is a class with its own fields and ``proves``."""
 
     #: What it says, in one sentence.
     says: ClassVar[str]
 
-    value: float
+    value: float  #: What it proves, rounded down.
 
     def proves(self, problem: Problem) -> Fraction:
         """What no plan is below, from the problem and the certificate's own fields but ``value``."""

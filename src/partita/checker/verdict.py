@@ -6,73 +6,35 @@ import msgspec
 
 
 class PlanVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of the plan.
+    """What was found of the plan."""
 
-    Attributes
-    ----------
-    verified
-        Whether it keeps every rule and is worth what the result says; None without a plan, or if nobody could say.
-    objective
-        What it is worth; None if that could not be said.
-    by
-        Whose evaluator said so.
-    wrong
-        What is wrong, or what is not covered; empty if nothing.
-    """
-
+    #: Whether it keeps every rule and is worth what the result says; None without a plan, or if nobody could say.
     verified: bool | None = None
-    objective: float | None = None
-    by: str = ""
-    wrong: str = ""
+    objective: float | None = None  #: What it is worth; None if that could not be said.
+    by: str = ""  #: Whose evaluator said so.
+    wrong: str = ""  #: What is wrong, or what is not covered; empty if nothing.
 
 
 class BoundVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of the bound.
+    """What was found of the bound."""
 
-    Attributes
-    ----------
-    verified
-        Whether the certificate proves it; None where there is no bound, or no certificate.
-    value
-        The bound as the result states it.
-    argument
-        By which argument it holds, as the result says.
-    certificate
-        Kind of the certificate, None for none.
-    says
-        What certificates of this kind say.
-    checked
-        What the certificate was found to prove.
-    wrong
-        What is wrong; empty if nothing.
-    """
-
-    verified: bool | None = None
-    value: float | None = None
-    argument: str = ""
-    certificate: str | None = None
-    says: str = ""
-    checked: float | None = None
-    wrong: str = ""
+    verified: bool | None = None  #: Whether the certificate proves it; None where there is no bound, or no certificate.
+    value: float | None = None  #: The bound as the result states it.
+    argument: str = ""  #: By which argument it holds, as the result says.
+    certificate: str | None = None  #: Kind of the certificate, None for none.
+    says: str = ""  #: What certificates of this kind say.
+    checked: float | None = None  #: What the certificate was found to prove.
+    wrong: str = ""  #: What is wrong; empty if nothing.
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of a result.
+    """What was found of a result."""
 
-    Attributes
-    ----------
-    verified
-        Whether plan and bound are verified, and nothing in the file contradicts them.
-    plan, bound
-        See the classes.
-    wrong
-        What else in the file does not fit together.
-    """
-
-    verified: bool
+    verified: bool  #: Whether plan and bound are verified, and nothing in the file contradicts them.
+    #: See the classes.
     plan: PlanVerdict
     bound: BoundVerdict
-    wrong: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()  #: What else in the file does not fit together.
 
     @classmethod
     def of(cls, plan: PlanVerdict, bound: BoundVerdict, wrong: tuple[str, ...]) -> Verdict:

@@ -13,6 +13,7 @@ from partita.cli.flags import GroupedCommand, option
 from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import ModelSource, read_source
 from partita.engines.search.result import Rival, StopReason
+from partita.problems import kind_of
 
 
 def command() -> click.Command:
@@ -63,9 +64,10 @@ def command() -> click.Command:
 
         output, search = Output.take(parameters), SearchArguments.take(parameters)
         source = read_source(what, cluster, objective, parameters, solver=search.solver)
-        kind, report = source.kind, source.kind.report
         candidates = source.price() if isinstance(source, ModelSource) else []
         problem = candidates[0].problem if isinstance(source, ModelSource) else source.problem
+        kind = kind_of(problem)
+        report = kind.report
         options = options_of(kind, search.seed, search.threads, source.options)
         # Plans are read first: a mistake there should not cost the time of the search.
         plans = [(path, read_plan(path, problem)) for path in experts]

@@ -49,7 +49,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
         output, search = Output.take(parameters, *asked.values()), SearchArguments.take(parameters)
         stated = (read_placing(file, parameters) if results else None) or read_file(file, parameters)
         kind, problem, report = stated.kind, stated.problem, stated.kind.report
-        if kind not in known:
+        if all(kind not in one.parts for one in known):
             raise InputError(f"{file} states a {kind.name} problem; give it to `partita solve`")
         own = {writer.flag: writer for writer in kind.files.writers}
         for flag in asked:

@@ -29,9 +29,10 @@ def check_solver(kind: AnyKind, name: str | None) -> dict[str, Solver[Any, Any, 
     """The solvers and baselines of a problem by name; a name that is not among them is refused."""
     known = {solver.name: solver for solver in (*kind.solvers, *kind.baselines)}
     if name is not None and name not in known:
-        others = [other.name for other in kinds() if name in {s.name for s in (*other.solvers, *other.baselines)}]
-        hint = f" (it is one for {' and '.join(others)} problems)" if others else ""
-        raise InputError(f"there is no solver {name!r} for {kind.name} problems{hint}; known are {', '.join(known)}")
+        parts = [part for each in kinds() for part in each.parts]
+        able = [part.title for part in parts if name in {one.name for one in (*part.solvers, *part.baselines)}]
+        hint = f" (it is one for {' and '.join(able)})" if able else ""
+        raise InputError(f"there is no solver {name!r} for {kind.title}{hint}; known are {', '.join(known)}")
     return known
 
 

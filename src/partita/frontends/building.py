@@ -62,7 +62,7 @@ def _fake() -> Iterator[None]:
 
 def on_meta() -> AbstractContextManager[Any]:
     """Within, no array that is made has data."""
-    return torch.device("meta")
+    return torch.device("meta")  # type: ignore[no-any-return]
 
 
 def _with_shapes(result: Any) -> Any:

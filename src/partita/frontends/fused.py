@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from partita.frontends.capture import Recorder
 from partita.frontends.flops import attention_flops
 from partita.frontends.kernels import FusedKernel, run_kernel
+from partita.inside.replacing import replaced
 from partita.inside.torch_inside import HigherOrderOperator
 
 #: As it is outside of a trace, whatever stands in its place then.
@@ -48,18 +49,11 @@ class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
         if func is functional.dropout or func is torch.dropout:
             return _dropout(func, *args, **kwargs)
         if func is functional.multi_head_attention_forward:
-            return self._whole_layer(func, args, kwargs)
+            # A Python function that itself uses attention and dropout; this mode is off while it handles a call.
+            own = (functional, "scaled_dot_product_attention", self.attention)
+            with replaced(own, (functional, "dropout", partial(_dropout, functional.dropout))):
+                return func(*args, **kwargs)
         return func(*args, **kwargs)
-
-    def _whole_layer(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Call a Python function that itself uses attention and dropout; this mode is off while it handles a call."""
-        originals = functional.scaled_dot_product_attention, functional.dropout
-        functional.scaled_dot_product_attention = self.attention
-        functional.dropout = partial(_dropout, originals[1])
-        try:
-            return func(*args, **kwargs)
-        finally:
-            functional.scaled_dot_product_attention, functional.dropout = originals
 
 
 def _flexible_attention(

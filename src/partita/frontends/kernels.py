@@ -14,36 +14,20 @@ from partita.frontends.records import RecordedCall
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """What a kernel makes and costs.
+    """What a kernel makes and costs."""
 
-    Attributes
-    ----------
-    name
-        The target of its call without the overload; that of its backward ends in ``_backward``.
-    make
-        Allocates, of the tensors that it is handed, its results and after them what it saves for its backward alone.
-    results
-        How many of these it returns.
-    flops, backward_flops
-        Of the forward; of the backward, by which of the tensors need a gradient.
-    causal
-        Whether it is attention that skips what comes later.
-    saves
-        Whether its backward reads the first and the last of what is made, and zeros for gradients that are not there.
-    reached
-        Of every tensor, whether a gradient reaches it; empty for all.
-    steps, backward_steps
-        Kernels launched, and bytes read and written, where it runs as several; none where it is one.
-    """
-
-    name: str
+    name: str  #: The target of its call without the overload; that of its backward ends in ``_backward``.
+    #: Allocates, of the tensors that it is handed, its results and after them what it saves for its backward alone.
     make: Callable[..., list[Any]]
-    results: int = 1
+    results: int = 1  #: How many of these it returns.
+    #: Of the forward; of the backward, by which of the tensors need a gradient.
     flops: int = 0
     backward_flops: Callable[[Sequence[bool]], int] = lambda _: 0
-    causal: bool = False
+    causal: bool = False  #: Whether it is attention that skips what comes later.
+    #: Whether its backward reads the first and the last of what is made, and zeros for gradients that are not there.
     saves: bool = True
-    reached: tuple[bool, ...] = ()
+    reached: tuple[bool, ...] = ()  #: Of every tensor, whether a gradient reaches it; empty for all.
+    #: Kernels launched, and bytes read and written, where it runs as several; none where it is one.
     steps: tuple[int, int, int] | None = None
     backward_steps: tuple[int, int, int] | None = None
 

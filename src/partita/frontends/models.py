@@ -82,36 +82,16 @@ def load_model(
 
         return load_onnx(spec, asked)
     with _saying_inputs():
-        if of_hub:
-            from partita.frontends.hf.inputs import sized
-            from partita.frontends.hf.load import load_transformers
-
-            return load_transformers(spec[3:], sized(asked))
-        from partita.frontends.userfile import load_file
-
-        return load_file(spec, asked)
+        model = _built(spec, asked, of_hub, real=False)
+        return model.trace().replace(source=model.asked.source(spec))
 
 
 def load_module(source: Source, *, seed: int | None = None) -> BuiltModel:
-    """The module of a source again, with example arguments.
+    """The module of a source again, with example arguments; ``trace`` of it gives the graph again.
 
-    Parameters
-    ----------
-    source
-        How a graph's model was made.
-    seed
-        Without one, as it was traced: no weights are allocated where that is possible. With one, on the CPU with
-        weights that follow from the seed; arguments of ``hf:`` models have no data all the same.
-
-    Returns
-    -------
-    BuiltModel
-        Whose ``trace`` gives the graph again.
-
-    Raises
-    ------
-    MissingExtraError, InputError, TraceError
-        As ``load_model`` does; for an ONNX file, which holds no module.
+    Without a ``seed`` it is as it was traced: no weights are allocated where that is possible. With one it is on the
+    CPU with weights that follow from the seed; arguments of ``hf:`` models have no data all the same. Errors are those
+    of ``load_model``; an ONNX file, which holds no module, is an ``InputError``.
     """
     asked = asked_of(source)
     if source.model.endswith(".onnx"):
@@ -128,14 +108,18 @@ def load_module(source: Source, *, seed: int | None = None) -> BuiltModel:
             random.seed(seed)
             torch.manual_seed(seed)
         after.enter_context(_saying_inputs())
-        if of_hub:
-            from partita.frontends.hf.inputs import sized
-            from partita.frontends.hf.load import build_transformers
+        return _built(source.model, asked, of_hub, real=seed is not None)
 
-            return build_transformers(source.model[3:], sized(asked), real=seed is not None)
-        from partita.frontends.userfile import build_file
 
-        return build_file(source.model, asked, real=seed is not None)
+def _built(spec: str, asked: Asked, of_hub: bool, *, real: bool) -> BuiltModel:
+    if of_hub:
+        from partita.frontends.hf.inputs import sized
+        from partita.frontends.hf.load import build_transformers
+
+        return build_transformers(spec[3:], sized(asked), real=real)
+    from partita.frontends.userfile import build_file
+
+    return build_file(spec, asked, real=real)
 
 
 @contextmanager

@@ -154,7 +154,9 @@ def whole_scans(module: Any, recorder: Recorder) -> Iterator[None]:
     spaces = _spaces(classes)
     functions = ((space, key, value) for space in spaces for key, value in space.items())
     methods = ((cls, key, value) for cls in classes for key, value in vars(cls).items())
-    changes = [(space, key, scans.replaced(value, False)) for space, key, value in functions if _is_taken(value)]
+    changes: list[tuple[Any, str, Any]] = [
+        (space, key, scans.replaced(value, False)) for space, key, value in functions if _is_taken(value)
+    ]
     changes += [
         (cls, key, scans.replaced(value, True))
         for cls, key, value in methods

@@ -16,13 +16,8 @@ from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, nearest, one_line, parse_value
 from partita.frontends.turns import alone
 from partita.ground.errors import InputError, NoBatchSizeError, TraceError
+from partita.inside.replacing import replaced
 from partita.inside.torchvision_inside import declare_where_missing
-from partita.nouns.graph import Graph
-
-
-def load_file(spec: str, asked: Asked) -> Graph:
-    """Trace what ``path/to/file.py:callable`` builds."""
-    return build_file(spec, asked).trace().replace(source=asked.source(spec))
 
 
 def build_file(spec: str, asked: Asked, *, real: bool = False) -> BuiltModel:
@@ -43,14 +38,13 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> BuiltModel:
 @contextmanager
 def _importable(path: Path) -> Iterator[None]:
     """Let the file import its neighbours, and find its own name and no arguments, as running it would."""
-    entry, arguments = str(path.parent.resolve()), sys.argv
+    entry = str(path.parent.resolve())
     declare_where_missing()
     sys.path.insert(0, entry)
-    sys.argv = [str(path)]
     try:
-        yield
+        with replaced((sys, "argv", [str(path)])):
+            yield
     finally:
-        sys.argv = arguments
         if entry in sys.path:
             sys.path.remove(entry)
 

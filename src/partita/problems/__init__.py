@@ -46,7 +46,7 @@ def kind_of(problem: Any) -> AnyKind:
     name = getattr(problem, "kind", None)
     if not isinstance(name, str):
         raise InputError(f"{type(problem).__name__} is not a problem; give what read_problem or price returns")
-    return find_kind(name)
+    return find_kind(name).of(problem)
 
 
 def register(kind: AnyKind) -> None:

@@ -21,29 +21,18 @@ NATIVE = "partita"
 
 @dataclass(frozen=True)
 class ForeignFormat:
-    """A foreign format.
+    """A foreign format."""
 
-    Attributes
-    ----------
-    name
-        As in ``--format``.
-    makes
-        By problem the function that reads it (``module:function``), the default first: called with the file's bytes,
-        its path for messages, and ``scale_communication``, a factor on every transfer time. It raises ``FormatError``
-        if the file is malformed, naming the file, the object and the value, and ``InputError`` if the problem is
-        invalid.
-    keys
-        A JSON object that has one of these is of this format; empty for formats that are not JSON.
-    text
-        The function (``module:function``) that says whether a file begins like one of this format; None for JSON.
-    refusals
-        By setting and value, what the format lacks for it, as the rest of a sentence.
-    """
-
-    name: str
+    name: str  #: As in ``--format``.
+    #: By problem the function that reads it (``module:function``), the default first: called with the file's bytes, its
+    #: path for messages, and ``scale_communication``, a factor on every transfer time. It raises ``FormatError`` if the
+    #: file is malformed, naming the file, the object and the value, and ``InputError`` if the problem is invalid.
     makes: Mapping[str, str]
+    #: A JSON object that has one of these is of this format; empty for formats that are not JSON.
     keys: tuple[str, ...] = ()
+    #: The function (``module:function``) that says whether a file begins like one of this format; None for JSON.
     text: str | None = None
+    #: By setting and value, what the format lacks for it, as the rest of a sentence.
     refusals: Mapping[tuple[str, Any], str] = field(default_factory=dict)
 
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, S
 import msgspec
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, PlanEvaluation, Result
-from partita.problems.outcome import Outcome
+from partita.engines.search.result import Bound, Result
+from partita.problems.facets import E, L, P
+from partita.problems.outcome import CoL, Outcome
 from partita.problems.settings import settings_of
 
 if TYPE_CHECKING:
@@ -39,24 +40,15 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A problem: a validated value that can be written as JSON; a problem adds its own fields.
 
     ``format`` and ``version`` name its file format, ``kind`` the entry of ``partita.problems`` that it belongs to.
-
-    Attributes
-    ----------
-    name
-        For people and result files.
-    unit
-        Time unit of all its times and of the objective.
-    notes
-        What a reader should know about how it was made.
     """
 
     kind: ClassVar[str]
     format: ClassVar[str]
     version: ClassVar[int] = 1
 
-    name: str
-    unit: str = "s"
-    notes: tuple[str, ...] = ()
+    name: str  #: For people and result files.
+    unit: str = "s"  #: Time unit of all its times and of the objective.
+    notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
 
     def replace(self, **changes: Any) -> Self:
         """A copy with changes, validated again.
@@ -70,12 +62,8 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 T = TypeVar("T", covariant=True)
-P = TypeVar("P", bound=Any)
-L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=PlanEvaluation)
 ContraP = TypeVar("ContraP", contravariant=True)
 ContraO = TypeVar("ContraO", contravariant=True)
-CoL = TypeVar("CoL", covariant=True)
 
 
 #: Seeds are 0 to this: what every generator of random numbers and every MIP backend takes.
@@ -83,18 +71,10 @@ MOST_SEED = 2**31 - 1
 
 
 class SearchOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every search may use; a problem adds its own fields.
+    """What every search may use; a problem adds its own fields."""
 
-    Attributes
-    ----------
-    seed
-        Same seed, same answer, when the clock is not what stops the run; 0 to ``MOST_SEED``.
-    threads
-        Most threads to use at once.
-    """
-
-    seed: int = 0
-    threads: int = 2
+    seed: int = 0  #: Same seed, same answer, when the clock is not what stops the run; 0 to ``MOST_SEED``.
+    threads: int = 2  #: Most threads to use at once.
 
     @property
     def scope(self) -> str:
@@ -125,14 +105,14 @@ class Component(Protocol):
     def summary(self) -> str:
         """One line: what it does or uses, and what it ignores."""
 
-
-class Solver(Component, Protocol[ContraP, CoL, ContraO]):
-    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
-
     @property
     def argument(self) -> str:
         """By which argument what it proves holds, in one sentence; empty for what proves nothing."""
         return ""
+
+
+class Solver(Component, Protocol[ContraP, CoL, ContraO]):
+    """One way to make a plan, a solver or a baseline; on ``monitor.stopping`` it returns the best it has."""
 
     def supports(self, problem: ContraP, options: ContraO) -> str | None:
         """None if it can work on this, otherwise what does not fit and what to use instead."""
@@ -144,11 +124,6 @@ class Solver(Component, Protocol[ContraP, CoL, ContraO]):
 
 class BoundMethod(Component, Protocol[ContraP]):
     """One way to prove that no plan is better than a value."""
-
-    @property
-    def argument(self) -> str:
-        """By which argument it holds, in one sentence."""
-        return ""
 
     @property
     def scope(self) -> str:
@@ -304,6 +279,20 @@ class Kind(Generic[P, L, E]):
         """What may be asked of a search, of the pricing if models become such problems, and changed of the problem."""
         return self.options, *(() if self.model is None else (self.model.pricing,)), self.changes
 
+    def of(self, problem: P) -> Kind[P, L, E]:
+        """The descriptor that knows a problem's value: this one, unless problems of this name differ in their rooms."""
+        return self
+
+    @property
+    def title(self) -> str:
+        """What its problems are called in messages."""
+        return f"{self.name} problems"
+
+    @property
+    def parts(self) -> Sequence[Kind[P, L, E]]:
+        """The descriptors that ``of`` chooses from."""
+        return (self,)
+
     def default_solver(self, problem: P, options: Any) -> str:
         """Name of the solver for a problem if none is named."""
         return self.usual_solver
@@ -318,8 +307,7 @@ class Kind(Generic[P, L, E]):
 
     def argument(self, method: str) -> str:
         """By which argument a bound or solver proves what it proves; empty if there is none of that name."""
-        arguments = {component.name: component.argument for component in self.solvers}
-        return (arguments | {component.name: component.argument for component in self.bounds}).get(method, "")
+        return {one.name: one.argument for one in (*self.solvers, *self.bounds)}.get(method, "")
 
     def prove(self, problem: P, monitor: Monitor) -> Proof | None:
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""

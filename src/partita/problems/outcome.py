@@ -12,34 +12,18 @@ CoL = TypeVar("CoL", covariant=True)
 
 @dataclass(frozen=True)
 class Outcome(Generic[CoL]):
-    """What a solver hands back, before it is evaluated.
+    """What a solver hands back, before it is evaluated."""
 
-    Attributes
-    ----------
-    plan
-        The best plan, complete or partial (see ``Kind.complete``); None if there is none.
-    bound
-        A proven lower bound; None if there is none.
-    infeasible
-        True when it is proven that there is no plan.
-    reason
-        Why there is no plan, where that is not proven: what does not apply, or what is missing.
-    scope
-        The plans that ``bound`` and ``infeasible`` hold for, in the words of the problem; None for those asked for.
-    lossless
-        False if the answer comes from a reduction that may lose plans: what was proven about that holds for it alone,
-        so that it can never become a proof for the problem.
-    proven_by
-        Name of the method that proved the bound, where the solver has several; empty for the solver itself.
-    certificate
-        Of the bound, see ``partita.engines.search.result.Bound``; None for none.
-    """
-
-    plan: CoL | None
-    bound: float | None = None
-    infeasible: bool = False
-    reason: str = ""
+    plan: CoL | None  #: The best plan, complete or partial (see ``Kind.complete``); None if there is none.
+    bound: float | None = None  #: A proven lower bound; None if there is none.
+    infeasible: bool = False  #: True when it is proven that there is no plan.
+    reason: str = ""  #: Why there is no plan, where that is not proven: what does not apply, or what is missing.
+    #: The plans that ``bound`` and ``infeasible`` hold for, in the words of the problem; None for those asked for.
     scope: str | None = None
+    #: False if the answer comes from a reduction that may lose plans: what was proven about that holds for it alone, so
+    #: that it can never become a proof for the problem.
     lossless: bool = True
+    #: Name of the method that proved the bound, where the solver has several; empty for the solver itself.
     proven_by: str = ""
+    #: Of the bound, see ``partita.engines.search.result.Bound``; None for none.
     certificate: msgspec.Struct | None = None

@@ -28,46 +28,23 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 @dataclass(frozen=True)
 class Setting:
-    """One field of a declaration.
+    """One field of a declaration."""
 
-    Attributes
-    ----------
-    help
-        One sentence.
-    flag
-        The command-line flag; the field's name unless stated.
-    group
-        The group of the help page it is listed in; the problem's own unless stated.
-    metavar
-        What stands for the value on the help page.
-    least, above, most
-        Limits of numbers: at least, more than, at most.
-    counts
-        For lists of numbers: whether ranges such as ``8:64`` may be written.
-    stated
-        Whether it is for stated problems only: of a model, the cluster or the pricing says the same.
-    training
-        Whether it says nothing of inference.
-    inverted
-        For flags that switch something off: ``--no-x`` sets ``x`` to false.
-    in_bytes
-        For numbers of bytes: a unit such as GB or GiB may be written.
-    name, type, default
-        Of the field; filled in by ``settings_of``.
-    """
-
-    help: str
-    flag: str = ""
-    group: str = ""
-    metavar: str = ""
+    help: str  #: One sentence.
+    flag: str = ""  #: The command-line flag; the field's name unless stated.
+    group: str = ""  #: The group of the help page it is listed in; the problem's own unless stated.
+    metavar: str = ""  #: What stands for the value on the help page.
+    #: Limits of numbers: at least, more than, at most.
     least: float | None = None
     above: float | None = None
     most: float | None = None
-    counts: bool = False
+    counts: bool = False  #: For lists of numbers: whether ranges such as ``8:64`` may be written.
+    #: Whether it is for stated problems only: of a model, the cluster or the pricing says the same.
     stated: bool = False
-    training: bool = False
-    inverted: bool = False
-    in_bytes: bool = False
+    training: bool = False  #: Whether it says nothing of inference.
+    inverted: bool = False  #: For flags that switch something off: ``--no-x`` sets ``x`` to false.
+    in_bytes: bool = False  #: For numbers of bytes: a unit such as GB or GiB may be written.
+    #: Of the field; filled in by ``settings_of``.
     name: str = ""
     type: Any = None
     default: Any = None

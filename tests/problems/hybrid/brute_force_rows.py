@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import evaluate_step
+from partita.problems.hybrid.step.evaluate import evaluate
 
 
 def shortest_row(problem: HybridProblem) -> float:
@@ -37,7 +37,7 @@ def _steps(problem: HybridProblem) -> Iterator[float]:
             for schedule, zero in itertools.product(training.schedules, training.zero):
                 if schedule == "interleaved":
                     continue
-                found = evaluate_step(problem, Plan(stages=stages, schedule=schedule, zero=zero))
+                found = evaluate(problem, Plan(stages=stages, schedule=schedule, zero=zero))
                 if found.feasible:
                     yield found.objective
 

@@ -12,9 +12,9 @@ from partita.ground.rounding import leq
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
 from partita.problems.hybrid.problem import Edge, HybridProblem
-from partita.problems.hybrid.step.evaluate import evaluate_step
+from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.interleaved import part_rows
-from partita.problems.hybrid.step.mesh import Mesh, StageCost
+from partita.problems.hybrid.step.mesh import DeviceMesh, StageCost
 
 
 def shortest_step(problem: HybridProblem) -> float:
@@ -22,7 +22,7 @@ def shortest_step(problem: HybridProblem) -> float:
     return min((value for mesh in meshes(problem) for value in _steps(problem, mesh)), default=math.inf)
 
 
-def meshes(problem: HybridProblem) -> Iterator[Mesh]:
+def meshes(problem: HybridProblem) -> Iterator[DeviceMesh]:
     """All meshes that might run."""
     training = problem.training
     assert training is not None
@@ -48,7 +48,7 @@ def _spread(problem: HybridProblem, c: int, e: int) -> HybridProblem:
     )
 
 
-def _meshes(problem: HybridProblem, c: int, e: int, blocks: int) -> Iterator[Mesh]:
+def _meshes(problem: HybridProblem, c: int, e: int, blocks: int) -> Iterator[DeviceMesh]:
     training, batch = problem.training, problem.microbatches
     assert training is not None
     for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
@@ -58,12 +58,12 @@ def _meshes(problem: HybridProblem, c: int, e: int, blocks: int) -> Iterator[Mes
             continue
         for zero, schedule in itertools.product(training.zero, training.schedules):
             for chunks in range(2, blocks // p + 1) if schedule == "interleaved" else (1,):
-                mesh = Mesh(problem, p, d, t, schedule, chunks, zero, c, e)
+                mesh = DeviceMesh(problem, p, d, t, schedule, chunks, zero, c, e)
                 if _runs(mesh, blocks):
                     yield mesh
 
 
-def _runs(mesh: Mesh, blocks: int) -> bool:
+def _runs(mesh: DeviceMesh, blocks: int) -> bool:
     """Whether the schedule runs such a row."""
     p, m = mesh.stages, mesh.microbatches
     if mesh.schedule == "interleaved":
@@ -71,7 +71,7 @@ def _runs(mesh: Mesh, blocks: int) -> bool:
     return mesh.schedule != "zero-bubble" or (m >= p and (p == 1 or mesh.zero < 2))
 
 
-def rows_of(mesh: Mesh, whole: HybridProblem) -> Iterator[list[list[int]]]:
+def rows_of(mesh: DeviceMesh, whole: HybridProblem) -> Iterator[list[list[int]]]:
     """Layers of every stage's parts, flat: part k of rank i is at k·p + i; those that keep the limits of stages."""
     for rows in _all_rows(mesh, _blocks(whole)):
         of = {v: number for number, row in enumerate(rows) for v in row}
@@ -81,7 +81,7 @@ def rows_of(mesh: Mesh, whole: HybridProblem) -> Iterator[list[list[int]]]:
             yield rows
 
 
-def _all_rows(mesh: Mesh, blocks: LikeBlocks) -> Iterator[list[list[int]]]:
+def _all_rows(mesh: DeviceMesh, blocks: LikeBlocks) -> Iterator[list[list[int]]]:
     problem = mesh.problem
     if mesh.chunks > 1:
         order = [problem.layers[place] for place in problem.order()]
@@ -95,7 +95,7 @@ def _all_rows(mesh: Mesh, blocks: LikeBlocks) -> Iterator[list[list[int]]]:
             yield [[v for v in ids if of[v] == stage] for stage in range(mesh.stages)]
 
 
-def _steps(whole: HybridProblem, mesh: Mesh) -> Iterator[float]:
+def _steps(whole: HybridProblem, mesh: DeviceMesh) -> Iterator[float]:
     problem, p = mesh.problem, mesh.stages
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in problem.layers}
     limit = math.inf if problem.memory_bytes is None else problem.memory_bytes
@@ -126,7 +126,7 @@ def _costs(mesh, rank, parts, tables, limit):  # type: ignore[no-untyped-def]
             yield cost, {v: choice.id for v, choice in of.items()}
 
 
-def _allowed(problem: HybridProblem, mesh: Mesh, rows: list[list[int]], combination) -> bool:  # type: ignore[no-untyped-def]
+def _allowed(problem: HybridProblem, mesh: DeviceMesh, rows: list[list[int]], combination) -> bool:  # type: ignore[no-untyped-def]
     """Whether the evaluator has nothing against an interleaved plan."""
     p = mesh.stages
     stages = []
@@ -144,4 +144,4 @@ def _allowed(problem: HybridProblem, mesh: Mesh, rows: list[list[int]], combinat
             )
         )
     plan = Plan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)
-    return evaluate_step(problem, plan).feasible
+    return evaluate(problem, plan).feasible

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
-from partita.problems.hybrid.baselines import DEFAULT_BASELINES
-from partita.problems.hybrid.evaluate import evaluate
+from partita.problems import kind_of
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.protocol import Options
 from problems.hybrid.samples import optimum
 
 #: Rounding of the evaluator alone.
@@ -21,7 +20,7 @@ def check_claims(problem: HybridProblem, expected: float | None = None) -> int:
     best, asked = optimum(problem, Options()), 0
     if expected is not None:
         assert best == pytest.approx(expected, rel=1e-9)
-    for solver in DEFAULT_HYBRID_SOLVERS:
+    for solver in kind_of(problem).solvers:
         if solver.supports(problem, Options()) is not None:
             continue
         asked += 1
@@ -37,7 +36,7 @@ def check_claims(problem: HybridProblem, expected: float | None = None) -> int:
         assert value.objective == pytest.approx(best, rel=1e-6)
         assert outcome.bound is not None
         assert best * (1 - 1e-6) <= outcome.bound <= best * (1 + EXACT), solver.name
-    for baseline in DEFAULT_BASELINES:
+    for baseline in kind_of(problem).baselines:
         if baseline.supports(problem, Options()) is None:
             plan = baseline.solve(problem, Options(), Monitor(600.0)).plan
             found = None if plan is None else evaluate(problem, plan)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.independent_evaluator import judge
 
 #: Plan and bound may differ by this much when the search calls the plan optimal.

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from contracts.samples import Family, Samples
+from partita.conductor.judge import evaluate
 from partita.nouns.pipeline import Plan
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Options
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training

@@ -6,8 +6,8 @@ import random
 
 import numpy as np
 
-from partita.problems.hybrid.solvers.caps import Box
-from partita.problems.hybrid.solvers.layer_sorts import stage_kinds
+from partita.problems.hybrid.instance import stage_kinds
+from partita.problems.hybrid.step.solvers.caps import Box
 
 
 def test_boxes_beside_a_row_lose_no_row() -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
-from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.certificate import refutation
+from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.check_certificate import check
 from problems.hybrid.independent_evaluator import judge
 from problems.hybrid.strategies import hybrid_problems, machine_problems

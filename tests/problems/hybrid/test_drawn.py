@@ -10,10 +10,10 @@ import pytest
 
 from crosscheck.hybrid_problems import FAMILIES
 from partita.ground.errors import UnsupportedError
-from partita.problems.hybrid.certificate import refutation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.solvers.protocol import Options
-from partita.problems.hybrid.table import best_times
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.certificate import refutation
+from partita.problems.hybrid.steady.table import best_times
 from problems.hybrid.check_certificate import check
 from problems.hybrid.check_claims import check_claims
 from problems.hybrid.samples import optimum

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.solvers import decision, exact
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.solvers import decision, exact
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.check_exact import check_exact
 from problems.hybrid.independent_evaluator import judge

@@ -7,9 +7,9 @@ import pytest
 import partita as pt
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.layout_price import price_layout
 from partita.problems.hybrid.pricing import layer_menus
-from partita.problems.hybrid.step.layout import Layout
+from partita.problems.hybrid.step.layout import MeshLayout
+from partita.problems.hybrid.step.layout_price import price_layout
 from partita.problems.hybrid.training import Training
 
 torch = pytest.importorskip("torch")
@@ -60,7 +60,7 @@ def test_gradients_of_weights_are_a_part_of_the_backward_pass(graph: Graph, clus
 
 
 def test_a_layout_is_priced(graph: Graph, cluster: pt.Cluster) -> None:
-    layout = Layout(tensor=2, pipeline=2, data=2, recompute="full", zero=1)
+    layout = MeshLayout(tensor=2, pipeline=2, data=2, recompute="full", zero=1)
     found = price_layout(graph, cluster, layout, microbatches=16)
     assert found.evaluation.feasible
     assert found.step_time == found.evaluation.objective
@@ -72,12 +72,12 @@ def test_a_layout_is_priced(graph: Graph, cluster: pt.Cluster) -> None:
     useful = 16 * graph.flops / (8 * peak * found.step_time)
     assert found.model_flops_utilisation == pytest.approx(useful)
     # Three times the operations of the forward pass, and 4 devices of 8.
-    idle = price_layout(graph, cluster, Layout(pipeline=4), microbatches=16)
+    idle = price_layout(graph, cluster, MeshLayout(pipeline=4), microbatches=16)
     assert idle.model_flops_utilisation == pytest.approx(16 * graph.flops / (4 * peak * idle.step_time))
 
 
 def test_devices_without_shared_tokens_gather_what_they_are_handed(graph: Graph, cluster: pt.Cluster) -> None:
-    layouts = [Layout(tensor=4, pipeline=2, sequence_parallel=shared) for shared in (True, False)]
+    layouts = [MeshLayout(tensor=4, pipeline=2, sequence_parallel=shared) for shared in (True, False)]
     shared, whole = (price_layout(graph, cluster, layout, microbatches=8).problem for layout in layouts)
     assert shared.layers[1].configurations[4][0].sync_in_bytes == {}
     assert whole.layers[1].configurations[4][0].sync_in_bytes == {0: 0.75 * 2 * TOKENS * HIDDEN}
@@ -87,11 +87,11 @@ def test_devices_without_shared_tokens_gather_what_they_are_handed(graph: Graph,
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        (Layout(data=3), "does not divide the 8 microbatches"),
-        (Layout(pipeline=4, data=4), "16 devices, and there are 8"),
+        (MeshLayout(data=3), "does not divide the 8 microbatches"),
+        (MeshLayout(pipeline=4, data=4), "16 devices, and there are 8"),
     ],
 )
-def test_layouts_that_do_not_suit(graph: Graph, cluster: pt.Cluster, layout: Layout, message: str) -> None:
+def test_layouts_that_do_not_suit(graph: Graph, cluster: pt.Cluster, layout: MeshLayout, message: str) -> None:
     with pytest.raises(InputError) as caught:
         price_layout(graph, cluster, layout, microbatches=8)
     assert message in str(caught.value)

@@ -11,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.explain import explain_infeasible
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.report.limits import hybrid_sentences
 from partita.problems.hybrid.report.tables import plan_tables, slowest_stage
-from partita.problems.hybrid.solvers import decision, exact
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.steady.descriptor import STEADY
+from partita.problems.hybrid.steady.solvers import decision, exact
+from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.brute_force_machines import best_objective_on_machines
 from problems.hybrid.check_exact import EQUAL, check_exact
 from problems.hybrid.strategies import hybrid_problems, machine_problems
@@ -90,10 +91,10 @@ def small_machines(**changes: Any) -> HybridProblem:
 def test_infeasible_machines_say_how_many_would_do() -> None:
     """Three devices hold all layers, two a machine."""
     for devices in (1, 2):
-        reason = explain_infeasible(small_machines(devices=devices))
+        reason = explain_infeasible(STEADY, small_machines(devices=devices))
         assert "the smallest count that fits is 2 machines of 2 devices" in reason
         assert "the smallest memory per device that fits is about" in reason
-    assert "machines" not in explain_infeasible(small_machines(memory_bytes=3.0))
+    assert "machines" not in explain_infeasible(STEADY, small_machines(memory_bytes=3.0))
 
 
 def test_reports_show_the_links_between_machines() -> None:

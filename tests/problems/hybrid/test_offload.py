@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import partita as pt
+from partita.conductor.judge import evaluate
 from partita.costs.strategies.strategy import LayerStrategy
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
 from partita.problems.hybrid.step.pricing import kept_on_host
 from partita.problems.hybrid.training import Training

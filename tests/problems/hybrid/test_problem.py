@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from partita.conductor.judge import evaluate
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
 
 

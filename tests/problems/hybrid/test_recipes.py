@@ -13,29 +13,24 @@ from hypothesis import strategies as st
 
 import partita as pt
 from partita.conductor.compare import compare
-from partita.conductor.judge import adopt_better
+from partita.conductor.judge import adopt_better, evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.units import GIB
 from partita.nouns.pipeline import Plan
-from partita.problems.hybrid.baselines import DEFAULT_BASELINES
-from partita.problems.hybrid.baselines.choices import fastest_choices
-from partita.problems.hybrid.baselines.kinds import OnKinds
-from partita.problems.hybrid.baselines.layouts import Layouts
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.protocol import Options, Solver
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
-from partita.problems.hybrid.solvers.protocol import Options, Solver
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.steady.baselines import BASELINES
+from partita.problems.hybrid.steady.baselines.choices import fastest_choices
+from partita.problems.hybrid.steady.baselines.layouts import Layouts
+from partita.problems.hybrid.steady.step_time import step_time
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.independent_evaluator import judge, stage_cost
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 
-#: Those for the time per sample; recipes of a step are held against it in the contract suite.
-STEADY = [
-    each for each in DEFAULT_BASELINES if getattr(each, "steady", each) is not None and not isinstance(each, OnKinds)
-]
-every_recipe = pytest.mark.parametrize("recipe", STEADY, ids=[recipe.name for recipe in STEADY])
+#: Recipes of a step are held against it in the contract suite.
+every_recipe = pytest.mark.parametrize("recipe", BASELINES, ids=[recipe.name for recipe in BASELINES])
 
 
 def has_kind(recipe: Solver, problem: HybridProblem, plan: Plan) -> bool:
@@ -154,7 +149,7 @@ def best_without_replicas(problem: HybridProblem) -> float | None:
 @given(problem=hybrid_problems(max_layers=4, max_devices=4))
 @settings(max_examples=40)
 def test_restricted_planners_are_exact(name: str, problem: HybridProblem) -> None:
-    (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == name]
+    (recipe,) = [recipe for recipe in BASELINES if recipe.name == name]
     outcome = recipe.solve(problem, Options(), Monitor(30.0))
     less = restricted(problem, name)
     single = name in ("no data parallelism", "pure pipeline")
@@ -197,7 +192,7 @@ def test_blocks_are_found_between_the_ends() -> None:
 
 
 def plan_of(name: str, problem: HybridProblem, machine: int = 8) -> Plan:
-    (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == name]
+    (recipe,) = [recipe for recipe in BASELINES if recipe.name == name]
     outcome = recipe.solve(problem, Options(machine_devices=machine), Monitor(30.0))
     assert outcome.plan is not None, outcome.reason
     return outcome.plan
@@ -215,7 +210,7 @@ def test_megatron(machine: int, memory: float | None, expected: list[tuple[int, 
 
 
 def test_what_does_not_fit_is_said_with_bytes() -> None:
-    (recipe,) = [recipe for recipe in DEFAULT_BASELINES if recipe.name == "pure data parallel"]
+    (recipe,) = [recipe for recipe in BASELINES if recipe.name == "pure data parallel"]
     outcome = recipe.solve(transformer(4).replace(memory_bytes=6.0), Options(), Monitor(30.0))
     assert outcome.plan is None
     assert outcome.reason == (

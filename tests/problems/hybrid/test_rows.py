@@ -10,19 +10,18 @@ import msgspec
 import pytest
 
 import partita as pt
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.timeline import RunRequest
-from partita.problems.hybrid.baselines.kinds import FASTEST_KIND, PROPORTIONAL
-from partita.problems.hybrid.descriptor import HYBRID
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.options import Changes
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
-from partita.problems.hybrid.solvers.free import FreeMesh, bound_of_free
-from partita.problems.hybrid.solvers.protocol import Options
-from partita.problems.hybrid.solvers.uniform import UniformMesh
-from partita.problems.hybrid.timeline import hybrid_program
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.step.baselines.kinds import FASTEST_KIND, PROPORTIONAL
+from partita.problems.hybrid.step.descriptor import STEP
+from partita.problems.hybrid.step.solvers.free import FreeMesh, bound_of_free
+from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import StageLimits, Training
 from partita.simulator.simulate import simulate
 from problems.hybrid.brute_force_rows import rows_of, shortest_row
@@ -214,7 +213,7 @@ def test_rows_under_1f1b_are_simulated_no_later(kinds: int, most: float) -> None
             continue
         evaluation = evaluate(problem, plan)
         request = msgspec.structs.replace(RunRequest(), microbatches=problem.microbatches)
-        simulation = simulate(hybrid_program(problem, plan, evaluation, request))
+        simulation = simulate(STEP.timeline.program(problem, plan, evaluation, request))
         assert simulation.step_time <= evaluation.objective * most * (1 + 1e-9)
         assert simulation.step_time >= 0.4 * evaluation.objective
         seen += 1
@@ -261,8 +260,8 @@ def test_several_kinds_by_hand(tmp_path: Path) -> None:
     shares = PROPORTIONAL.solve(problem, Options(), Monitor(10.0)).plan
     assert {stage.kind for stage in shares.stages} == {"fast", "slow"}
     assert evaluate(problem, shares).objective == pytest.approx(45.0)
-    assert [each.name for each in HYBRID.baselines_of(problem)] == [FASTEST_KIND.name, PROPORTIONAL.name]
-    assert FASTEST_KIND not in HYBRID.baselines_of(problem.replace(others=()))
+    assert [each.name for each in STEP.baselines_of(problem)] == [FASTEST_KIND.name, PROPORTIONAL.name]
+    assert FASTEST_KIND not in STEP.baselines_of(problem.replace(others=()))
 
 
 def test_plans_on_several_kinds_are_judged() -> None:
@@ -300,7 +299,7 @@ def test_what_makes_no_sense_is_refused() -> None:
     assert problem.replace(microbatches=16).others[0].microbatches == 16
     assert [kind.memory_bytes for kind in problem.replace(memory_bytes=5.0).kinds] == [5.0, 5.0]
     with pytest.raises(InputError, match="several kinds of devices"):
-        HYBRID.change(problem, Changes(devices=3))
+        STEP.change(problem, Changes(devices=3))
     assert UniformMesh().supports(problem, Options()) is not None
     assert FreeMesh().supports(other, Options()) is not None
     with pytest.raises(InputError, match="mesh is 'odd'"):

@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import leq
-from partita.problems.hybrid.certificate import refutation
-from partita.problems.hybrid.evaluate import evaluate
-from partita.problems.hybrid.explain import explain_infeasible
+from partita.problems import kind_of
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
+from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.room import most_room
-from partita.problems.hybrid.solvers import DEFAULT_HYBRID_SOLVERS
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.steady.certificate import refutation
 from partita.problems.hybrid.training import LayerState, Training
 from problems.hybrid.check_certificate import check
 from problems.hybrid.check_claims import EXACT, check_claims
@@ -67,12 +66,18 @@ def problem_of(layers: tuple[Layer, ...], **fields: Any) -> HybridProblem:
     )
 
 
+def explained(problem: HybridProblem) -> str:
+    """Why it has no plan."""
+    kind = kind_of(problem)
+    return kind.explain_infeasible(problem, kind.solvers[0], Options())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_instances_that_were_wrong(name: str) -> None:
     problem = read(FILES / f"hybrid_{name}.json")
     assert check_claims(problem) == 1
     if optimum(problem, Options()) is None:
-        assert explain_infeasible(problem)
+        assert explained(problem)
 
 
 def test_a_fast_choice_that_no_memory_holds_does_not_hide_what_others_need() -> None:
@@ -168,7 +173,7 @@ def test_layers_may_lack_a_degree_where_devices_share_out_the_sequence() -> None
         training = Training(context=context)
         assert check_claims(problem_of(layers, spreads=(spread,), training=training), expected) == 1
     training = Training(context=(2,))
-    assert "devices" in explain_infeasible(problem_of(layers, spreads=(spread,), training=training))
+    assert "devices" in explained(problem_of(layers, spreads=(spread,), training=training))
 
 
 @pytest.mark.parametrize("mesh", ["uniform", "free"])
@@ -215,7 +220,9 @@ def _fast_or_small(need: float, training: Training | None = None) -> HybridProbl
 def test_memory_at_the_very_limit(training: Training | None) -> None:
     """All that the evaluator accepts counts in a bound, and nothing else is a plan."""
     (solver,) = (
-        one for one in DEFAULT_HYBRID_SOLVERS if one.supports(_fast_or_small(1.0, training), Options()) is None
+        one
+        for one in kind_of(_fast_or_small(1.0, training)).solvers
+        if one.supports(_fast_or_small(1.0, training), Options()) is None
     )
 
     def solved(need: float) -> tuple[float, float]:

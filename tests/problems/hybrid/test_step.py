@@ -9,20 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import RunRequest
-from partita.problems.hybrid.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
-from partita.problems.hybrid.descriptor import HYBRID
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
-from partita.problems.hybrid.solvers.protocol import Options
-from partita.problems.hybrid.solvers.uniform import UniformMesh
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.step.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.step.costs import exchanges_of
-from partita.problems.hybrid.step.layout import Layout, layout_plan, parse_layout, uniform_plan
-from partita.problems.hybrid.step.mesh import Mesh
-from partita.problems.hybrid.timeline import hybrid_program
+from partita.problems.hybrid.step.descriptor import STEP
+from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
+from partita.problems.hybrid.step.mesh import DeviceMesh
+from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, StageLimits, Training
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
@@ -147,7 +146,7 @@ def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
             training=msgspec.structs.replace(problem.training, context=(context,), expert=(expert,)),
             spreads=(Spread(context=context, expert=expert, layers=layers),),
         )
-    layout = Layout(
+    layout = MeshLayout(
         pipeline=stages,
         data=data,
         chunks=chunks,
@@ -192,14 +191,14 @@ def unlike_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
     )
     zero = draw(st.sampled_from(ZERO_STAGES[:2] if schedule == "zero-bubble" else ZERO_STAGES))
     ways = draw(st.lists(st.sampled_from(("none", "full")), min_size=stages, max_size=stages))
-    layout = Layout(pipeline=stages, data=data, chunks=chunks, zero=zero, schedule=schedule)
+    layout = MeshLayout(pipeline=stages, data=data, chunks=chunks, zero=zero, schedule=schedule)
     rows = [[v] for v in range(count)]
     configurations = {v: ways[v % stages] for v in range(count)}
     return problem, uniform_plan(problem, problem.layers, rows, configurations, layout)
 
 
 def simulated(problem: HybridProblem, plan: Plan) -> Simulation:
-    return simulate(hybrid_program(problem, plan, evaluate(problem, plan), RunRequest()))
+    return simulate(STEP.timeline.program(problem, plan, evaluate(problem, plan), RunRequest()))
 
 
 @given(equal_meshes())
@@ -344,7 +343,7 @@ def test_a_layout_deals_out_equal_blocks() -> None:
     # Four microbatches of 3 chunks of 3 and a last one of 3.5 on two ranks: see the formula of interleaved schedules.
     taus = [0.5 + 6.0, 6.0 + 0.5]
     assert found.objective == pytest.approx(sum(taus) / 2 + (4 - 1 / 2) * max(taus))
-    assert layout_plan(problem, Layout(pipeline=3)).stages[0].operators == (0, 1, 2)
+    assert layout_plan(problem, MeshLayout(pipeline=3)).stages[0].operators == (0, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -371,13 +370,13 @@ def test_layouts_that_mean_nothing(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        (Layout(pipeline=16), "16 stages and parts are more than the 8 blocks"),
-        (Layout(pipeline=3, chunks=2), "do not divide the 8 blocks"),
-        (Layout(tensor=4), "has no tensor-parallel degree 4; it has 1, 2"),
-        (Layout(recompute="selective"), "cannot recompute 'selective'"),
+        (MeshLayout(pipeline=16), "16 stages and parts are more than the 8 blocks"),
+        (MeshLayout(pipeline=3, chunks=2), "do not divide the 8 blocks"),
+        (MeshLayout(tensor=4), "has no tensor-parallel degree 4; it has 1, 2"),
+        (MeshLayout(recompute="selective"), "cannot recompute 'selective'"),
     ],
 )
-def test_layouts_that_do_not_suit_the_model(layout: Layout, message: str) -> None:
+def test_layouts_that_do_not_suit_the_model(layout: MeshLayout, message: str) -> None:
     with pytest.raises(InputError) as caught:
         layout_plan(row(), layout)
     assert message in str(caught.value)
@@ -386,17 +385,21 @@ def test_layouts_that_do_not_suit_the_model(layout: Layout, message: str) -> Non
 @pytest.mark.parametrize(
     ("problem", "layout", "message"),
     [
-        (row(memory_bytes=20.0), Layout(), "each device of stage 0 needs 40 B, 20 B more than its 20 B"),
-        (row(), Layout(data=3), "does not divide the 8 microbatches"),
-        (row(), Layout(pipeline=4, data=4), "the stages use 16 devices, the problem has 8"),
-        (row(devices=1), Layout(tensor=2), "tensor-parallel degree 2 is more than the 1 of a machine"),
-        (row(training=Training()), Layout(data=2, zero=1), "ZeRO stage 1 is not one of 0"),
-        (row(training=Training()), Layout(pipeline=2, schedule="gpipe"), "schedule gpipe is not one of 1f1b"),
-        (row(), Layout(pipeline=8, schedule="zero-bubble", data=4, tensor=1), "as many microbatches as its 8 stages"),
-        (row(), Layout(pipeline=4, chunks=2, data=4), "a multiple of its 4 stages"),
+        (row(memory_bytes=20.0), MeshLayout(), "each device of stage 0 needs 40 B, 20 B more than its 20 B"),
+        (row(), MeshLayout(data=3), "does not divide the 8 microbatches"),
+        (row(), MeshLayout(pipeline=4, data=4), "the stages use 16 devices, the problem has 8"),
+        (row(devices=1), MeshLayout(tensor=2), "tensor-parallel degree 2 is more than the 1 of a machine"),
+        (row(training=Training()), MeshLayout(data=2, zero=1), "ZeRO stage 1 is not one of 0"),
+        (row(training=Training()), MeshLayout(pipeline=2, schedule="gpipe"), "schedule gpipe is not one of 1f1b"),
+        (
+            row(),
+            MeshLayout(pipeline=8, schedule="zero-bubble", data=4, tensor=1),
+            "as many microbatches as its 8 stages",
+        ),
+        (row(), MeshLayout(pipeline=4, chunks=2, data=4), "a multiple of its 4 stages"),
     ],
 )
-def test_the_evaluator_says_what_cannot_run(problem: HybridProblem, layout: Layout, message: str) -> None:
+def test_the_evaluator_says_what_cannot_run(problem: HybridProblem, layout: MeshLayout, message: str) -> None:
     found = evaluate(problem, layout_plan(problem, layout))
     assert not found.feasible
     assert any(message in text for text in found.violations), found.violations
@@ -404,7 +407,7 @@ def test_the_evaluator_says_what_cannot_run(problem: HybridProblem, layout: Layo
 
 def test_parts_of_an_interleaved_schedule_are_alike() -> None:
     problem = row()
-    plan = layout_plan(problem, Layout(pipeline=2, chunks=2))
+    plan = layout_plan(problem, MeshLayout(pipeline=2, chunks=2))
     one = msgspec.structs.replace(
         plan.stages[0], configurations={**plan.stages[0].configurations, 1: "full"}, chunks=plan.stages[0].chunks
     )
@@ -416,17 +419,17 @@ def test_context_and_expert_degrees_are_those_that_there_are() -> None:
     problem = row()
     assert problem.training is not None
     with pytest.raises(InputError, match="does not say what layers cost with context degree 2 and expert degree 1"):
-        layout_plan(problem, Layout(context=2))
+        layout_plan(problem, MeshLayout(context=2))
     spread = Spread(context=2, expert=2, layers=problem.layers)
     training = msgspec.structs.replace(problem.training, context=(1, 2), expert=(1, 2))
     with pytest.raises(InputError, match="context-parallel degree 1 with expert-parallel degree 2"):
         problem.replace(training=training, spreads=(spread,))
     training = msgspec.structs.replace(training, context=(2,), expert=(2,))
     both = problem.replace(training=training, spreads=(spread,))
-    plan = layout_plan(both, Layout(context=2, expert=2, pipeline=2))
+    plan = layout_plan(both, MeshLayout(context=2, expert=2, pipeline=2))
     assert plan.device_count == 4
     assert evaluate(both, plan).feasible
-    whole = evaluate(both, layout_plan(both, Layout(pipeline=2)))
+    whole = evaluate(both, layout_plan(both, MeshLayout(pipeline=2)))
     assert [text.partition(" is")[0] for text in whole.violations] == [
         "context-parallel degree 1",
         "expert-parallel degree 1",
@@ -441,7 +444,7 @@ def test_context_and_expert_degrees_are_those_that_there_are() -> None:
 
 def test_stages_share_degrees() -> None:
     problem = row()
-    plan = layout_plan(problem, Layout(pipeline=2, data=2))
+    plan = layout_plan(problem, MeshLayout(pipeline=2, data=2))
     other = msgspec.structs.replace(plan.stages[1], data_parallel=4)
     found = evaluate(problem, msgspec.structs.replace(plan, stages=(plan.stages[0], other)))
     assert any("in a uniform mesh they are the same" in text for text in found.violations)
@@ -450,7 +453,7 @@ def test_stages_share_degrees() -> None:
 def test_handing_over_between_machines_takes_longer() -> None:
     """Four stages of two devices on machines of four: stages 1 and 2 are in different ones."""
     machines = Hierarchy(devices_per_machine=4, machine_bandwidth_bytes_per_unit=1.0)
-    mesh = Mesh(row(hierarchy=machines), stages=4, data=1, tensor=2)
+    mesh = DeviceMesh(row(hierarchy=machines), stages=4, data=1, tensor=2)
     inside, outside = 0.5 / (2 * 1.0), 0.5 / (2 * 0.25)
     assert [mesh.handover(rank)[:2] for rank in range(4)] == [
         (outside, inside),
@@ -477,7 +480,7 @@ def test_training_settings_are_checked() -> None:
 
 def recipe_layout(name: str, problem: HybridProblem) -> tuple[int, int, int, int, str] | None:
     """What a recipe sets up: t, p, d, ZeRO stage, and what the first block recomputes."""
-    (recipe,) = [each for each in HYBRID.baselines_of(problem) if each.name == name]
+    (recipe,) = [each for each in STEP.baselines_of(problem) if each.name == name]
     plan = recipe.solve(problem, Options(), Monitor(30.0)).plan
     if plan is None:
         return None

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options
-from partita.problems.hybrid.step_time import step_time
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.solvers.exact import HybridExact
+from partita.problems.hybrid.steady.step_time import step_time
 from problems.hybrid.strategies import hybrid_problems
 
 

@@ -7,13 +7,13 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
+from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import UnsupportedError
-from partita.problems.hybrid.evaluate import evaluate
 from partita.problems.hybrid.problem import Configuration, Hierarchy, HybridProblem, Layer
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options
-from partita.problems.hybrid.table import best_times
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.solvers.exact import HybridExact
+from partita.problems.hybrid.steady.table import best_times
 from problems.hybrid.strategies import hybrid_problems
 
 

@@ -8,9 +8,9 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import DisagreementError
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.solvers.decision import Family
-from partita.problems.hybrid.solvers.exact import HybridExact
-from partita.problems.hybrid.solvers.protocol import Options
+from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.solvers.decision import Family
+from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
 
 def test_a_refuted_target_above_a_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:

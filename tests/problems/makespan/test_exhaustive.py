@@ -14,7 +14,7 @@ from crosscheck.makespan_problems import TINY
 from instances.strategies import examples
 from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.makespan.exhaustive import try_everything
+from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem

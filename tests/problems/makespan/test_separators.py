@@ -13,7 +13,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.simple import impossible
-from partita.problems.makespan.exhaustive import try_everything
+from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem

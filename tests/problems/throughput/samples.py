@@ -8,7 +8,14 @@ from contracts.samples import Family, Samples
 from instances.strategies import random_problem, throughput_problems
 from partita.nouns.pipeline import Plan
 from partita.problems.throughput.options import Options
-from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.problems.throughput.row import UnitRow
 from problems.throughput.every_row import best_of_all, rows
 from second_opinions import brute_force
@@ -19,24 +26,24 @@ __all__ = ["SAMPLES"]
 CHAIN = ThroughputProblem(
     name="chain",
     kinds=(DeviceKind(name="gpu", count=2, memory_bytes=8.0),),
-    operators=tuple(Operator(id=i, times=(1.0,), memory_bytes=1.0) for i in range(4)),
-    tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(3)),
+    operators=tuple(TimedOperator(id=i, times=(1.0,), memory_bytes=1.0) for i in range(4)),
+    tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(3)),
 )
 
 #: Each operator with a backward one beside it.
 TRAINING = CHAIN.replace(
     operators=(
-        *(Operator(id=i, times=(1.0,), colocation=i, memory_bytes=1.0) for i in range(4)),
-        *(Operator(id=10 + i, times=(2.0,), colocation=i, backward=True) for i in range(4)),
+        *(TimedOperator(id=i, times=(1.0,), colocation=i, memory_bytes=1.0) for i in range(4)),
+        *(TimedOperator(id=10 + i, times=(2.0,), colocation=i, backward=True) for i in range(4)),
     ),
-    tensors=(*CHAIN.tensors, *(Tensor(producer=11 + i, consumers=(10 + i,), size=0.5) for i in range(3))),
-    schedule=Schedule(name="1f1b", microbatches=4),
+    tensors=(*CHAIN.tensors, *(MovedTensor(producer=11 + i, consumers=(10 + i,), size=0.5) for i in range(3))),
+    schedule=MicrobatchSchedule(name="1f1b", microbatches=4),
 )
 
 #: Two kinds, of which one is a CPU.
 MIXED = CHAIN.replace(
     kinds=(*CHAIN.kinds, DeviceKind(name="cpu", count=1, accelerator=False)),
-    operators=tuple(Operator(id=i, times=(1.0, 4.0), memory_bytes=1.0) for i in range(4)),
+    operators=tuple(TimedOperator(id=i, times=(1.0, 4.0), memory_bytes=1.0) for i in range(4)),
 )
 
 #: Two bytes of memory on each device, and the rest fetched.
@@ -46,7 +53,7 @@ STREAMED = CHAIN.replace(
 
 GROUPED = CHAIN.replace(
     kinds=(DeviceKind(name="gpu", count=4),),
-    groups=tuple(DeviceGroup(name=name, counts=(2,), transfer_time_per_unit=2.0) for name in ("left", "right")),
+    groups=tuple(LinkedGroup(name=name, counts=(2,), transfer_time_per_unit=2.0) for name in ("left", "right")),
 )
 
 #: Whose middle is one unit.
@@ -85,8 +92,8 @@ def check(problem: ThroughputProblem, plan: Plan, options: Options) -> None:
 def _infeasible() -> tuple[ThroughputProblem, ...]:
     """Too little memory for all, for one, and nowhere to run."""
     tight = (DeviceKind(name="gpu", count=2, memory_bytes=1.5),)
-    nowhere = (*CHAIN.operators[:3], Operator(id=3, times=(None,)))
-    large = (*CHAIN.operators[:3], Operator(id=3, times=(1.0,), memory_bytes=9.0))
+    nowhere = (*CHAIN.operators[:3], TimedOperator(id=3, times=(None,)))
+    large = (*CHAIN.operators[:3], TimedOperator(id=3, times=(1.0,), memory_bytes=9.0))
     whole = UnitRow(units=((0, 1, 2, 3),))
     return (
         CHAIN.replace(kinds=tight),
@@ -101,8 +108,8 @@ def _long_row() -> ThroughputProblem:
     return ThroughputProblem(
         name="long row",
         kinds=(DeviceKind(name="gpu", count=12),),
-        operators=tuple(Operator(id=i, times=(1.0 + i * 7 % 11,)) for i in range(200)),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(199)),
+        operators=tuple(TimedOperator(id=i, times=(1.0 + i * 7 % 11,)) for i in range(200)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(199)),
         row=UnitRow(units=tuple((i,) for i in range(200))),
         max_replicas=3,
     )
@@ -129,7 +136,7 @@ SAMPLES = Samples(
             ThroughputProblem(
                 name="apart",
                 kinds=(DeviceKind(name="gpu", count=3),),
-                operators=tuple(Operator(id=i, times=(time,)) for i, time in enumerate((1.0, 8.0, 2.0))),
+                operators=tuple(TimedOperator(id=i, times=(time,)) for i, time in enumerate((1.0, 8.0, 2.0))),
             ),
             11 / 3,
         ),

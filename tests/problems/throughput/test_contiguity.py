@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges, order_pairs
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 
 def build(operators: list[tuple[int, bool, int | None]], *tensors: tuple[int, ...]) -> ThroughputProblem:
@@ -14,10 +14,10 @@ def build(operators: list[tuple[int, bool, int | None]], *tensors: tuple[int, ..
         name="hand",
         kinds=(DeviceKind(name="gpu", count=2),),
         operators=tuple(
-            Operator(id=identity, times=(1.0,), backward=backward, colocation=tie)
+            TimedOperator(id=identity, times=(1.0,), backward=backward, colocation=tie)
             for identity, backward, tie in operators
         ),
-        tensors=tuple(Tensor(producer=t[0], consumers=t[1:], size=1.0) for t in tensors),
+        tensors=tuple(MovedTensor(producer=t[0], consumers=t[1:], size=1.0) for t in tensors),
     )
 
 

@@ -7,25 +7,25 @@ import pytest
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.evaluation import Transfers
+from partita.problems.throughput.evaluation import TransferTimes
 from partita.problems.throughput.problem import (
-    DeviceGroup,
     DeviceKind,
-    Operator,
-    Parameter,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 
 GPU = DeviceKind(name="gpu", count=4)
 CPU = DeviceKind(name="cpu", count=2, accelerator=False, transfer_time_per_unit=0.0)
 
 
-def op(identity: int, *times: float | None, **fields: object) -> Operator:
+def op(identity: int, *times: float | None, **fields: object) -> TimedOperator:
     """An operator with its times."""
-    return Operator(id=identity, times=times, **fields)  # type: ignore[arg-type]
+    return TimedOperator(id=identity, times=times, **fields)  # type: ignore[arg-type]
 
 
 def chain(times: list[float], sizes: list[float], **fields: object) -> ThroughputProblem:
@@ -34,7 +34,7 @@ def chain(times: list[float], sizes: list[float], **fields: object) -> Throughpu
         name="chain",
         kinds=(GPU,),
         operators=tuple(op(i, time) for i, time in enumerate(times)),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=size) for i, size in enumerate(sizes)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=size) for i, size in enumerate(sizes)),
         **fields,  # type: ignore[arg-type]
     )
 
@@ -76,7 +76,7 @@ class TestLoad:
             name="fan",
             kinds=(GPU,),
             operators=tuple(op(i, 1.0) for i in range(5)),
-            tensors=(Tensor(producer=0, consumers=(1, 2, 3, 4), size=10),),
+            tensors=(MovedTensor(producer=0, consumers=(1, 2, 3, 4), size=10),),
         )
         evaluation = evaluate(problem, on_gpus((0,), (1, 2), (3,), (4,)))
         assert [stage.communication_out for stage in evaluation.stages] == [10, 0, 0, 0]
@@ -88,12 +88,12 @@ class TestLoad:
             name="two outputs",
             kinds=(GPU,),
             operators=(op(0, 0.0), op(1, 0.0)),
-            tensors=(Tensor(producer=0, consumers=(1,), size=3), Tensor(producer=0, consumers=(1,), size=4)),
+            tensors=(MovedTensor(producer=0, consumers=(1,), size=3), MovedTensor(producer=0, consumers=(1,), size=4)),
         )
         assert evaluate(problem, on_gpus((0,), (1,))).objective == 7  # 3 + 4
 
     def test_an_output_of_the_model_is_free(self) -> None:
-        problem = chain([1], []).replace(tensors=(Tensor(producer=0, consumers=(), size=100),))
+        problem = chain([1], []).replace(tensors=(MovedTensor(producer=0, consumers=(), size=100),))
         assert evaluate(problem, on_gpus((0,))).objective == 1
 
     def test_latency_and_speed_belong_to_the_device(self) -> None:
@@ -103,7 +103,7 @@ class TestLoad:
             name="unequal",
             kinds=(slow, fast),
             operators=(op(0, 1, 9), op(1, 9, 1)),
-            tensors=(Tensor(producer=0, consumers=(1,), size=8), Tensor(producer=0, consumers=(1,), size=0)),
+            tensors=(MovedTensor(producer=0, consumers=(1,), size=8), MovedTensor(producer=0, consumers=(1,), size=0)),
         )
         evaluation = evaluate(problem, plan(("slow:0", (0,)), ("fast:0", (1,))))
         # slow: 1 + (2 + 8/2) + (2 + 0); fast: 1 + 8/4 + 0
@@ -114,7 +114,7 @@ class TestLoad:
             name="cpu",
             kinds=(GPU, CPU),
             operators=(op(0, 1, 5), op(1, 1, 5)),
-            tensors=(Tensor(producer=0, consumers=(1,), size=3),),
+            tensors=(MovedTensor(producer=0, consumers=(1,), size=3),),
         )
         evaluation = evaluate(problem, plan(("cpu:1", (0,)), ("gpu:2", (1,))))
         assert [stage.load for stage in evaluation.stages] == [5, 4]  # 5 + 0, 1 + 3
@@ -141,15 +141,15 @@ def mirrored(**schedule: object) -> ThroughputProblem:
             op(2, 4, colocation=0, backward=True),
         ),
         tensors=(
-            Tensor(producer=0, consumers=(1, 3), size=16),
-            Tensor(producer=1, consumers=(3,), size=32),
-            Tensor(producer=3, consumers=(2,), size=64),
+            MovedTensor(producer=0, consumers=(1, 3), size=16),
+            MovedTensor(producer=1, consumers=(3,), size=32),
+            MovedTensor(producer=3, consumers=(2,), size=64),
         ),
         saved=(
             SavedTensor(name="input of 0", users=(2,), bytes=128),
             SavedTensor(name="output of 0", users=(3,), bytes=256),
         ),
-        schedule=Schedule(**schedule),  # type: ignore[arg-type]
+        schedule=MicrobatchSchedule(**schedule),  # type: ignore[arg-type]
     )
 
 
@@ -171,7 +171,7 @@ class TestTraining:
 
     def test_recomputation_without_a_backward_part_does_nothing(self) -> None:
         plain = chain([1, 2], [4])
-        again = plain.replace(schedule=Schedule(recompute=True))
+        again = plain.replace(schedule=MicrobatchSchedule(recompute=True))
         split = on_gpus((0,), (1,))
         assert evaluate(again, split) == evaluate(plain, split)
 
@@ -204,7 +204,7 @@ class TestMemory:
         assert not over.feasible
 
     def test_a_tied_parameter_is_stored_once_on_each_device_of_a_user(self) -> None:
-        tied = Parameter(name="w", users=(0, 1, 2), weight_bytes=4, gradient_bytes=2, optimizer_bytes=8)
+        tied = StoredParameter(name="w", users=(0, 1, 2), weight_bytes=4, gradient_bytes=2, optimizer_bytes=8)
         problem = chain([1, 1, 1], [0, 0], parameters=(tied,))
         together = evaluate(problem, on_gpus((0, 1, 2))).stages
         assert [stage.memory.total for stage in together] == [14]  # 4 + 2 + 8, once for three users
@@ -240,7 +240,7 @@ class TestMemory:
 
     def test_recomputation_does_not_keep_what_only_the_backward_part_reads(self) -> None:
         problem = mirrored(name="gpipe", microbatches=3, recompute=True).replace(
-            tensors=(Tensor(producer=0, consumers=(3,), size=16),)
+            tensors=(MovedTensor(producer=0, consumers=(3,), size=16),)
         )
         assert evaluate(problem, on_gpus((0, 2), (1, 3))).stages[1].memory.activations == 0
 
@@ -269,7 +269,7 @@ class TestOrder:
             name="crossed",
             kinds=(GPU,),
             operators=tuple(op(i, 1.0) for i in range(4)),
-            tensors=(Tensor(producer=0, consumers=(1,), size=1), Tensor(producer=2, consumers=(3,), size=1)),
+            tensors=(MovedTensor(producer=0, consumers=(1,), size=1), MovedTensor(producer=2, consumers=(3,), size=1)),
         )
         evaluation = evaluate(problem, on_gpus((0, 3), (1, 2)))
         assert not evaluation.acyclic
@@ -290,7 +290,7 @@ class TestOrder:
             name="ring",
             kinds=(GPU,),
             operators=tuple(op(i, 1.0) for i in range(6)),
-            tensors=tuple(Tensor(producer=a, consumers=(b,), size=0) for a, b in ((0, 1), (2, 3), (4, 5))),
+            tensors=tuple(MovedTensor(producer=a, consumers=(b,), size=0) for a, b in ((0, 1), (2, 3), (4, 5))),
         )
         assert not evaluate(problem, on_gpus((0, 5), (1, 2), (3, 4))).acyclic
         assert evaluate(problem, on_gpus((0,), (1, 2), (3, 4), (5,))).acyclic
@@ -305,9 +305,9 @@ class TestOrder:
         problem = mirrored().replace(
             operators=(*mirrored().operators, op(9, 1, backward=True)),
             tensors=(
-                Tensor(producer=0, consumers=(1,), size=1),
-                Tensor(producer=3, consumers=(9,), size=1),
-                Tensor(producer=9, consumers=(2,), size=1),
+                MovedTensor(producer=0, consumers=(1,), size=1),
+                MovedTensor(producer=3, consumers=(9,), size=1),
+                MovedTensor(producer=9, consumers=(2,), size=1),
             ),
         )
         assert evaluate(problem, on_gpus((0, 2), (9,), (1, 3))).acyclic
@@ -316,10 +316,10 @@ class TestOrder:
         assert evaluate(problem, on_gpus((0, 2, 9), (1, 3))).acyclic
 
 
-def groups_of(*counts: int) -> tuple[DeviceGroup, ...]:
+def groups_of(*counts: int) -> tuple[LinkedGroup, ...]:
     """Groups of so many GPUs, which pay 1 + 2 · size for a tensor that crosses their boundary."""
     return tuple(
-        DeviceGroup(name=f"group {number}", counts=(count,), transfer_time_per_unit=2.0, transfer_latency=1.0)
+        LinkedGroup(name=f"group {number}", counts=(count,), transfer_time_per_unit=2.0, transfer_latency=1.0)
         for number, count in enumerate(counts)
     )
 
@@ -331,7 +331,7 @@ def grouped(*counts: int, **fields: object) -> ThroughputProblem:
         kinds=(DeviceKind(name="gpu", count=sum(counts)),),
         operators=tuple(op(i, 1.0) for i in range(sum(counts))),
         groups=groups_of(*counts),
-        schedule=Schedule(name="1f1b", microbatches=9),
+        schedule=MicrobatchSchedule(name="1f1b", microbatches=9),
         **fields,  # type: ignore[arg-type]
     )
 
@@ -349,8 +349,8 @@ class TestGroups:
         problem = chain([1, 2, 4], [8, 16]).replace(kinds=(DeviceKind(name="gpu", count=3),), groups=groups_of(2, 1))
         evaluation = evaluate(problem, on_gpus((0,), (1,), (2,)))
         first, second = evaluation.groups
-        assert (first.name, first.transfers, first.load) == ("group 0", Transfers(forward_out=33), 33)
-        assert (second.name, second.transfers, second.load) == ("group 1", Transfers(forward_in=33), 33)
+        assert (first.name, first.transfers, first.load) == ("group 0", TransferTimes(forward_out=33), 33)
+        assert (second.name, second.transfers, second.load) == ("group 1", TransferTimes(forward_in=33), 33)
         assert [stage.load for stage in evaluation.stages] == [9, 26, 20]
         assert evaluation.objective == 33
 
@@ -358,13 +358,13 @@ class TestGroups:
         problem = mirrored(name="gpipe").replace(kinds=(DeviceKind(name="gpu", count=2),), groups=groups_of(1, 1))
         evaluation = evaluate(problem, on_gpus((0, 2), (1, 3)))
         assert [stage.transfers for stage in evaluation.stages] == [
-            Transfers(forward_out=16, backward_in=64),
-            Transfers(forward_in=16, backward_out=64),
+            TransferTimes(forward_out=16, backward_in=64),
+            TransferTimes(forward_in=16, backward_out=64),
         ]
         first, second = evaluation.groups
         # 1 + 2 · 16 and 1 + 2 · 64
-        assert first.transfers == Transfers(forward_out=33, backward_in=129)
-        assert second.transfers == Transfers(forward_in=33, backward_out=129)
+        assert first.transfers == TransferTimes(forward_out=33, backward_in=129)
+        assert second.transfers == TransferTimes(forward_in=33, backward_out=129)
         assert (first.forward_load, first.backward_load, first.load) == (33, 129, 162)
         assert evaluation.objective == 162  # the links' phases exceed 2 + 16 and 8 + 64
 
@@ -387,14 +387,14 @@ class TestGroups:
 
     def test_tensors_order_the_groups(self) -> None:
         # Operator 1, in the other group, feeds operator 0: its group is first, then the two stages of group 0.
-        back = (Tensor(producer=1, consumers=(0,), size=0.0),)
+        back = (MovedTensor(producer=1, consumers=(0,), size=0.0),)
         evaluation = evaluate(grouped(2, 1, tensors=back), on(0, 2, 1))
         assert evaluation.acyclic
         assert [stage.in_flight for stage in evaluation.stages] == [2, 3, 1]
 
     def test_groups_that_wait_for_each_other(self) -> None:
         # 0 → 1 → 2 without a cycle of stages, but from group 0 to group 1 and back.
-        there_and_back = tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(2))
+        there_and_back = tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(2))
         evaluation = evaluate(grouped(2, 1, tensors=there_and_back), on(0, 2, 1))
         assert not evaluation.acyclic
         assert not evaluation.feasible
@@ -415,7 +415,7 @@ class TestReplicasAndStreaming:
     """Devices that take turns, and memory over the limit."""
 
     gpus = DeviceKind(name="gpu", count=4, memory_bytes=60.0, sync_time_per_byte=0.5, reload_time_per_byte=0.25)
-    weights = Parameter(name="w", users=(0,), weight_bytes=47.0, gradient_bytes=8.0, optimizer_bytes=2.0)
+    weights = StoredParameter(name="w", users=(0,), weight_bytes=47.0, gradient_bytes=8.0, optimizer_bytes=2.0)
 
     def problem(self, **fields: object) -> ThroughputProblem:
         """57 bytes of a parameter and 10 of its own for operator 0, which is 7 too many."""
@@ -423,7 +423,7 @@ class TestReplicasAndStreaming:
             name="shared",
             kinds=(self.gpus,),
             operators=(op(0, 4.0, memory_bytes=10.0), op(1, 3.0)),
-            tensors=(Tensor(producer=0, consumers=(1,), size=6.0),),
+            tensors=(MovedTensor(producer=0, consumers=(1,), size=6.0),),
             max_replicas=2,
             streaming=True,
             **{"parameters": (self.weights,), **fields},  # type: ignore[arg-type]
@@ -442,7 +442,7 @@ class TestReplicasAndStreaming:
         assert first.reload == 0
 
     def test_once_per_batch(self) -> None:
-        batches = self.problem(weight_sync_per_batch=True, schedule=Schedule(microbatches=4))
+        batches = self.problem(weight_sync_per_batch=True, schedule=MicrobatchSchedule(microbatches=4))
         first, _ = evaluate(batches, shared_stage("gpu:0", "gpu:1")).stages
         assert first.synchronisation == 0.5
 
@@ -458,7 +458,7 @@ class TestReplicasAndStreaming:
 
     def test_replicas_count_as_devices_to_the_end(self) -> None:
         # The stage is followed by one device: three to the end, two of them take turns, so each holds ⌈3/2⌉.
-        problem = self.problem(schedule=Schedule(name="1f1b", microbatches=9))
+        problem = self.problem(schedule=MicrobatchSchedule(name="1f1b", microbatches=9))
         assert [stage.in_flight for stage in evaluate(problem, shared_stage("gpu:0", "gpu:1")).stages] == [2, 1]
 
 
@@ -470,9 +470,9 @@ class TestPeaks:
         kinds=(DeviceKind(name="gpu", count=2, memory_bytes=10.0, reload_time_per_byte=0.5),),
         operators=(op(0, 1.0, workspace_bytes=1.0), op(1, 1.0), op(2, 1.0, workspace_bytes=4.0)),
         tensors=(
-            Tensor(producer=0, consumers=(1,), size=3.0),
-            Tensor(producer=1, consumers=(2,), size=5.0),
-            Tensor(producer=0, consumers=(2,), size=2.0),
+            MovedTensor(producer=0, consumers=(1,), size=3.0),
+            MovedTensor(producer=1, consumers=(2,), size=5.0),
+            MovedTensor(producer=0, consumers=(2,), size=2.0),
         ),
         streaming=True,
         working_memory="peak",

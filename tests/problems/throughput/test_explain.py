@@ -6,7 +6,7 @@ import pytest
 
 from partita.nouns.pipeline import Plan
 from partita.problems.throughput.explain import explain_infeasible
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 
 def row(memory: float = 10.0, supported: bool = True) -> ThroughputProblem:
@@ -18,9 +18,9 @@ def row(memory: float = 10.0, supported: bool = True) -> ThroughputProblem:
             DeviceKind(name="cpu", count=1, accelerator=False),
         ),
         operators=tuple(
-            Operator(id=i, times=(1.0 if supported or i else None, 9.0), memory_bytes=8.0) for i in range(6)
+            TimedOperator(id=i, times=(1.0 if supported or i else None, 9.0), memory_bytes=8.0) for i in range(6)
         ),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(5)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(5)),
     )
 
 

@@ -13,7 +13,7 @@ from partita.problems.throughput.baselines.parmesan import StageMoves, reconverg
 from partita.problems.throughput.contraction.clustering import held_bytes, hyper_operators
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import MovedTensor, ThroughputProblem, TimedOperator
 
 
 def problem_of(
@@ -23,8 +23,8 @@ def problem_of(
     return ThroughputProblem(
         name="graph",
         kinds=(DeviceKind(name="gpu", count=devices, memory_bytes=memory),),
-        operators=tuple(Operator(id=i, times=(t,), memory_bytes=1.0) for i, t in enumerate(times)),
-        tensors=tuple(Tensor(producer=a, consumers=(b,), size=size) for a, b, size in edges),
+        operators=tuple(TimedOperator(id=i, times=(t,), memory_bytes=1.0) for i, t in enumerate(times)),
+        tensors=tuple(MovedTensor(producer=a, consumers=(b,), size=size) for a, b, size in edges),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import partita
 from partita.checker.certificate import as_in_file, check
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 
 def drawn(seed: int) -> ThroughputProblem:
@@ -20,14 +20,14 @@ def drawn(seed: int) -> ThroughputProblem:
     for v in range(count - 1):
         readers = rng.sample(range(v + 1, count), min(count - v - 1, rng.choice((1, 1, 1, 2, 3))))
         tensors.append(
-            Tensor(producer=v, consumers=tuple(sorted(readers)), size=rng.random() * rng.choice((0.1, 1, 3)))
+            MovedTensor(producer=v, consumers=tuple(sorted(readers)), size=rng.random() * rng.choice((0.1, 1, 3)))
         )
     tied = rng.random() < 0.3
     return ThroughputProblem(
         name=f"drawn {seed}",
         kinds=(DeviceKind(name="gpu", count=rng.randint(2, 6)),),
         operators=tuple(
-            Operator(id=v, times=(rng.random() * rng.choice((0.1, 1, 4)),), colocation=v // 2 if tied else None)
+            TimedOperator(id=v, times=(rng.random() * rng.choice((0.1, 1, 4)),), colocation=v // 2 if tied else None)
             for v in range(count)
         ),
         tensors=tuple(tensors),
@@ -57,8 +57,8 @@ def test_a_row_of_operators() -> None:
     problem = ThroughputProblem(
         name="row",
         kinds=(DeviceKind(name="gpu", count=4),),
-        operators=tuple(Operator(id=v, times=(t,)) for v, t in enumerate((1.0, 1.0, 0.1, 0.1, 8.0))),
-        tensors=tuple(Tensor(producer=v, consumers=(v + 1,), size=s) for v, s in enumerate((2.0, 2.0, 3.0, 3.0))),
+        operators=tuple(TimedOperator(id=v, times=(t,)) for v, t in enumerate((1.0, 1.0, 0.1, 0.1, 8.0))),
+        tensors=tuple(MovedTensor(producer=v, consumers=(v + 1,), size=s) for v, s in enumerate((2.0, 2.0, 3.0, 3.0))),
     )
     bound = partita.bound(problem, "node")
     assert bound.value == pytest.approx(8 + 0.1 + 0.1 + 2)

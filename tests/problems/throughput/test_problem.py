@@ -11,21 +11,21 @@ import pytest
 from partita.ground.errors import InputError
 from partita.problems.throughput.problem import (
     DeviceKind,
-    Operator,
-    Parameter,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 
 GPU = DeviceKind(name="gpu", count=2, memory_bytes=16)
 CPU = DeviceKind(name="cpu", count=1, accelerator=False, transfer_time_per_unit=0)
 
 
-def op(identity: int, **fields: Any) -> Operator:
+def op(identity: int, **fields: Any) -> TimedOperator:
     """An operator for the two kinds."""
-    return Operator(**{"id": identity, "times": (1.0, 2.0), **fields})
+    return TimedOperator(**{"id": identity, "times": (1.0, 2.0), **fields})
 
 
 def valid(**changes: Any) -> ThroughputProblem:
@@ -34,7 +34,7 @@ def valid(**changes: Any) -> ThroughputProblem:
         "name": "p",
         "kinds": (GPU, CPU),
         "operators": (op(0, name="embed"), op(1), op(2, backward=True)),
-        "tensors": (Tensor(producer=0, consumers=(1, 2), size=1, name="x"),),
+        "tensors": (MovedTensor(producer=0, consumers=(1, 2), size=1, name="x"),),
     }
     return ThroughputProblem(**{**fields, **changes})
 
@@ -61,14 +61,17 @@ NUMBER = "it must be finite and not negative"
             "operator 0 (embed): memory_bytes",
         ),
         (lambda x: {"operators": (op(0), op(1, workspace_bytes=x), op(2))}, "operator 1: workspace_bytes"),
-        (lambda x: {"tensors": (Tensor(producer=0, consumers=(1,), size=x, name="x"),)}, "tensor 'x': size"),
-        (lambda x: {"parameters": (Parameter(name="w", users=(0,), weight_bytes=x),)}, "parameter 'w': weight_bytes"),
+        (lambda x: {"tensors": (MovedTensor(producer=0, consumers=(1,), size=x, name="x"),)}, "tensor 'x': size"),
         (
-            lambda x: {"parameters": (Parameter(name="w", users=(0,), weight_bytes=1, gradient_bytes=x),)},
+            lambda x: {"parameters": (StoredParameter(name="w", users=(0,), weight_bytes=x),)},
+            "parameter 'w': weight_bytes",
+        ),
+        (
+            lambda x: {"parameters": (StoredParameter(name="w", users=(0,), weight_bytes=1, gradient_bytes=x),)},
             "parameter 'w': gradient_bytes",
         ),
         (
-            lambda x: {"parameters": (Parameter(name="w", users=(0,), weight_bytes=1, optimizer_bytes=x),)},
+            lambda x: {"parameters": (StoredParameter(name="w", users=(0,), weight_bytes=1, optimizer_bytes=x),)},
             "parameter 'w': optimizer_bytes",
         ),
         (lambda x: {"saved": (SavedTensor(name="a", users=(2,), bytes=x),)}, "saved tensor 'a': bytes"),
@@ -90,7 +93,7 @@ def test_numbers_are_finite_and_not_negative(build: Any, owner: str, bad: float)
             "problem 'p' has no devices; raise the count of a device kind (--devices)",
         ),
         (
-            {"kinds": (), "operators": (Operator(id=0, times=()),), "tensors": ()},
+            {"kinds": (), "operators": (TimedOperator(id=0, times=()),), "tensors": ()},
             "problem 'p' has no devices; raise the count of a device kind (--devices)",
         ),
         (
@@ -101,7 +104,7 @@ def test_numbers_are_finite_and_not_negative(build: Any, owner: str, bad: float)
             {"kinds": (GPU, msgspec.structs.replace(CPU, name="gpu"))},
             "problem 'p': device kind 'gpu' appears twice; give each kind its own name",
         ),
-        ({"schedule": Schedule(microbatches=0)}, "problem 'p': microbatches is 0; it must be at least 1"),
+        ({"schedule": MicrobatchSchedule(microbatches=0)}, "problem 'p': microbatches is 0; it must be at least 1"),
         (
             {"operators": (op(0), op(1), op(1), op(2))},
             "problem 'p': operator id 1 appears twice; ids must be unique",
@@ -111,27 +114,27 @@ def test_numbers_are_finite_and_not_negative(build: Any, owner: str, bad: float)
             "problem 'p': operator 1 has 1 times; it needs one for each of the 2 device kinds",
         ),
         (
-            {"tensors": (Tensor(producer=7, consumers=(1,), size=1, name="x"),)},
+            {"tensors": (MovedTensor(producer=7, consumers=(1,), size=1, name="x"),)},
             "problem 'p': tensor 'x': there is no operator with id 7",
         ),
         (
-            {"tensors": (Tensor(producer=0, consumers=(7,), size=1),)},
+            {"tensors": (MovedTensor(producer=0, consumers=(7,), size=1),)},
             "problem 'p': tensor of operator 0: there is no operator with id 7",
         ),
         (
-            {"tensors": (Tensor(producer=0, consumers=(1, 1), size=1, name="x"),)},
+            {"tensors": (MovedTensor(producer=0, consumers=(1, 1), size=1, name="x"),)},
             "problem 'p': tensor 'x': operator id 1 is listed twice; list each once",
         ),
         (
-            {"tensors": (Tensor(producer=0, consumers=(0,), size=1, name="x"),)},
+            {"tensors": (MovedTensor(producer=0, consumers=(0,), size=1, name="x"),)},
             "problem 'p': tensor 'x': operator 0 makes and reads it; leave it out of the consumers",
         ),
         (
-            {"parameters": (Parameter(name="w", users=(0, 7), weight_bytes=1),)},
+            {"parameters": (StoredParameter(name="w", users=(0, 7), weight_bytes=1),)},
             "problem 'p': parameter 'w': there is no operator with id 7",
         ),
         (
-            {"parameters": (Parameter(name="w", users=(0, 0), weight_bytes=1),)},
+            {"parameters": (StoredParameter(name="w", users=(0, 0), weight_bytes=1),)},
             "problem 'p': parameter 'w': operator id 0 is listed twice; list each once",
         ),
         (
@@ -143,12 +146,17 @@ def test_numbers_are_finite_and_not_negative(build: Any, owner: str, bad: float)
             "problem 'p': saved tensor 'a': operator id 2 is listed twice; list each once",
         ),
         (
-            {"tensors": (Tensor(producer=2, consumers=(1,), size=1),)},
+            {"tensors": (MovedTensor(producer=2, consumers=(1,), size=1),)},
             "problem 'p': backward operator 2 feeds forward operator 1; "
             "tensors may only go from the forward part to the backward part",
         ),
         (
-            {"tensors": (Tensor(producer=0, consumers=(1,), size=1), Tensor(producer=1, consumers=(0,), size=1))},
+            {
+                "tensors": (
+                    MovedTensor(producer=0, consumers=(1,), size=1),
+                    MovedTensor(producer=1, consumers=(0,), size=1),
+                )
+            },
             "problem 'p' has a cycle: 0 → 1 → 0; operators must form a DAG",
         ),
     ],
@@ -162,7 +170,7 @@ def test_what_is_no_problem(changes: dict[str, Any], message: str) -> None:
 
 def test_a_long_cycle_is_cut_short() -> None:
     """The message shows the beginning of a cycle of twenty."""
-    tensors = tuple(Tensor(producer=i, consumers=((i + 1) % 20,), size=0) for i in range(20))
+    tensors = tuple(MovedTensor(producer=i, consumers=((i + 1) % 20,), size=0) for i in range(20))
     with pytest.raises(InputError, match=r"has a cycle: (\d+ → ){7}\d+ …; operators must form a DAG"):
         valid(operators=tuple(op(i) for i in range(20)), tensors=tensors)
 
@@ -241,6 +249,6 @@ def test_training_means_backward_operators() -> None:
 )
 def test_microbatches_in_flight(name: Any, microbatches: int, held: list[int]) -> None:
     """For 1, 2 and 3 stages to the end."""
-    schedule = Schedule(name=name, microbatches=microbatches)
+    schedule = MicrobatchSchedule(name=name, microbatches=microbatches)
     assert [schedule.in_flight(stages) for stages in (1, 2, 3)] == held
     assert schedule.positional == (len(set(held)) > 1)

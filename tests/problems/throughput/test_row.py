@@ -15,7 +15,7 @@ from partita.engines.search.result import Status
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from partita.problems.throughput.row import UnitRow
 from problems.throughput.every_row import assigned, best_of_all, is_row, rows
 
@@ -58,8 +58,8 @@ def test_the_evaluator_lets_rows_through_and_nothing_else(problem: ThroughputPro
 CHAIN = ThroughputProblem(
     name="chain",
     kinds=(DeviceKind(name="gpu", count=4),),
-    operators=tuple(Operator(id=i, times=(1.0,)) for i in range(4)),
-    tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.25) for i in range(3)),
+    operators=tuple(TimedOperator(id=i, times=(1.0,)) for i in range(4)),
+    tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.25) for i in range(3)),
     row=UnitRow(units=((0,), (1,), (2,), (3,))),
 )
 

@@ -11,7 +11,7 @@ from instances.strategies import examples, plans
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.nodes import nodes_of
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from partita.problems.throughput.simulated import sample_latency
 from partita.problems.throughput.virtual_stages import edges_of, virtual_stages
 
@@ -21,8 +21,8 @@ def chain(times: list[float], size: float, devices: int = 2) -> ThroughputProble
     return ThroughputProblem(
         name="chain",
         kinds=(DeviceKind(name="gpu", count=devices),),
-        operators=tuple(Operator(id=i, times=(time,)) for i, time in enumerate(times)),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=size) for i in range(len(times) - 1)),
+        operators=tuple(TimedOperator(id=i, times=(time,)) for i, time in enumerate(times)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=size) for i in range(len(times) - 1)),
     )
 
 
@@ -55,7 +55,7 @@ def test_a_free_split_is_a_pipeline_of_virtual_stages() -> None:
 def test_parallel_branches_do_not_add_to_the_depth() -> None:
     """0 feeds 1 and 2, each on a device of its own: three stages, two deep."""
     problem = chain([1.0, 1.0, 1.0], 0.0, devices=3).replace(
-        tensors=(Tensor(producer=0, consumers=(1, 2), size=0.0),),
+        tensors=(MovedTensor(producer=0, consumers=(1, 2), size=0.0),),
     )
     plan = split((0,), (1,), (2,))
     found = sample_latency(problem, plan, evaluate(problem, plan))
@@ -82,20 +82,20 @@ def test_training_goes_there_and_back(real: bool) -> None:
     Layer files have no edge from forward to backward, and their backward edge points the forward way.
     Loads are 3 and 3: three rounds of 3; alone 1 + (1 + 2) + 2 = 6.
     """
-    tensors = [Tensor(producer=0, consumers=(1,), size=0.0)]
+    tensors = [MovedTensor(producer=0, consumers=(1,), size=0.0)]
     tensors += (
-        [Tensor(producer=1, consumers=(3,), size=0.0), Tensor(producer=3, consumers=(2,), size=0.0)]
+        [MovedTensor(producer=1, consumers=(3,), size=0.0), MovedTensor(producer=3, consumers=(2,), size=0.0)]
         if real
-        else [Tensor(producer=2, consumers=(3,), size=0.0)]
+        else [MovedTensor(producer=2, consumers=(3,), size=0.0)]
     )
     problem = ThroughputProblem(
         name="training",
         kinds=(DeviceKind(name="gpu", count=2),),
         operators=(
-            Operator(id=0, times=(1.0,), colocation=0),
-            Operator(id=1, times=(1.0,), colocation=1),
-            Operator(id=2, times=(2.0,), colocation=0, backward=True),
-            Operator(id=3, times=(2.0,), colocation=1, backward=True),
+            TimedOperator(id=0, times=(1.0,), colocation=0),
+            TimedOperator(id=1, times=(1.0,), colocation=1),
+            TimedOperator(id=2, times=(2.0,), colocation=0, backward=True),
+            TimedOperator(id=3, times=(2.0,), colocation=1, backward=True),
         ),
         tensors=tuple(tensors),
     )

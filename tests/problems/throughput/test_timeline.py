@@ -15,7 +15,13 @@ from partita.conductor.simulate import Simulated, simulate, simulate_plan
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    MicrobatchSchedule,
+    MovedTensor,
+    ThroughputProblem,
+    TimedOperator,
+)
 
 #: The pace of long runs is compared within this share.
 SAME = 1e-9
@@ -157,17 +163,19 @@ def test_memory_never_exceeds_the_plans_table_under_its_schedule() -> None:
 def row(times: list[float], microbatches: int = 8, schedule: str = "1f1b", transfer: float = 0.0) -> tuple[Any, Plan]:
     """A training row: stage i takes times[i] forward and twice that backward."""
     n = len(times)
-    operators = [Operator(id=i, times=(time,), colocation=i, memory_bytes=1.0) for i, time in enumerate(times)]
-    operators += [Operator(id=n + i, times=(2 * time,), colocation=i, backward=True) for i, time in enumerate(times)]
-    tensors = [Tensor(producer=i, consumers=(i + 1,), size=transfer) for i in range(n - 1)]
-    tensors += [Tensor(producer=n + i + 1, consumers=(n + i,), size=transfer) for i in range(n - 1)]
-    tensors += [Tensor(producer=n - 1, consumers=(2 * n - 1,), size=0.0)]
+    operators = [TimedOperator(id=i, times=(time,), colocation=i, memory_bytes=1.0) for i, time in enumerate(times)]
+    operators += [
+        TimedOperator(id=n + i, times=(2 * time,), colocation=i, backward=True) for i, time in enumerate(times)
+    ]
+    tensors = [MovedTensor(producer=i, consumers=(i + 1,), size=transfer) for i in range(n - 1)]
+    tensors += [MovedTensor(producer=n + i + 1, consumers=(n + i,), size=transfer) for i in range(n - 1)]
+    tensors += [MovedTensor(producer=n - 1, consumers=(2 * n - 1,), size=0.0)]
     problem = ThroughputProblem(
         name="row",
         kinds=(DeviceKind(name="gpu", count=n),),
         operators=tuple(operators),
         tensors=tuple(tensors),
-        schedule=Schedule(name=schedule, microbatches=microbatches),  # type: ignore[arg-type]
+        schedule=MicrobatchSchedule(name=schedule, microbatches=microbatches),  # type: ignore[arg-type]
         unit="ms",
     )
     stages = tuple(Stage(devices=(f"gpu:{i}",), kind="gpu", operators=(i, n + i)) for i in range(n))
@@ -190,7 +198,7 @@ def test_inference_streams_and_a_sample_takes_the_sum_of_stages() -> None:
     inference = msgspec.structs.replace(
         problem,
         operators=problem.operators[:3],
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(2)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(2)),
     )
     stages = tuple(msgspec.structs.replace(stage, operators=stage.operators[:1]) for stage in plan.stages)
     found = simulate_plan(inference, Plan(stages=stages), microbatches=10)
@@ -206,7 +214,7 @@ def test_replicas_take_turns() -> None:
     inference = msgspec.structs.replace(
         problem,
         operators=operators,
-        tensors=(Tensor(producer=0, consumers=(1,), size=0.0),),
+        tensors=(MovedTensor(producer=0, consumers=(1,), size=0.0),),
         kinds=(DeviceKind(name="gpu", count=4),),
         max_replicas=3,
     )

@@ -14,21 +14,30 @@ from partita.documents.document import write_json
 from partita.ground.errors import InputError
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.files.plans import read_plan
-from partita.problems.throughput.problem import DeviceGroup, DeviceKind, Operator, Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.problems.throughput.variants import refuse_variants, reload_at, split_evenly, variants_of
 
 CHAIN = ThroughputProblem(
     name="chain",
     unit="ms",
     kinds=(DeviceKind(name="gpu", count=5, sync_time_per_byte=0.5), DeviceKind(name="cpu", count=1, accelerator=False)),
-    operators=tuple(Operator(id=i, times=(time, None), memory_bytes=2.0) for i, time in enumerate((1.0, 8.0, 1.0))),
-    tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(2)),
+    operators=tuple(
+        TimedOperator(id=i, times=(time, None), memory_bytes=2.0) for i, time in enumerate((1.0, 8.0, 1.0))
+    ),
+    tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(2)),
 )
 
 
 def test_names_of_variants() -> None:
     assert variants_of(CHAIN) == ()
-    assert variants_of(CHAIN.replace(schedule=Schedule(name="gpipe"))) == (), "inference has one phase"
+    assert variants_of(CHAIN.replace(schedule=MicrobatchSchedule(name="gpipe"))) == (), "inference has one phase"
     many = split_evenly(CHAIN.replace(communication="duplex", max_replicas=2, streaming=True), 2, 0.5)
     assert variants_of(many) == ("duplex", "replicas", "groups", "streaming")
     assert refuse_variants(many, ("duplex", "replicas", "groups", "streaming")) is None
@@ -45,7 +54,7 @@ def test_groups_are_as_equal_as_possible() -> None:
 
 
 def test_groups_hold_every_device_once() -> None:
-    group = DeviceGroup(name="left", counts=(2, 1), transfer_time_per_unit=1.0)
+    group = LinkedGroup(name="left", counts=(2, 1), transfer_time_per_unit=1.0)
     with pytest.raises(InputError, match="the groups hold 2 devices of kind 'gpu', the kind has 5"):
         CHAIN.replace(groups=(group,))
     with pytest.raises(InputError, match="max_replicas is 0"):

@@ -23,13 +23,13 @@ from partita.problems.throughput.bounds.streaming import streams
 from partita.problems.throughput.components import HIERARCHY, STREAMING
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import (
-    DeviceGroup,
     DeviceKind,
-    Operator,
-    Parameter,
-    Schedule,
-    Tensor,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.exact import Exact, Slicing
@@ -50,7 +50,7 @@ def make_problem(seed: int, most: int = 5, **changes: object) -> ThroughputProbl
     for u in range(n):
         for _ in range(rng.choice((0, 1, 1, 1, 2))):
             readers = tuple(ids[v] for v in range(n) if place[v] > place[u] and rng.random() < 0.5)
-            tensors.append(Tensor(producer=ids[u], consumers=readers, size=rng.randint(0, 8) / 2))
+            tensors.append(MovedTensor(producer=ids[u], consumers=readers, size=rng.randint(0, 8) / 2))
     kinds = tuple(
         DeviceKind(
             name=f"kind{k}",
@@ -64,7 +64,7 @@ def make_problem(seed: int, most: int = 5, **changes: object) -> ThroughputProbl
     )
     colour = rng.choice((None, None, 7))
     operators = tuple(
-        Operator(
+        TimedOperator(
             id=i,
             times=tuple(rng.randint(0, 8) / 2 for _ in kinds),
             memory_bytes=rng.randint(0, 4) / 2,
@@ -73,7 +73,7 @@ def make_problem(seed: int, most: int = 5, **changes: object) -> ThroughputProbl
         )
         for i in ids
     )
-    parameters = (Parameter(name="w", users=tuple(ids[:2]), weight_bytes=rng.randint(0, 4)),)
+    parameters = (StoredParameter(name="w", users=tuple(ids[:2]), weight_bytes=rng.randint(0, 4)),)
     problem = ThroughputProblem(
         name=f"random {seed}",
         kinds=kinds,
@@ -260,7 +260,7 @@ def test_groups(seed: int) -> None:
     ones = tuple(1 for _ in problem.kinds)
     rest = tuple(kind.count - 1 for kind in problem.kinds)
     groups = tuple(
-        DeviceGroup(name=name, counts=counts, transfer_time_per_unit=1.5)
+        LinkedGroup(name=name, counts=counts, transfer_time_per_unit=1.5)
         for name, counts in (("left", ones), ("right", rest))
     )
     problem = problem.replace(groups=groups)
@@ -313,8 +313,8 @@ def test_orders_are_checked() -> None:
     problem = ThroughputProblem(
         name="pair",
         kinds=(DeviceKind(name="gpu", count=1, memory_bytes=3, reload_time_per_byte=0.5),),
-        operators=tuple(Operator(id=i, times=(1.0,)) for i in range(2)),
-        tensors=(Tensor(producer=0, consumers=(1,), size=5.0), Tensor(producer=1, consumers=(), size=2.0)),
+        operators=tuple(TimedOperator(id=i, times=(1.0,)) for i in range(2)),
+        tensors=(MovedTensor(producer=0, consumers=(1,), size=5.0), MovedTensor(producer=1, consumers=(), size=2.0)),
         streaming=True,
         working_memory="peak",
     )
@@ -336,8 +336,8 @@ def test_what_peaks_do_not_combine_with() -> None:
     problem = make_problem(1)
     with pytest.raises(InputError, match="set streaming"):
         problem.replace(streaming=False)
-    backward = tuple(Operator(id=op.id, times=op.times, backward=True) for op in problem.operators)
+    backward = tuple(TimedOperator(id=op.id, times=op.times, backward=True) for op in problem.operators)
     with pytest.raises(InputError, match="is for inference"):
-        problem.replace(operators=backward, schedule=Schedule(recompute=True))
+        problem.replace(operators=backward, schedule=MicrobatchSchedule(recompute=True))
     with pytest.raises(pt.UnsupportedError, match="streaming"):
         pt.solve(problem, contiguity="free")

@@ -27,22 +27,13 @@ _NOTHING: Choice = (Fraction(0),) * 5
 
 
 class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
-    """See the module; ``value`` is the target.
-
-    Attributes
-    ----------
-    sets
-        Every set of layers that holds the successors of its layers, as sorted ids.
-    outside
-        For each set, devices that the layers outside it need at least.
-    fewest
-        For each set the places where the fewest devices fall, as pairs (s, devices) with growing s.
-    """
+    """See the module; ``value`` is the target."""
 
     says = "from the last stage to the first, the devices that a set of layers needs within the target were counted"
 
-    sets: tuple[tuple[int, ...], ...]
-    outside: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]  #: Every set of layers that holds the successors of its layers, as sorted ids.
+    outside: tuple[int, ...]  #: For each set, devices that the layers outside it need at least.
+    #: For each set the places where the fewest devices fall, as pairs (s, devices) with growing s.
     fewest: tuple[tuple[tuple[int, int], ...], ...]
 
     def scope(self, problem: Problem) -> str:
@@ -53,7 +44,7 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
         if problem.get("training") is not None or problem.get("hierarchy") is not None:
             raise FailedCheckError("it is for the time per sample on devices that are all linked alike")
         target = exact(self.value)
-        stages = Stages(problem, target)
+        stages = FittingStages(problem, target)
         sets = [frozenset(members) for members in self.sets]
         if len(set(sets)) < len(sets) or set(sets) != closed_sets(problem):
             raise FailedCheckError("the sets are not all that hold the successors of their layers")
@@ -64,7 +55,7 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
 class _Table:
     """The check of every step."""
 
-    def __init__(self, stages: Stages, sets: list[Layers], stated: SuffixSets) -> None:
+    def __init__(self, stages: FittingStages, sets: list[Layers], stated: SuffixSets) -> None:
         self.stages, self.sets = stages, sets
         self.outside = dict(zip(sets, stated.outside, strict=True))
         self.steps = dict(zip(sets, stated.fewest, strict=True))
@@ -98,7 +89,7 @@ class _Table:
                     raise FailedCheckError(f"the layers outside {sorted(inner)} need no more than {cost} devices")
 
 
-class Stages:
+class FittingStages:
     """Which stages are within a target."""
 
     def __init__(self, problem: Problem, target: Fraction) -> None:

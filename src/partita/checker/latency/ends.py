@@ -21,17 +21,11 @@ Table = dict[int, tuple[float, float | None]]
 
 
 class EarliestPieceEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
-    """See the module.
-
-    Attributes
-    ----------
-    ends
-        By operator the earliest end on the CPU, and on an accelerator (null where it cannot be).
-    """
+    """See the module."""
 
     says = "no path of operators is done earlier, each on the CPU or an accelerator, with the transfers between these"
 
-    ends: Table
+    ends: Table  #: By operator the earliest end on the CPU, and on an accelerator (null where it cannot be).
 
     def proves(self, problem: Problem) -> Fraction:
         """The latest of the operators' earliest ends."""

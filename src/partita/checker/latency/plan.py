@@ -18,10 +18,7 @@ Node = tuple[int, int]
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The time until the last operator is done.
 
-    Raises
-    ------
-    FailedCheckError
-        If a limit is broken, or it is not a plan of the problem.
+    Raises ``FailedCheckError`` if a limit is broken, or it is not a plan of the problem.
     """
     operators = {op["id"]: op for op in problem["operators"]}
     node = _nodes(plan)

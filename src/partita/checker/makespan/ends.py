@@ -33,25 +33,15 @@ Table = dict[int, tuple[float | None, ...]]
 
 
 class EarliestEnds(Certificate, frozen=True, kw_only=True, tag="earliest-ends"):
-    """See the module.
-
-    Attributes
-    ----------
-    operator
-        The operator v where both parts meet.
-    before
-        By operator and device, the earliest end; of v and of all that it waits for.
-    behind
-        By operator and device, the least that follows the end; of v and of all that waits for it.
-    """
+    """See the module."""
 
     says = (
         "no chain of operators and transfers through one operator is shorter, wherever they are, with queues at links"
     )
 
-    operator: int
-    before: Table
-    behind: Table
+    operator: int  #: The operator v where both parts meet.
+    before: Table  #: By operator and device, the earliest end; of v and of all that it waits for.
+    behind: Table  #: By operator and device, the least that follows the end; of v and of all that waits for it.
 
     def proves(self, problem: Problem) -> Fraction:
         """The least over the devices of the operator."""

@@ -47,10 +47,7 @@ class Links:
     def order(self) -> list[int]:
         """The operators, each behind those that it waits for.
 
-        Raises
-        ------
-        FailedCheckError
-            If some wait for each other.
+        Raises ``FailedCheckError`` if some wait for each other.
         """
         row = in_order({v: [w for w, _ in row] for v, row in self.after.items()})
         if len(row) < len(self.after):

@@ -14,10 +14,7 @@ from partita.checker.numbers import TOLERANCE, FailedCheckError, at_most, exact,
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The end of the last operator.
 
-    Raises
-    ------
-    FailedCheckError
-        If the schedule breaks a rule, or is not one of the problem.
+    Raises ``FailedCheckError`` if the schedule breaks a rule, or is not one of the problem.
     """
     placed = {int(identity): entry for identity, entry in plan["operators"].items()}
     sent = {int(identity): entry for identity, entry in plan.get("flows", {}).items()}

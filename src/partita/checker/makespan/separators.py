@@ -26,23 +26,14 @@ Row = tuple[float | None, ...]
 
 
 class SeparatorPotentials(Certificate, frozen=True, kw_only=True, tag="separator-potentials"):
-    """See the module.
-
-    Attributes
-    ----------
-    separators
-        Ids in their order.
-    weights
-        For each block, one more than there are separators, a weight for each device; the largest is 1.
-    reached
-        For each separator and device the earliest end; None where it cannot be.
-    """
+    """See the module."""
 
     says = "every schedule passes these operators one by one, and no block between them takes less"
 
-    separators: tuple[int, ...]
+    separators: tuple[int, ...]  #: Ids in their order.
+    #: For each block, one more than there are separators, a weight for each device; the largest is 1.
     weights: tuple[tuple[float, ...], ...]
-    reached: tuple[Row, ...]
+    reached: tuple[Row, ...]  #: For each separator and device the earliest end; None where it cannot be.
 
     def proves(self, problem: Problem) -> Fraction:
         """The least over the devices of the last separator, with what comes after it."""

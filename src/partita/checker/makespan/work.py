@@ -17,16 +17,11 @@ class WeightedWork(Certificate, frozen=True, kw_only=True, tag="weighted-work"):
     Operators on one device run one after the other, so each device works for at most the makespan C, and the weighted
     mean of what the devices do is at most C. Every class of operators is on some device, where its weighted time is at
     least the least over those that it may be on.
-
-    Attributes
-    ----------
-    weights
-        One for each device; the largest is 1.
     """
 
     says = "the devices work one operator at a time, and each class of operators where it is cheapest by these weights"
 
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  #: One for each device; the largest is 1.
 
     def proves(self, problem: Problem) -> Fraction:
         """The weighted work over the sum of the weights."""
@@ -42,10 +37,7 @@ def shared_work(
 ) -> Fraction:
     """What operators take at least, those that run together with the devices that they may be on.
 
-    Raises
-    ------
-    FailedCheckError
-        If the weights are none, or some operators can run nowhere.
+    Raises ``FailedCheckError`` if the weights are none, or some operators can run nowhere.
     """
     weights = [exact(weight) for weight in stated]
     if len(weights) != len(problem["devices"]) or max(weights, default=0) != 1:

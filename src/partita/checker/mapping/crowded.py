@@ -19,20 +19,12 @@ from partita.checker.numbers import FailedCheckError, least
 
 
 class CrowdedDevices(Certificate, frozen=True, kw_only=True, tag="crowded-devices"):
-    """See the module.
-
-    Attributes
-    ----------
-    replicas
-        Pairs of stage and replica, all that are as slow on any other device.
-    devices
-        Fewer devices than these replicas.
-    """
+    """See the module."""
 
     says = "these replicas are more than these devices, and any other device is slower for them, with its fastest links"
 
-    replicas: tuple[tuple[int, int], ...]
-    devices: tuple[int, ...]
+    replicas: tuple[tuple[int, int], ...]  #: Pairs of stage and replica, all that are as slow on any other device.
+    devices: tuple[int, ...]  #: Fewer devices than these replicas.
 
     def proves(self, problem: Problem) -> Fraction:
         """The least best load of the replicas on any other device."""

@@ -14,10 +14,7 @@ from partita.checker.numbers import FailedCheckError
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The largest time of a replica.
 
-    Raises
-    ------
-    FailedCheckError
-        If two replicas share a device, or it is not a placement of the problem.
+    Raises ``FailedCheckError`` if two replicas share a device, or it is not a placement of the problem.
     """
     home = plan["placement"]
     if [len(row) for row in home] != counts(problem):

@@ -40,17 +40,11 @@ Counts = tuple[int, ...]
 
 
 class Downsets(Certificate, frozen=True, kw_only=True, tag="downsets"):
-    """See the module; ``value`` is the target.
-
-    Attributes
-    ----------
-    sets
-        How many downsets there are.
-    """
+    """See the module; ``value`` is the target."""
 
     says = "stages below the target, laid one after the other in every way, use up the devices before the model is run"
 
-    sets: int
+    sets: int  #: How many downsets there are.
 
     def scope(self, problem: Problem) -> str:
         return "acyclic"
@@ -99,10 +93,7 @@ class BlockGraph:
 
     Times are whole numbers: multiples of a small enough unit.
 
-    Raises
-    ------
-    FailedCheckError
-        If the problem has features that the count knows nothing of.
+    Raises ``FailedCheckError`` if the problem has features that the count knows nothing of.
     """
 
     def __init__(self, problem: Problem, target: Fraction) -> None:
@@ -227,35 +218,22 @@ def _blocks(problem: Problem) -> list[list[Mapping[str, Any]]]:
 
 
 class LaidBlocks(NamedTuple):
-    """Blocks laid on a downset, as bits, and by kind of devices what they cost.
+    """Blocks laid on a downset, as bits, and by kind of devices what they cost."""
 
-    Attributes
-    ----------
-    blocks, ready
-        The stage, and the blocks that may be next.
-    work
-        Of all blocks; None where one of them cannot run.
-    into, out
-        What enters and leaves.
-    stays
-        The part of both that is exchanged with the downset, as pairs.
-    """
-
+    #: The stage, and the blocks that may be next.
     blocks: int
     ready: int
-    work: tuple[int | None, ...]
+    work: tuple[int | None, ...]  #: Of all blocks; None where one of them cannot run.
+    #: What enters and leaves.
     into: tuple[int, ...]
     out: tuple[int, ...]
-    stays: tuple[tuple[int, int], ...]
+    stays: tuple[tuple[int, int], ...]  #: The part of both that is exchanged with the downset, as pairs.
 
 
 def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
     """Whether stages below the target, each on a device of its own, fill the whole model.
 
-    Raises
-    ------
-    FailedCheckError
-        If more than ``MOST_STAGES`` would have to be looked at.
+    Raises ``FailedCheckError`` if more than ``MOST_STAGES`` would have to be looked at.
     """
     counts = [graph.problem["kinds"][kind]["count"] for kind in graph.kinds]
     fewest: dict[int, list[Counts]] = {0: [(0,) * len(counts)]}

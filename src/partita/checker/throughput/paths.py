@@ -31,22 +31,14 @@ class Path(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TransferPaths(Certificate, frozen=True, kw_only=True, tag="transfer-paths"):
-    """See the module.
-
-    Attributes
-    ----------
-    operator
-        Where the paths start: v.
-    paths
-        With the amounts that are charged along them.
-    """
+    """See the module."""
 
     says = (
         "whatever device holds one operator pays for each path out of it, by work at its end or a transfer on its way"
     )
 
-    operator: int
-    paths: tuple[Path, ...]
+    operator: int  #: Where the paths start: v.
+    paths: tuple[Path, ...]  #: With the amounts that are charged along them.
 
     def scope(self, problem: Problem) -> str:
         """Acyclic splits, where some step needs that what lies between two operators is with them."""

@@ -37,10 +37,7 @@ def covers(scope: str, plan: Mapping[str, Any]) -> bool:
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The objective of a plan.
 
-    Raises
-    ------
-    FailedCheckError
-        If it breaks a limit, or is not a plan of the problem.
+    Raises ``FailedCheckError`` if it breaks a limit, or is not a plan of the problem.
     """
     rows = [entry for entry in plan["devices"] if entry["operators"]]
     home = _homes(problem, rows)

@@ -15,17 +15,11 @@ from partita.checker.throughput.costs import present, recomputes, work
 
 
 class LargestOperator(Certificate, frozen=True, kw_only=True, tag="largest-operator"):
-    """Some device, or set of replicas, runs an operator and all of its colocation class.
-
-    Attributes
-    ----------
-    operator
-        Its id.
-    """
+    """Some device, or set of replicas, runs an operator and all of its colocation class."""
 
     says = "the devices that run one operator, with its colocation class, do that work"
 
-    operator: int
+    operator: int  #: Its id.
 
     def proves(self, problem: Problem) -> Fraction:
         """The least over the kinds of devices, shared by as many replicas as there may be."""
@@ -49,16 +43,11 @@ class SharedWork(Certificate, frozen=True, kw_only=True, tag="shared-work"):
     Each class of operators runs on some kind, where its weighted work is at least the least over the kinds. If no load
     is above T, the weighted loads are at most T · Σ weight · count. This is the dual of the program that spreads work
     over the devices as if it could be divided.
-
-    Attributes
-    ----------
-    weights
-        One for each kind, 0 where there are no devices; the largest is 1.
     """
 
     says = "the work is shared by all devices, each class of operators where it is cheapest by these weights"
 
-    weights: tuple[float, ...]
+    weights: tuple[float, ...]  #: One for each kind, 0 where there are no devices; the largest is 1.
 
     def proves(self, problem: Problem) -> Fraction:
         """The weighted work over the weighted number of devices."""

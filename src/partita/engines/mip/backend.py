@@ -19,21 +19,11 @@ from partita.ground.rounding import GAP
 
 @dataclass(frozen=True)
 class Backend:
-    """An entry of ``BACKENDS``.
+    """An entry of ``BACKENDS``."""
 
-    Attributes
-    ----------
-    module
-        Where it is.
-    package
-        The import name of what it needs.
-    open_ranges
-        Whether variables may have infinite bounds.
-    """
-
-    module: str
-    package: str
-    open_ranges: bool = True
+    module: str  #: Where it is.
+    package: str  #: The import name of what it needs.
+    open_ranges: bool = True  #: Whether variables may have infinite bounds.
 
     @property
     def missing(self) -> str | None:
@@ -77,26 +67,13 @@ class BackendSettings:
 
 @dataclass(frozen=True)
 class BackendAnswer:
-    """What a backend ends with, in its own terms.
+    """What a backend ends with, in its own terms."""
 
-    Attributes
-    ----------
-    values
-        The best solution; None if there is none.
-    bound
-        What it takes for proven, not finite for nothing.
-    solved
-        Whether ``values`` are optimal up to the gap asked for.
-    infeasible
-        Whether it is proven that there is no solution.
-    multipliers
-        Of the rows of a linear program, which prove its bound instead; None for branching.
-    """
-
-    values: Floats | None = None
-    bound: float = -math.inf
-    solved: bool = False
-    infeasible: bool = False
+    values: Floats | None = None  #: The best solution; None if there is none.
+    bound: float = -math.inf  #: What it takes for proven, not finite for nothing.
+    solved: bool = False  #: Whether ``values`` are optimal up to the gap asked for.
+    infeasible: bool = False  #: Whether it is proven that there is no solution.
+    #: Of the rows of a linear program, which prove its bound instead; None for branching.
     multipliers: Floats | None = None
 
 

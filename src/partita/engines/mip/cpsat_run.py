@@ -42,10 +42,7 @@ def parameters_of(settings: BackendSettings, **more: Any) -> dict[str, Any]:
 def run_cpsat(made: Made, settings: BackendSettings, talk: Talk, **parameters: Any) -> BackendAnswer:
     """Solve a model; ``parameters`` are CP-SAT's own, beside those of the settings.
 
-    Raises
-    ------
-    ValueError
-        If CP-SAT does not take the model.
+    Raises ``ValueError`` if CP-SAT does not take the model.
     """
     from ortools.sat.python import cp_model
 

@@ -27,19 +27,14 @@ class MixedProgram:
 
     Variables are numbered from 0 in the order they are added. A row is ``lower <= Σ coefficient·variable <= upper``;
     either side may be infinite.
-
-    Attributes
-    ----------
-    lower, upper, binary, cost
-        Bounds, kind and objective coefficient of each variable.
-    rows
-        (variables, coefficients, lower, upper) of each row.
     """
 
+    #: Bounds, kind and objective coefficient of each variable.
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     binary: list[bool] = field(default_factory=list)
     cost: list[float] = field(default_factory=list)
+    #: (variables, coefficients, lower, upper) of each row.
     rows: list[tuple[list[int], list[float], float, float]] = field(default_factory=list)
 
     @property
@@ -90,25 +85,14 @@ class ProgramStatus(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What a backend answers.
+    """What a backend answers."""
 
-    Attributes
-    ----------
-    status
-        ``optimal``: ``values`` are optimal up to the gap asked for; ``feasible``: they are a solution; ``infeasible``:
-        there is none; ``unknown``: the run ended before anything was found.
-    values
-        The best solution; None if there is none.
-    objective
-        Its objective.
-    bound
-        Proven lower bound; minus infinity for none, infinity if infeasible.
-    """
-
+    #: ``optimal``: ``values`` are optimal up to the gap asked for; ``feasible``: they are a solution; ``infeasible``:
+    #: there is none; ``unknown``: the run ended before anything was found.
     status: ProgramStatus
-    values: Floats | None
-    objective: float
-    bound: float
+    values: Floats | None  #: The best solution; None if there is none.
+    objective: float  #: Its objective.
+    bound: float  #: Proven lower bound; minus infinity for none, infinity if infeasible.
 
 
 #: Nothing found, nothing proven.
@@ -121,24 +105,14 @@ def _never() -> bool:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """How a run talks while it goes on; all may be called from another thread.
+    """How a run talks while it goes on; all may be called from another thread."""
 
-    Attributes
-    ----------
-    stop
-        Polled often; true ends the run with what it has.
-    on_incumbent
-        Called with every better solution and its objective.
-    on_bound
-        Called with better lower bounds.
-    better
-        Asked for a solution found elsewhere, with the objective of the best one inside; None if it has none better.
-        Backends that cannot take solutions on the way never ask.
-    """
-
-    stop: Callable[[], bool] = _never
+    stop: Callable[[], bool] = _never  #: Polled often; true ends the run with what it has.
+    #: Called with every better solution and its objective.
     on_incumbent: Callable[[Floats, float], object] | None = None
-    on_bound: Callable[[float], object] | None = None
+    on_bound: Callable[[float], object] | None = None  #: Called with better lower bounds.
+    #: Asked for a solution found elsewhere, with the objective of the best one inside; None if it has none better.
+    #: Backends that cannot take solutions on the way never ask.
     better: Callable[[float], Floats | None] | None = None
 
 

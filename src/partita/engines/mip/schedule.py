@@ -26,38 +26,22 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ScheduleModel:
-    """Minimise the end of the last job; n jobs, D sites, F flows.
+    """Minimise the end of the last job; n jobs, D sites, F flows."""
 
-    Attributes
-    ----------
-    time
-        (n, D) Length of every job on every site; −1 where it cannot be.
-    cost
-        (F, D, D) Length of every flow from site to site; it takes nothing within one.
-    edges
-        Source and target job with the flow between them, −1 for none: the target starts after source and flow.
-    groups
-        Jobs that share a site.
-    weight, limit
-        (n,) What jobs take of their site, (D,) what there is; −1 for no limit.
-    serial
-        Whether jobs on one site, flows that leave one, and flows that enter one exclude each other.
-    head, tail
-        (n, D) Valid lower bounds on the start of a job on a site, and on what follows its end; they only help.
-    horizon
-        Only schedules that end by then are wanted.
-    """
-
-    time: Longs
-    cost: Longs
+    time: Longs  #: (n, D) Length of every job on every site; −1 where it cannot be.
+    cost: Longs  #: (F, D, D) Length of every flow from site to site; it takes nothing within one.
+    #: Source and target job with the flow between them, −1 for none: the target starts after source and flow.
     edges: tuple[tuple[int, int, int], ...]
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[int, ...], ...]  #: Jobs that share a site.
+    #: (n,) What jobs take of their site, (D,) what there is; −1 for no limit.
     weight: Longs
     limit: Longs
+    #: Whether jobs on one site, flows that leave one, and flows that enter one exclude each other.
     serial: tuple[bool, bool, bool]
+    #: (n, D) Valid lower bounds on the start of a job on a site, and on what follows its end; they only help.
     head: Longs
     tail: Longs
-    horizon: int
+    horizon: int  #: Only schedules that end by then are wanted.
 
     def value(self, values: Floats) -> float:
         """The makespan of a point."""

@@ -46,23 +46,10 @@ def main_of(module: str) -> list[str]:
 class Child:
     """A process of its own session that runs a module's ``main``, which is to ``serve``.
 
-    Its pipes have threads of their own: one that does not read, or writes much, holds up nobody.
-
-    Parameters
-    ----------
-    module
-        What it runs.
-    lost
-        Makes the error of its end without an answer, from what befell it and the last lines that it wrote.
-    threads
-        Most threads that numerical libraries start in it.
-    shown
-        Whether what it writes goes where this process's errors go; else the last lines are kept for its error.
-
-    Raises
-    ------
-    ProcessError
-        What ``lost`` makes, if it cannot be started.
+    Its pipes have threads of their own: one that does not read, or writes much, holds up nobody. ``lost`` makes the
+    error of its end without an answer, from what befell it and the last lines that it wrote; it is raised, too, if it
+    cannot be started. Numerical libraries start at most so many ``threads`` in it. What it writes goes where this
+    process's errors go if it is ``shown``; else the last lines are kept for its error.
     """
 
     def __init__(
@@ -136,10 +123,7 @@ class Child:
     def hear(self, seconds: float) -> Reply[Any] | tuple[Any, ...] | None:
         """The answer to the last request, or words before it; None if nothing comes within the time.
 
-        Raises
-        ------
-        ProcessError
-            What ``lost`` makes, if it ends before it has answered.
+        Raises ``ProcessError``: what ``lost`` makes, if it ends before it has answered.
         """
         try:
             message = self._messages.get(timeout=seconds)
@@ -169,10 +153,7 @@ class Child:
     def check_stopped(self, limit_s: float) -> None:
         """Refuse to wait for it any longer if a signal has stopped it for so many seconds; POSIX only.
 
-        Raises
-        ------
-        ProcessError
-            What ``lost`` makes, if it has.
+        Raises ``ProcessError``: what ``lost`` makes, if it has.
         """
         if self.process.returncode is None:
             self._watched.look()

@@ -12,16 +12,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Watched:
-    """A child of this process, by its id, where the system has POSIX's processes.
-
-    Attributes
-    ----------
-    status
-        Its exit status, minus the signal that ended it; None as long as it runs.
-    """
+    """A child of this process, by its id, where the system has POSIX's processes."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
+        #: Its exit status, minus the signal that ended it; None as long as it runs.
         self.status: int | None = None
         self._stopped: float | None = None
 

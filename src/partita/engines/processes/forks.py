@@ -29,17 +29,10 @@ _SHOWN = 3
 class Fork(Watched):
     """A process forked from this one, which works on one thing, leaves its answer in a file, and ends.
 
-    It ends with the process that it comes from. Nothing of the work may need a thread that runs before the fork.
-
-    Parameters
-    ----------
-    name
-        What it is called in messages.
-    work
-        Gets the numbers that the fork shows: how many calls it has made, what it is doing (``COMPUTING``, ``WAITING``
-        for others, or ``DONE``), and, which it need not see to, when it last lived. What it hands back is the answer.
-    path
-        Where the answer is to be.
+    It ends with the process that it comes from. Nothing of the work may need a thread that runs before the fork. The
+    work gets the numbers that the fork shows: how many calls it has made, what it is doing (``COMPUTING``, ``WAITING``
+    for others, or ``DONE``), and, which it need not see to, when it last lived. What it hands back is the answer, which
+    is to be at ``path``; ``name`` is for messages.
     """
 
     def __init__(self, name: str, work: Callable[[Any], Any], path: Path) -> None:
@@ -98,11 +91,8 @@ def watch(
     A fork hangs if it gets nowhere for ``timeout_s``, or is stopped by a signal for ``stopped_s`` (as long, unless
     stated); ``remedy`` ends messages about the former.
 
-    Raises
-    ------
-    ProcessError
-        As ``lost`` is one, if a fork fails, is killed or hangs; the message names the first, the error's note has its
-        traceback.
+    Raises ``ProcessError``: as ``lost`` is one, if a fork fails, is killed or hangs; the message names the first, the
+    error's note has its traceback.
     """
     limit_s = timeout_s if stopped_s is None else stopped_s
     seen: dict[int, tuple[float, float]] = {}

@@ -26,23 +26,12 @@ class WorkerTraceback(Exception):
 
 @dataclass(frozen=True)
 class Reply(Generic[Out]):
-    """What work came to, as it goes between processes.
+    """What work came to, as it goes between processes."""
 
-    Attributes
-    ----------
-    value
-        What it handed back.
-    error
-        What it raised instead.
-    said
-        The error's name and its words, in one line.
-    where, at
-        The error's traceback, and when it was raised, on the clock of the machine.
-    """
-
-    value: Out | None = None
-    error: Exception | None = None
-    said: str = ""
+    value: Out | None = None  #: What it handed back.
+    error: Exception | None = None  #: What it raised instead.
+    said: str = ""  #: The error's name and its words, in one line.
+    #: The error's traceback, and when it was raised, on the clock of the machine.
     where: str = ""
     at: float = 0.0
 

@@ -19,13 +19,7 @@ from partita.engines.processes.replies import packed, pickled_reply, receive
 
 
 class Request:
-    """What is asked, and the line to whoever asks.
-
-    Attributes
-    ----------
-    content
-        What is asked.
-    """
+    """What is asked, its ``content``, and the line to whoever asks."""
 
     def __init__(self, number: int, content: tuple[Any, ...], out: IO[bytes]) -> None:
         self.number, self.content = number, content

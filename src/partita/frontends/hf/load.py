@@ -23,7 +23,6 @@ from partita.frontends.turns import alone
 from partita.ground.errors import InputError, PartitaError, TraceError
 from partita.inside.messages import is_of_formats
 from partita.inside.torchvision_inside import declare_where_missing
-from partita.nouns.graph import Graph
 
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
@@ -31,19 +30,12 @@ _SHORT = 128
 _FITS = 4
 
 
-def load_transformers(name: str, asked: Asked) -> Graph:
-    """Trace a transformers model; in float32 where it does not run in its own format, and none was asked for."""
-    model = build_transformers(name, asked)
-    graph = model.trace()
-    return graph.replace(source=model.asked.source(f"hf:{name}"))
-
-
 def build_transformers(name: str, asked: Asked, *, real: bool = False) -> BuiltModel:
     """A transformers model from its configuration: without weights, or initialised if ``real``; never its arguments.
 
-    It is the first that can be traced, and keeps its graph. Attention runs as one fused call ("sdpa") unless the model
-    caps its scores, which no fused call does. Key-value caches are off but for a step of decoding, which has a full
-    one.
+    It is the first that can be traced, and keeps its graph; in float32 where it does not run in its own format, and
+    none was asked for. Attention runs as one fused call ("sdpa") unless the model caps its scores, which no fused call
+    does. Key-value caches are off but for a step of decoding, which has a full one.
     """
     try:
         return _first_traced(name, asked, real)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from partita.frontends.options import passed_over
+from partita.nouns.catalogue.files import read_document
 
 
 def _chameleon_words() -> dict[str, int]:
@@ -34,7 +34,7 @@ def _strips() -> dict[str, list[Any]]:
 
 
 def _read() -> tuple[dict[str, dict[str, Any]], set[tuple[str, str]], dict[str, Any], dict[str, Any]]:
-    said = tomllib.loads(Path(__file__).with_name("usual.toml").read_text(encoding="utf-8"))
+    said = read_document(Path(__file__).with_name("usual.toml"))
     usual: dict[str, dict[str, Any]] = {
         "chameleon": {"vocabulary_map": _chameleon_words},
         "emu3": {"vocabulary_map": _emu_words},

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 from partita.frontends.hf.configuration import text_of
 from partita.frontends.options import Asked
 from partita.ground.errors import InputError
+from partita.nouns.catalogue.files import read_document
 
 #: Elements up to which whole numbers have values.
 _VALUED = 2**18
@@ -274,7 +274,7 @@ def _as_listed(kind: str, text: str) -> Rule:
     return lambda example: getattr(example, kind)(*(n for side in text.split() for n in example.side(side)))
 
 
-_LISTED = tomllib.loads(Path(__file__).with_name("arguments.toml").read_text(encoding="utf-8"))
+_LISTED = read_document(Path(__file__).with_name("arguments.toml"))
 
 RULES: dict[str, Rule] = {
     **{

@@ -6,9 +6,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from partita.engines.search.result import PlanEvaluation
+
 P = TypeVar("P", bound=Any)
 L = TypeVar("L", bound=Any)
-E = TypeVar("E", bound=Any)
+E = TypeVar("E", bound=PlanEvaluation)
 
 
 class Descriptor(Protocol):

@@ -27,15 +27,9 @@ class PlanWriter:
 
 
 class Files(Facet, Generic[P, L, E]):
-    """Plans in result files; by default written field by field.
+    """Plans in result files; by default written field by field."""
 
-    Attributes
-    ----------
-    writers
-        Formats beside the result file.
-    """
-
-    writers: Sequence[PlanWriter] = ()
+    writers: Sequence[PlanWriter] = ()  #: Formats beside the result file.
 
     def plan_document(self, problem: P, plan: L, evaluation: E) -> dict[str, Any]:
         """The ``plan`` of a result file."""

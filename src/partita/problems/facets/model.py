@@ -43,30 +43,21 @@ class DeviceChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every pricing of a model may be asked for; a problem adds its own fields.
-
-    Attributes
-    ----------
-    costs
-        Where operator times come from: a cost source, or the path of a table of measured ones; the roofline if None.
-    master_weights
-        Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it.
-    runtime
-        Name of the runtime that is to run the plan, which must keep its limits (``partita.nouns.catalogue.runtimes``).
-    name
-        The problem's; the model's and the cluster's unless stated.
-    """
+    """What every pricing of a model may be asked for; a problem adds its own fields."""
 
     optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training", training=True)] = "adam"
     optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training", training=True)] = (
         "float32"
     )
+    #: Where operator times come from: a cost source, or the path of a table of measured ones; the roofline if None.
     costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
+    #: Name of the runtime that is to run the plan, which must keep its limits (``partita.nouns.catalogue.runtimes``).
     runtime: Annotated[
         str | None, setting("Plan what this runtime can run, exactly.", metavar="NAME", group="model")
     ] = None
+    #: Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it.
     master_weights: bool | None = None
-    name: str | None = None
+    name: str | None = None  #: The problem's; the model's and the cluster's unless stated.
 
 
 @dataclass(frozen=True)
@@ -169,25 +160,15 @@ class ModelPlan(Generic[P]):
 
 
 class FromModel(Facet, Generic[P]):
-    """How a model on a cluster becomes a problem; ``InputError`` if a setting does not fit one of them, or a runtime.
+    """How a model on a cluster becomes a problem; ``InputError`` if a setting fits none of them, or no runtime."""
 
-    Attributes
-    ----------
-    pricing
-        What the pricing may be asked for: a declaration of settings.
-    objective
-        What planning models so is called, the value of ``--objective``, where that is not the problem's name.
-    workloads, preferred
-        What models it is about, and which of these are planned so unless something else is asked for.
-    alone
-        Whether one sample runs alone, as in runtimes without pipelines.
-    """
-
-    pricing: type[Pricing]
+    pricing: type[Pricing]  #: What the pricing may be asked for: a declaration of settings.
+    #: What planning models so is called, the value of ``--objective``, where that is not the problem's name.
     objective: str = ""
+    #: What models it is about, and which of these are planned so unless something else is asked for.
     workloads: Collection[Workload] = tuple(Workload)
     preferred: Collection[Workload] = ()
-    alone: bool = False
+    alone: bool = False  #: Whether one sample runs alone, as in runtimes without pipelines.
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""

@@ -14,48 +14,31 @@ from partita.problems.outcome import Outcome
 
 @dataclass(frozen=True, kw_only=True)
 class Shape(Generic[P]):
-    """One way to use devices: stages, replicas of each, a schedule, and whether to recompute.
+    """One way to use devices: stages, replicas of each, a schedule, and whether to recompute."""
 
-    Attributes
-    ----------
-    stages, replicas
-        At most so many stages, each of so many replicas.
-    schedule, recompute
-        How they run.
-    turns
-        Microbatches of each replica.
-    problem
-        To be split. Shapes with equal problems and equal ``mesh`` have equal splits.
-    work_s, chain_s
-        Least seconds of a microbatch, forward and backward: of the whole model, and of a chain of operators in it that
-        wait for each other.
-    parameter_bytes
-        What the replicas of all stages together reduce at least, each device of a replica its share.
-    group, zero
-        Devices of each replica, and the stage of ZeRO.
-    forward_share
-        Of the time of each operator of the chain, what those behind it wait for at least before their last backward
-        part: all of it, unless backward parts are cut in two.
-    mesh
-        What a split depends on beside its problem.
-    levels_at_once
-        Whether exchanges inside machines and between them go on at once; otherwise one follows the other, or all
-        replicas make one ring.
-    """
-
+    #: At most so many stages, each of so many replicas.
     stages: int
     replicas: int
+    #: How they run.
     schedule: str
     recompute: bool
-    turns: int
-    problem: P
+    turns: int  #: Microbatches of each replica.
+    problem: P  #: To be split. Shapes with equal problems and equal ``mesh`` have equal splits.
+    #: Least seconds of a microbatch, forward and backward: of the whole model, and of a chain of operators in it that
+    #: wait for each other.
     work_s: float
     chain_s: float
+    #: What the replicas of all stages together reduce at least, each device of a replica its share.
     parameter_bytes: float
+    #: Devices of each replica, and the stage of ZeRO.
     group: int = 1
     zero: int = 0
+    #: Of the time of each operator of the chain, what those behind it wait for at least before their last backward
+    #: part: all of it, unless backward parts are cut in two.
     forward_share: float = 1.0
-    mesh: tuple[Any, ...] = ()
+    mesh: tuple[Any, ...] = ()  #: What a split depends on beside its problem.
+    #: Whether exchanges inside machines and between them go on at once; otherwise one follows the other, or all
+    #: replicas make one ring.
     levels_at_once: bool = False
 
     @property

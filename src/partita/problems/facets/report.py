@@ -46,15 +46,9 @@ def network_sentences(cluster: Cluster) -> tuple[str, ...]:
 
 
 class Reporting(Facet, Generic[P, L, E]):
-    """Tables and sentences for people, and the figures beside the objective; by default the plan as it is.
+    """Tables and sentences for people, and the figures beside the objective; by default the plan as it is."""
 
-    Attributes
-    ----------
-    doing
-        What a run does, for the line of progress: ``splitting``.
-    """
-
-    doing: str = "solving"
+    doing: str = "solving"  #: What a run does, for the line of progress: ``splitting``.
 
     def per(self, problem: P) -> str:
         """What the objective is a time of: `` per sample``; empty for nothing."""

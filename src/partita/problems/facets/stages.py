@@ -23,15 +23,9 @@ class Staging(Facet, Generic[P, L, E]):
 
 
 class Placing(Protocol):
-    """A plan of stages on a topology, as a problem.
+    """A plan of stages on a topology, as a problem."""
 
-    Attributes
-    ----------
-    problem
-        To be solved.
-    """
-
-    problem: Any
+    problem: Any  #: To be solved.
 
     def layout(self, plan: Any) -> Layout:
         """The devices of the topology that a plan of the problem says."""
@@ -44,18 +38,10 @@ class Placing(Protocol):
 
 
 class FromResult(Facet, Generic[P]):
-    """How a plan of stages on a topology becomes a problem.
+    """How a plan of stages on a topology becomes a problem."""
 
-    Attributes
-    ----------
-    quick
-        A solver that ends by itself after a moment.
-    simple
-        Baselines that are orders without search.
-    """
-
-    quick: str
-    simple: tuple[str, ...] = ()
+    quick: str  #: A solver that ends by itself after a moment.
+    simple: tuple[str, ...] = ()  #: Baselines that are orders without search.
 
     @abstractmethod
     def placing(self, staged: Pipeline, topology: Topology) -> Placing:

@@ -14,31 +14,17 @@ from partita.simulator.program import Contention, Order, Place, Program, Step
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a plan is to be simulated; None for what is usual for the plan.
+    """How a plan is to be simulated; None for what is usual for the plan."""
 
-    Attributes
-    ----------
-    schedule
-        Name of a schedule, or path of a CSV file that holds one.
-    chunks
-        Stages that every rank's stage is cut into.
-    microbatches
-        Microbatches of a batch, over all replicas.
-    contention
-        What transfers do to each other: nothing (``dedicated`` links), ``shared`` links, or one at a time (``serial``).
-    weight_sync
-        Whether weights are synchronised ``after`` the backward part of a batch or ``behind`` that of its last
-        microbatch.
-    interval
-        Time between the arrivals of two microbatches, in the problem's unit.
-    """
-
-    schedule: str | None = None
-    chunks: int | None = None
-    microbatches: int | None = None
+    schedule: str | None = None  #: Name of a schedule, or path of a CSV file that holds one.
+    chunks: int | None = None  #: Stages that every rank's stage is cut into.
+    microbatches: int | None = None  #: Microbatches of a batch, over all replicas.
+    #: What transfers do to each other: nothing (``dedicated`` links), ``shared`` links, or one at a time (``serial``).
     contention: Contention = "dedicated"
+    #: Whether weights are synchronised ``after`` the backward part of a batch or ``behind`` that of its last
+    #: microbatch.
     weight_sync: Literal["after", "behind"] = "after"
-    interval: float = 0.0
+    interval: float = 0.0  #: Time between the arrivals of two microbatches, in the problem's unit.
 
 
 def refuse_schedules(name: str, why: str, request: RunRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +13,12 @@ from partita.problems.hybrid.problem import Layer
 
 @dataclass(frozen=True)
 class LikeBlocks:
-    """A model as a row of like blocks.
+    """A model as a row of like blocks."""
 
-    Attributes
-    ----------
-    starts
-        Place in the order of layers at which each block starts; a block ends where the next one starts.
-    end
-        Place at which the last block ends.
-    layers
-        Number of layers; those before the first and after the last block are the model's ends.
-    """
-
+    #: Place in the order of layers at which each block starts; a block ends where the next one starts.
     starts: tuple[int, ...]
-    end: int
-    layers: int
+    end: int  #: Place at which the last block ends.
+    layers: int  #: Number of layers; those before the first and after the last block are the model's ends.
 
 
 def find_blocks(order: Sequence[Layer]) -> LikeBlocks:
@@ -63,3 +55,9 @@ def menu_of(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
         (degree, tuple(sorted((c.id, *c.figures[0 if timed else 1 :]) for c in choices)))
         for degree, choices in sorted(layer.configurations.items())
     )
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.engines.kernels.graph_arrays import lists, pointer_of, rows_of
@@ -21,35 +22,21 @@ from partita.problems.hybrid.room import Room, most_room
 
 @dataclass(frozen=True)
 class HybridInstance:
-    """What does not depend on the suffix sets: layers in topological order with the options worth having.
+    """What does not depend on the suffix sets: layers in topological order with the options worth having."""
 
-    Attributes
-    ----------
-    problem
-        Where it comes from.
-    order
-        Place in ``problem.layers`` of each layer in topological order.
-    source, target, bytes
-        Edges, by topological place; bytes.
-    after, before
-        Bit sets of each layer's successors and predecessors.
-    degrees
-        Tensor-parallel degrees.
-    options
-        For each degree and layer its options, the fastest first; empty where the layer lacks the degree.
-    uniform
-        For each degree whether all options of every layer share weights, sharded memory and synchronisation.
-    """
-
-    problem: HybridProblem
-    order: tuple[int, ...]
+    problem: HybridProblem  #: Where it comes from.
+    order: tuple[int, ...]  #: Place in ``problem.layers`` of each layer in topological order.
+    #: Edges, by topological place; bytes.
     source: Longs
     target: Longs
     bytes: tuple[float, ...]
+    #: Bit sets of each layer's successors and predecessors.
     after: tuple[int, ...]
     before: tuple[int, ...]
-    degrees: tuple[int, ...]
+    degrees: tuple[int, ...]  #: Tensor-parallel degrees.
+    #: For each degree and layer its options, the fastest first; empty where the layer lacks the degree.
     options: tuple[tuple[tuple[Configuration, ...], ...], ...]
+    #: For each degree whether all options of every layer share weights, sharded memory and synchronisation.
     uniform: tuple[bool, ...]
 
     @property
@@ -303,3 +290,45 @@ def configurations_of(
         option = int(work.scratch.best[v]) - int(work.arrays.option_ptr[stage.r, v])
         chosen[model.order[v]] = model.options[stage.r][v][option].id
     return {model.problem.layers[place].id: chosen[place] for place in sorted(chosen)}
+
+
+#: The options of every layer at one degree.
+Menu = Sequence[Sequence[Configuration]]
+
+
+def sort_counts(sets: Sequence[int], menus: Sequence[Menu]) -> Longs:
+    """(sorts, Z) how many layers of every sort each set has; layers of one sort have the same options on all menus."""
+    sorts: dict[object, int] = {}
+    of_layer = np.array(
+        [
+            sorts.setdefault(
+                tuple(tuple((c.time, c.memory_per_microbatch_bytes, c.memory_bytes) for c in row) for row in rows),
+                len(sorts),
+            )
+            for rows in zip(*menus, strict=True)
+        ]
+    )
+    bits = as_bits(sets, len(of_layer))
+    return np.stack([bits[:, of_layer == sort].sum(axis=1, dtype=np.int64) for sort in range(len(sorts))])
+
+
+def stage_kinds(
+    counts: Longs, inner: Longs, outer: Longs, beside: npt.NDArray[np.float64] | None = None
+) -> tuple[Longs, Longs]:
+    """Stages with equally many layers of every sort, between inner and outer sets, and the same number ``beside``.
+
+    Returns an example of every kind of stages, and (stages,) the kind of each.
+    """
+    # Numbers that tell the counts apart unless two happen to collide, which is checked.
+    random = np.random.default_rng(0).integers(1, 1 << 62, size=len(counts) + 1)
+    key = random[1:] @ counts
+    key = key[outer] - key[inner]
+    place = None if beside is None else np.unique(beside, return_inverse=True)[1].ravel()
+    if place is not None:
+        key += random[0] * place
+    _, example, found = np.unique(key, return_index=True, return_inverse=True)
+    same = example[found]
+    differences = (row[outer] - row[inner] for row in counts)
+    if any(not np.array_equal(row, row[same]) for row in (*differences, *(() if place is None else (place,)))):
+        example = found = np.arange(len(inner))
+    return example, found

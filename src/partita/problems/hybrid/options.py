@@ -20,15 +20,10 @@ ScheduleName = Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
 
 
 class Options(SearchOptions, frozen=True, kw_only=True):
-    """What a search may use.
+    """What a search may use."""
 
-    Attributes
-    ----------
-    machine_devices
-        Devices of one machine, for baselines that keep tensor parallelism inside; unless stated those of the problem's
-        hierarchy, and without one 8.
-    """
-
+    #: Devices of one machine, for baselines that keep tensor parallelism inside; unless stated those of the problem's
+    #: hierarchy, and without one 8.
     machine_devices: int | None = None
 
     @property

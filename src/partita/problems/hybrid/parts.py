@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import chain
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
 from partita.problems.facets.model import ModelParts, Priced
-from partita.problems.hybrid.pricing import layer_operators, selective_ways
+from partita.problems.hybrid.evaluation import replica_starts
+from partita.problems.hybrid.menus import layer_operators, selective_ways
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import is_row
-from partita.problems.hybrid.step.layout import parse_layout
-from partita.problems.hybrid.step.rows import row_starts
 
 
-def plan_parts(priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
-    """Of interleaved stages first all first parts, then all second ones."""
+def plan_parts(
+    priced: Priced[HybridProblem],
+    plan: Plan,
+    behind: Sequence[int] | None = None,
+    *,
+    zero: int,
+    sequence_parallel: bool,
+    overlap: bool,
+    gradient_dtype: str,
+) -> ModelParts:
+    """Of interleaved stages first all first parts, then all second ones.
+
+    ``behind`` says how many devices of its kind are behind each stage, where these are laid out from the last one back;
+    the rest is as in ``ModelParts``.
+    """
     members = layer_operators(priced.graph, priced.details)
     selective = selective_ways(priced.graph, priced.details)
-    settings, step = priced.settings, priced.problem.training
-    layout = None if settings.layout is None else parse_layout(settings.layout)
+    settings = priced.settings
     names = priced.cluster.device_names()
-    places = stage_places(priced, plan)
+    places = _places(priced, plan, behind)
 
     def way(stage: Stage, layer: int) -> str:
         chosen = stage.configurations[layer]
@@ -53,45 +63,27 @@ def plan_parts(priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         schedule=plan.schedule,
         microbatches=priced.problem.microbatches,
         chunks=plan.chunks,
-        zero=plan.zero if step is not None else int(settings.zero1),
-        sequence_parallel=settings.sequence_parallel if layout is None else layout.sequence_parallel,
-        overlap=step is not None and step.overlap,
+        zero=zero,
+        sequence_parallel=sequence_parallel,
+        overlap=overlap,
+        gradient_dtype=gradient_dtype,
         optimizer=settings.optimizer,
         optimizer_dtype=settings.optimizer_dtype,
         master_weights=settings.master_weights,
-        gradient_dtype="parameter" if step is None else settings.gradient_dtype,
     )
 
 
-def stage_places(priced: Priced[HybridProblem], plan: Plan) -> list[tuple[int, ...]]:
-    """For every stage the numbers of its devices in the cluster, replica after replica.
-
-    Stages of a machine group share its machines, and replica r is on machine r mod (machines of the group).
-    """
-    problem = priced.problem
+def _places(priced: Priced[HybridProblem], plan: Plan, behind: Sequence[int] | None) -> list[tuple[int, ...]]:
+    """For every stage the numbers of its devices in the cluster, replica after replica."""
     pools = {group.spec.name: group.indices for group in priced.cluster.workers()}
     used = [pools.get(stage.kind, next(iter(pools.values()))) for stage in plan.stages]
-    if any(stage.machines is not None for stage in plan.stages):
-        size, found, machines, first = problem.devices_per_machine, [], 0, 0
-        for number, (stage, pool) in enumerate(zip(plan.stages, used, strict=True)):
-            before = plan.stages[number - 1]
-            if number and stage.machine_group != before.machine_group:
-                machines, first = machines + (before.machines or 1), 0
-            width, count = stage.device_count // stage.data_parallel, stage.machines or 1
-            starts = [
-                (machines + replica % count) * size + first + replica // count * width
-                for replica in range(stage.data_parallel)
-            ]
-            first += stage.replicas_per_machine * width
-            found.append(tuple(chain.from_iterable(pool[start : start + width] for start in starts)))
-        return found
-    starts = list(accumulate((stage.device_count for stage in plan.stages), initial=0))[:-1]
-    if is_row(problem, plan):
-        behind = row_starts(problem, plan.stages)
-        starts = [
-            len(pool) - start - stage.device_count for pool, start, stage in zip(used, behind, plan.stages, strict=True)
-        ]
-    return [
-        tuple(pool[start : start + stage.device_count])
-        for pool, start, stage in zip(used, starts, plan.stages, strict=True)
-    ]
+    starts = replica_starts(priced.problem, plan.stages)
+    if behind is not None:
+        # Replicas are neighbours, and so count as one.
+        firsts = zip(used, behind, plan.stages, strict=True)
+        starts = [[len(pool) - count - stage.device_count] for pool, count, stage in firsts]
+    found = []
+    for stage, pool, mine in zip(plan.stages, used, starts, strict=True):
+        width = stage.device_count // len(mine)
+        found.append(tuple(chain.from_iterable(pool[start : start + width] for start in mine)))
+    return found

@@ -20,6 +20,9 @@ from partita.ground.rounding import leq
 from partita.problems.hybrid.training import LayerState, Training, check_limits, check_training
 from partita.problems.kind import Stated
 
+#: The share of a layer's time that is its forward part, where its configuration does not say.
+FORWARD_SHARE = 1 / 3
+
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way to run a layer at one tensor-parallel degree (the paper's TMPC).
@@ -66,6 +69,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         memory = self.memory_per_microbatch_bytes, self.memory_bytes, self.sharded_bytes
         return self.time, self.weight_bytes, *memory
 
+    @property
+    def forward(self) -> float:
+        """Time of the forward part."""
+        return self.time * FORWARD_SHARE if self.forward_time is None else self.forward_time
+
     def held_bytes(self, in_flight: int, replicas: int) -> float:
         """Memory on each device of a stage with so many microbatches in flight and data-parallel replicas."""
         held = self.memory_per_microbatch_bytes * in_flight + self.memory_bytes
@@ -88,7 +96,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         of t times the largest weights that a device holds. Only problems with a hierarchy read it.
     update_times
         By degree, the time of the optimizer's step for the layer on one device, once per batch; 0 if absent. It is part
-        of a step (``partita.problems.hybrid.step_time``), not of the objective.
+        of a step (``partita.problems.hybrid.steady.step_time``), not of the objective.
     states
         By degree, what devices hold of the weights and replicas exchange, if the problem is about a step; nothing if
         absent. Configurations then hold nothing of it themselves.
@@ -115,24 +123,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What layers take where devices share out the sequence, or experts, in a problem about a step.
+    """What layers take where devices share out the sequence, or experts, in a problem about a step."""
 
-    Attributes
-    ----------
-    context
-        Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
-    expert
-        Devices that share out the experts of a layer.
-    layers
-        The layers of the problem, in the same order, with what they then cost each device.
-    reserves
-        As in ``Training``, then.
-    """
-
-    context: int
-    expert: int
-    layers: tuple[Layer, ...]
-    reserves: dict[int, float] = {}
+    context: int  #: Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
+    expert: int  #: Devices that share out the experts of a layer.
+    layers: tuple[Layer, ...]  #: The layers of the problem, in the same order, with what they then cost each device.
+    reserves: dict[int, float] = {}  #: As in ``Training``, then.
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,18 +140,11 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices sit in machines, which are linked more slowly than the devices inside (Appendix E with two levels).
+    """Devices sit in machines, which are linked more slowly than the devices inside (Appendix E with two levels)."""
 
-    Attributes
-    ----------
-    devices_per_machine
-        Devices in each machine (K_1). A tensor-parallel group lies within one.
-    machine_bandwidth_bytes_per_unit
-        Bytes that each machine, with all its devices together, exchanges with other machines per unit of time (B_2).
-        Between devices of one machine the problem's ``bandwidth_bytes_per_unit`` holds (B_1), per device.
-    """
-
-    devices_per_machine: int
+    devices_per_machine: int  #: Devices in each machine (K_1). A tensor-parallel group lies within one.
+    #: Bytes that each machine, with all its devices together, exchanges with other machines per unit of time (B_2).
+    #: Between devices of one machine the problem's ``bandwidth_bytes_per_unit`` holds (B_1), per device.
     machine_bandwidth_bytes_per_unit: float
 
 
@@ -163,7 +152,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     """Minimise the time per microbatch of the slowest stage, or the time of one optimizer step.
 
     A plan is a row of stages; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
-    tensor-parallel devices. ``partita.problems.hybrid.evaluate`` defines what it costs.
+    tensor-parallel devices. ``partita.problems.hybrid.steady.evaluate`` defines what it costs.
 
     Attributes
     ----------
@@ -298,6 +287,12 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         others = tuple(other.scale_communication(factor) for other in self.others)
         bandwidth = self.bandwidth_bytes_per_unit / factor
         return self.replace(bandwidth_bytes_per_unit=bandwidth, hierarchy=hierarchy, others=others)
+
+    @property
+    def step(self) -> Training:
+        """What plans may choose, of a problem about a step."""
+        assert self.training is not None
+        return self.training
 
     @property
     def kinds(self) -> tuple[HybridProblem, ...]:

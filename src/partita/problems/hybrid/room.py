@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from partita.ground.rounding import TOLERANCE, leq, rounded_down, rounded_up
 from partita.nouns.pipeline import Plan
+from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.worth import HybridEvaluation
 
 #: Room of a device by its limit (None for none) and the number of layers.
 Room = Callable[[float | None, int], float]

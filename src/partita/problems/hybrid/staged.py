@@ -5,9 +5,9 @@ from __future__ import annotations
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.stages import Staging
-from partita.problems.hybrid.lowered import lowered
+from partita.problems.hybrid.evaluation import HybridEvaluation
+from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.worth import HybridEvaluation
 from partita.simulator.pipeline import Pipeline
 
 
@@ -16,6 +16,8 @@ class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
 
     What a stage moves inside its groups for tensors of other stages is part of its work, at the problem's bandwidth.
     """
+
+    kind: HybridKind
 
     def staged(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Pipeline:
         if problem.unit != "s":
@@ -31,4 +33,4 @@ class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
             )
         if problem.others:
             raise UnsupportedError(f"{problem.name}: plans for several kinds of devices are not placed on topologies")
-        return lowered(problem, plan, evaluation)
+        return self.kind.lowered(problem, plan, evaluation)

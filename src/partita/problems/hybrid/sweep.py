@@ -10,15 +10,16 @@ from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import ModelPlan
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
+from partita.problems.hybrid.kind import HybridKind
+from partita.problems.hybrid.menus import utilisation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.report.step import utilisation
 from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
-from partita.problems.hybrid.simulated_step import simulated_step
 
 
 class HybridSweep(Sweep[HybridProblem, Plan]):
     """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
 
+    kind: HybridKind
     axes: Sequence[Axis] = DEVICE_AXES
 
     def at(self, problem: HybridProblem, point: Mapping[str, Any]) -> HybridProblem:
@@ -43,8 +44,10 @@ class HybridSweep(Sweep[HybridProblem, Plan]):
         for place, (result, answer) in enumerate(zip(results, answers, strict=True)):
             problem, plan = result.problem, result.plan
             worth = result.evaluation
-            step = None if plan is None or worth is None else simulated_step(problem, plan, worth)
-            used = None if step is None or answer is None else utilisation(answer, step.per_microbatch)
+            step = None if plan is None or worth is None else self.kind.simulated_step(problem, plan, worth)
+            used = None
+            if step is not None and answer is not None:
+                used = utilisation(answer.graph, answer.cluster, step.per_microbatch)
             found.append(
                 {
                     "microbatches": problem.microbatches,
@@ -81,8 +84,9 @@ def _efficiency(
         return {axis: value for axis, value in point.items() if axis != "devices"}
 
     def per_sample(other: Result[HybridProblem, Any, Any]) -> float:
-        steps = 1 if other.problem.training is None else other.problem.microbatches
-        return float(other.objective or 0.0) * other.problem.devices / (steps * other.problem.microbatch_samples)
+        worth = other.evaluation
+        each = worth.per_microbatch if worth is not None else 0.0
+        return float(each) * other.problem.devices / other.problem.microbatch_samples
 
     like = [
         result

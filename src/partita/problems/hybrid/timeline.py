@@ -1,65 +1,133 @@
-"""What happens when a hybrid plan runs."""
+"""What happens when a hybrid plan runs, and one training step of it beside what the formula says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import RunRequest, TimeLine
-from partita.problems.hybrid.lowered import configuration_of, lowered
-from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import meshes_of
-from partita.problems.hybrid.step_time import step_time
-from partita.problems.hybrid.worth import HybridEvaluation
+from partita.problems.hybrid.evaluation import HybridEvaluation, StepTime, configuration_of
+from partita.problems.hybrid.kind import HybridKind
+from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import Program
 from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import staged_program
+from partita.simulator.steps import StepSummary
+
+
+@dataclass(frozen=True)
+class SimulatedStep:
+    """One step, in the problem's unit of time."""
+
+    microbatches: int  #: Microbatches of the batch (N).
+    samples: int  #: Samples of each.
+    summary: StepSummary  #: The step as it runs under 1F1B.
+    formula: StepTime  #: What the formula says of it.
+
+    @property
+    def step(self) -> float:
+        """The whole step."""
+        return self.summary.time
+
+    @property
+    def per_microbatch(self) -> float:
+        """The step divided by its microbatches, to compare with the objective."""
+        return self.step / self.microbatches
+
+    @property
+    def per_sample(self) -> float:
+        """The step divided by all samples of its batch."""
+        return self.per_microbatch / self.samples
+
+    @property
+    def bubble(self) -> float:
+        """Share of the devices' time in which they wait."""
+        return self.summary.bubble
+
+    @property
+    def differs(self) -> bool:
+        """Whether the formula says something else of the whole step, so that it can be seen in three digits."""
+        return abs(self.formula.step - self.step) > 1e-3 * max(self.step, self.formula.step)
+
+    def document(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "microbatches": self.microbatches,
+            "time": self.step,
+            "time_per_microbatch": self.per_microbatch,
+            "time_per_sample": self.per_sample,
+            "pipeline": self.summary.pipeline,
+            "weight_sync": self.summary.weight_sync,
+            "update": self.summary.update,
+            "bubble": self.bubble,
+            "formula": step_parts(self.formula, self.samples),
+        }
+
+
+def step_parts(step: StepTime, samples: int) -> dict[str, Any]:
+    """A step by formula, as plain values, of microbatches of so many samples."""
+    return {
+        "time": step.step,
+        "time_per_microbatch": step.per_microbatch,
+        "time_per_sample": step.per_microbatch / samples,
+        "pipeline": step.pipeline,
+        "weight_sync": step.weight_sync,
+        "update": step.update,
+        "bubble": step.bubble,
+    }
 
 
 class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
     """Stages under 1F1B unless another schedule is asked for."""
 
+    kind: HybridKind
+
     def program(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: RunRequest) -> Program:
-        return hybrid_program(problem, plan, evaluation, request)
+        return hybrid_program(partial(self.kind.lowered, problem, plan, evaluation), problem, plan, request)
 
     def expected(
         self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, program: Program
     ) -> Mapping[str, float]:
         if program.microbatches != problem.microbatches or program.schedule != plan.schedule:
             return {}
-        if problem.training is not None:
-            return {"the step": evaluation.objective}
-        return {
-            "the step": step_time(problem, plan, evaluation).step,
-            "a microbatch in the steady state": evaluation.objective,
-        }
+        return self.formulas(problem, plan, evaluation)
+
+    @abstractmethod
+    def formulas(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Mapping[str, float]:
+        """What formulas say of a plan that runs as planned, by name."""
 
     def holdings(
         self, problem: HybridProblem, plan: Plan, program: Program, place: int
     ) -> Sequence[tuple[str, float, bool]]:
         """Layers with their state, and with what they keep of each microbatch in flight."""
-        stage = plan.stages[place]
-        mesh = None if problem.training is None else meshes_of(problem, plan)[place]
-        layers = {layer.id: layer for layer in (problem if mesh is None else mesh.problem).layers}
-        found = []
+        stage, found = plan.stages[place], []
+        there, state = self.states(problem, plan, place)
+        layers = {layer.id: layer for layer in there.layers}
         for identity in stage.operators:
             layer = layers[identity]
-            choice = configuration_of(problem, layer.configurations, place, stage, identity)
+            choice = configuration_of(layer, place, stage)
             name = layer.name or f"layer {identity}"
-            if mesh is not None:
-                held = mesh.exchanges.held([mesh.place[identity]]) + choice.memory_bytes
-                found += [(f"{name}: state", held, False)]
-                found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]
-                continue
-            state = choice.memory_bytes + choice.sharded_bytes / stage.data_parallel
-            found += [(f"{name}: state", state, False)]
+            found += [(f"{name}: state", state(layer, choice), False)]
             found += [(f"{name}: activations", choice.memory_per_microbatch_bytes, True)]
         return found
 
+    @abstractmethod
+    def states(
+        self, problem: HybridProblem, plan: Plan, place: int
+    ) -> tuple[HybridProblem, Callable[[Layer, Configuration], float]]:
+        """The problem on a stage's devices, and what each of these holds of a layer, whatever is in flight."""
 
-def hybrid_program(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, request: RunRequest) -> Program:
-    """What happens when a plan runs.
+
+def hybrid_program(
+    lowered: Callable[..., Pipeline], problem: HybridProblem, plan: Plan, request: RunRequest
+) -> Program:
+    """What happens when a plan runs, given what it is lowered by.
 
     Raises
     ------
@@ -70,9 +138,8 @@ def hybrid_program(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluat
     microbatches = problem.microbatches if request.microbatches is None else request.microbatches
     if not schedule.training:
         raise InputError(f"schedule {schedule.name} is for inference, and hybrid plans are for training")
-    pipeline = lowered(problem, plan, evaluation, behind=request.weight_sync == "behind")
     return staged_program(
-        pipeline,
+        lowered(behind=request.weight_sync == "behind"),
         schedule,
         microbatches,
         chunks=request.chunks,

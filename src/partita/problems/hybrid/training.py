@@ -27,98 +27,56 @@ MESHES = ("uniform", "free")
 
 
 class LayerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each device of a tensor-parallel group holds of a layer's weights, and what replicas do with it.
+    """What each device of a tensor-parallel group holds of a layer's weights, and what replicas do with it."""
 
-    Attributes
-    ----------
-    parameter_bytes
-        Weights; replicas gather them from each other where each holds a share.
-    gradient_bytes
-        Their gradients, in the number format in which microbatches are added up and replicas exchange them.
-    optimizer_bytes
-        What the optimizer keeps.
-    update_time
-        Of the optimizer's step on all of it.
-    weight_gradient_time
-        What of the backward part of a microbatch makes gradients of weights, which nobody waits for; half of the
-        backward part of the fastest configuration (of equally fast ones the least) if None.
-    experts
-        The same of experts that an expert-parallel group shares out, beside all that: fewer replicas hold each of them.
-        ``weight_gradient_time`` counts both.
-    """
-
-    parameter_bytes: float = 0.0
+    parameter_bytes: float = 0.0  #: Weights; replicas gather them from each other where each holds a share.
+    #: Their gradients, in the number format in which microbatches are added up and replicas exchange them.
     gradient_bytes: float = 0.0
-    optimizer_bytes: float = 0.0
-    update_time: float = 0.0
+    optimizer_bytes: float = 0.0  #: What the optimizer keeps.
+    update_time: float = 0.0  #: Of the optimizer's step on all of it.
+    #: What of the backward part of a microbatch makes gradients of weights, which nobody waits for; half of the
+    #: backward part of the fastest configuration (of equally fast ones the least) if None.
     weight_gradient_time: float | None = None
+    #: The same of experts that an expert-parallel group shares out, beside all that: fewer replicas hold each of them.
+    #: ``weight_gradient_time`` counts both.
     experts: LayerState | None = None
 
 
 class StageLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What stages, or parts of stages under an interleaved schedule, have to keep; the defaults limit nothing.
+    """What stages, or parts of stages under an interleaved schedule, have to keep; the defaults limit nothing."""
 
-    Attributes
-    ----------
-    together
-        Ids of layers that share a stage, group by group.
-    handed
-        Pairs of layer ids: what the first hands to the second must not pass over a stage.
-    blocks, ways
-        Ids of layers that all run in the same of these configurations, while the others run in ``none``; without ways
-        each layer in its own.
-    meshes
-        Which degrees, schedules and stages of ZeRO go together.
-    """
-
-    together: tuple[tuple[int, ...], ...] = ()
+    together: tuple[tuple[int, ...], ...] = ()  #: Ids of layers that share a stage, group by group.
+    #: Pairs of layer ids: what the first hands to the second must not pass over a stage.
     handed: tuple[tuple[int, int], ...] = ()
+    #: Ids of layers that all run in the same of these configurations, while the others run in ``none``; without ways
+    #: each layer in its own.
     blocks: tuple[int, ...] = ()
     ways: tuple[str, ...] = ()
-    meshes: MeshLimits = MeshLimits()
+    meshes: MeshLimits = MeshLimits()  #: Which degrees, schedules and stages of ZeRO go together.
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one optimizer step may run.
+    """How one optimizer step may run."""
 
-    Attributes
-    ----------
-    schedules
-        Schedules that a plan may have.
-    zero
-        Stages of ZeRO that a plan may have.
-    mesh
-        Whether all stages have the same degrees (``uniform``), or each its own (``free``).
-    context, expert
-        Context- and expert-parallel degrees that a plan may have.
-    overlap
-        Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
-        the forward part of the first one; otherwise both come after the last backward part.
-    occupied
-        Part of a device that a collective takes away from the work that hides it, from 0 to 1.
-    call_times, hop_times
-        What a collective of replicas takes beside its bytes, inside a machine and between machines: once, and for every
-        message that waits for another. A tensor handed over between stages takes the first of them.
-    switched
-        Whether any two devices of a machine, and any two machines, reach each other directly.
-    reserves
-        By tensor-parallel degree, working memory of each device that no layer holds for itself.
-    limits
-        What stages have to keep beside that.
-    """
-
-    schedules: tuple[str, ...] = ("1f1b",)
-    zero: tuple[int, ...] = (0,)
-    mesh: str = "uniform"
+    schedules: tuple[str, ...] = ("1f1b",)  #: Schedules that a plan may have.
+    zero: tuple[int, ...] = (0,)  #: Stages of ZeRO that a plan may have.
+    mesh: str = "uniform"  #: Whether all stages have the same degrees (``uniform``), or each its own (``free``).
+    #: Context- and expert-parallel degrees that a plan may have.
     context: tuple[int, ...] = (1,)
     expert: tuple[int, ...] = (1,)
+    #: Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
+    #: the forward part of the first one; otherwise both come after the last backward part.
     overlap: bool = True
-    occupied: float = 0.0
+    occupied: float = 0.0  #: Part of a device that a collective takes away from the work that hides it, from 0 to 1.
+    #: What a collective of replicas takes beside its bytes, inside a machine and between machines: once, and for every
+    #: message that waits for another. A tensor handed over between stages takes the first of them.
     call_times: tuple[float, float] = (0.0, 0.0)
     hop_times: tuple[float, float] = (0.0, 0.0)
+    #: Whether any two devices of a machine, and any two machines, reach each other directly.
     switched: tuple[bool, bool] = (False, False)
+    #: By tensor-parallel degree, working memory of each device that no layer holds for itself.
     reserves: dict[int, float] = {}
-    limits: StageLimits = StageLimits()
+    limits: StageLimits = StageLimits()  #: What stages have to keep beside that.
 
 
 def check_training(owner: str, training: Training) -> None:

@@ -21,7 +21,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
-from partita.problems.latency.slicing import OrderSlicer
+from partita.problems.latency.slicing import PieceSlicer
 from partita.problems.latency.view import View
 
 #: Orders that are cut at first, and the share of their best that are starts of rounds.
@@ -70,7 +70,7 @@ class PlacementSearch(AnnealingSearch):
         self._offer(self.slot)
         if self.done:
             return
-        slicer = OrderSlicer(self.view)
+        slicer = PieceSlicer(self.view)
         for _ in range(ORDERS if not self.small else ORDERS // 4):
             if self.best.stop[0]:
                 break

@@ -20,24 +20,12 @@ from partita.problems.latency.problem import LatencyProblem
 
 @dataclass(frozen=True)
 class PieceEvaluation:
-    """What one piece S costs; it is invoked once, as a unit.
+    """What one piece S costs; it is invoked once, as a unit."""
 
-    Attributes
-    ----------
-    start
-        When all that it reads is in host memory, and the piece before it on the accelerator is done.
-    transfer_in
-        Σ c_u over the distinct producers u outside S with an edge into S.
-    compute
-        Σ accelerator time of S.
-    transfer_out
-        Σ c_u over the distinct u in S with an edge that leaves S.
-    """
-
-    start: float
-    transfer_in: float
-    compute: float
-    transfer_out: float
+    start: float  #: When all that it reads is in host memory, and the piece before it on the accelerator is done.
+    transfer_in: float  #: Σ c_u over the distinct producers u outside S with an edge into S.
+    compute: float  #: Σ accelerator time of S.
+    transfer_out: float  #: Σ c_u over the distinct u in S with an edge that leaves S.
 
     @property
     def duration(self) -> float:
@@ -70,17 +58,10 @@ class CriticalStep:
 
 
 class LatencyEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a plan is worth: when the last operator is done; infinite if the pieces wait for each other in a circle.
+    """What a plan is worth: when the last operator is done; infinite if the pieces wait for each other in a circle."""
 
-    Attributes
-    ----------
-    accelerators
-        One entry per accelerator of the plan.
-    critical_path
-        A longest path through the pieces and the operators on the CPU, first step first.
-    """
-
-    accelerators: tuple[AcceleratorEvaluation, ...]
+    accelerators: tuple[AcceleratorEvaluation, ...]  #: One entry per accelerator of the plan.
+    #: A longest path through the pieces and the operators on the CPU, first step first.
     critical_path: tuple[CriticalStep, ...] = ()
 
 
@@ -92,10 +73,8 @@ def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
     is the last end: the longest path of the quotient graph, which has a node for each piece and each operator on the
     CPU and must be acyclic. That makes every piece contiguous. A piece is of the forward or of the backward part.
 
-    Raises
-    ------
-    InputError
-        If the plan is not one of the problem: a piece is empty, or an operator is unknown or placed twice.
+    Raises ``InputError`` if the plan is not one of the problem: a piece is empty, or an operator is unknown or placed
+    twice.
     """
     plan = complete(problem, plan)
     home = homes(problem, plan)

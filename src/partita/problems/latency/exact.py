@@ -41,13 +41,7 @@ def exact_refusal(problem: LatencyProblem) -> str | None:
 
 
 class PlacementProgram:
-    """The program, with a way from placements to its variables and back.
-
-    Attributes
-    ----------
-    model
-        Minimise the latency; no solution takes longer than ``horizon``.
-    """
+    """Minimise the latency; no solution takes longer than ``horizon``. With ways from placements and to plans."""
 
     def __init__(self, view: View, horizon: float) -> None:
         self.view, self.model = view, MixedProgram()

@@ -31,10 +31,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def change(problem: LatencyProblem, changes: Changes) -> LatencyProblem:
     """The problem with the changes that are stated.
 
-    Raises
-    ------
-    InputError
-        If the problem cannot be changed so.
+    Raises ``InputError`` if the problem cannot be changed so.
     """
     stated = {"accelerators": changes.devices, "pieces": changes.pieces}
     kept = {name: value for name, value in stated.items() if value is not None}

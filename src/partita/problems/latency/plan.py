@@ -29,10 +29,7 @@ class LatencyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def homes(problem: LatencyProblem, plan: LatencyPlan) -> dict[int, tuple[int, int]]:
     """By operator id, its accelerator and its piece there; operators on the CPU are left out.
 
-    Raises
-    ------
-    InputError
-        If a piece is empty, or an operator is unknown or placed twice.
+    Raises ``InputError`` if a piece is empty, or an operator is unknown or placed twice.
     """
     known = {op.id for op in problem.operators}
     found: dict[int, tuple[int, int]] = {}
@@ -67,10 +64,7 @@ def complete(problem: LatencyProblem, plan: LatencyPlan) -> LatencyPlan:
     S]) in S, and max over predecessors of piece(u), 0 at the start, outside S (NeurIPS 2020, §4: a free split). Forward
     and backward operators are cut apart, and forward pieces run first.
 
-    Raises
-    ------
-    InputError
-        If the plan is not one of the problem.
+    Raises ``InputError`` if the plan is not one of the problem.
     """
     if plan.cut:
         return plan

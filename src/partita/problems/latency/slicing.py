@@ -11,7 +11,7 @@ from partita.ground.dags import directed_graph
 from partita.problems.latency.view import View
 
 
-class OrderSlicer:
+class PieceSlicer:
     """Cuts orders of a problem's colocation classes; classes that depend on each other both ways stay together.
 
     For training, forward operators are cut, and backward ones follow their class; those without one go to the CPU.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from partita.engines.search.background import run_in_background
@@ -150,26 +150,15 @@ def _all_tried(view: View, incumbent: Incumbent[LatencyPlan]) -> bool:
 @contextmanager
 def _beside(work: Callable[[], object], incumbent: Incumbent[LatencyPlan]) -> Iterator[None]:
     """Run ``work`` in a thread while the caller works on the same incumbent; what it raises leaves here."""
-    failure: list[BaseException] = []
-
-    def target() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(work)
+        other.add_done_callback(lambda done: None if done.exception() is None else incumbent.end())
         try:
-            work()
-        except BaseException as error:
-            failure.append(error)
+            yield
+        except BaseException:
             incumbent.end()
-
-    other = threading.Thread(target=target, name="partita-annealing", daemon=True)
-    other.start()
-    try:
-        yield
-    except BaseException:
-        incumbent.end()
-        raise
-    finally:
-        other.join()
-    if failure:
-        raise failure[0]
+            raise
+    other.result()
 
 
 def _beside_one_piece(

@@ -16,30 +16,20 @@ from partita.problems.latency.problem import LatencyProblem
 
 
 class View:
-    """A problem whose operators are numbered in topological order.
-
-    Attributes
-    ----------
-    arrays
-        For the kernels.
-    place, number
-        Place in the problem of every operator, and the number of the operator at every place.
-    before, after
-        The operators that each reads, and that read it.
-    classes
-        The operators of every colocation class.
-    """
+    """A problem whose operators are numbered in topological order."""
 
     def __init__(self, problem: LatencyProblem) -> None:
         self.problem = problem
+        #: Place in the problem of every operator, and the number of the operator at every place.
         self.place = problem.order()
         rank = ranks(self.place)
         self.number: list[int] = rank.tolist()
         graph = graph_of(sorted((self.number[u], self.number[v]) for u, v in problem.links()), len(self.place))
+        #: The operators that each reads, and that read it.
         self.before, self.after = lists(graph.pred_ptr, graph.pred), lists(graph.succ_ptr, graph.succ)
         of = np.array(problem.classes())[self.place]
         group = partition_of(of, int(of.max()) + 1)
-        self.classes = lists(group.ptr, group.members)
+        self.classes = lists(group.ptr, group.members)  #: The operators of every colocation class.
         ops = [problem.operators[p] for p in self.place]
         self.passes = 2 if problem.training else 1
         single = len({op.backward for op in ops}) == 1

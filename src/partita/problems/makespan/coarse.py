@@ -33,21 +33,11 @@ _PENALTY = 1.0
 
 @dataclass(frozen=True)
 class OperatorGroups:
-    """Groups 0, …, G − 1, in topological order of their first operators.
+    """Groups 0, …, G − 1, in topological order of their first operators."""
 
-    Attributes
-    ----------
-    group
-        (n,) The group of every operator; classes are together.
-    time
-        (G, D) Time of all operators of a group on each device, one by one; infinite where one cannot run.
-    memory
-        (G,) What a group holds.
-    """
-
-    group: Ints
-    time: Floats
-    memory: Floats
+    group: Ints  #: (n,) The group of every operator; classes are together.
+    time: Floats  #: (G, D) Time of all operators of a group on each device, one by one; infinite where one cannot run.
+    memory: Floats  #: (G,) What a group holds.
 
     @property
     def count(self) -> int:

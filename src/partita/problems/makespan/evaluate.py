@@ -23,28 +23,17 @@ Span = tuple[str, float, float]
 
 
 class MakespanEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a schedule is worth: the end of its last operator.
+    """What a schedule is worth: the end of its last operator."""
 
-    Attributes
-    ----------
-    memory
-        What the operators of each device hold together.
-    busy
-        Time for which operators run on each device, one by one.
-    """
-
-    memory: tuple[float, ...]
-    busy: tuple[float, ...]
+    memory: tuple[float, ...]  #: What the operators of each device hold together.
+    busy: tuple[float, ...]  #: Time for which operators run on each device, one by one.
 
 
 def evaluate(problem: MakespanProblem, plan: MakespanPlan) -> MakespanEvaluation:
     """Objective and feasibility of a schedule, from the problem alone.
 
-    Raises
-    ------
-    InputError
-        If it is not a schedule of this problem: an operator is missing or unknown, a device or flow is unknown, or a
-        time is not finite.
+    Raises ``InputError`` if it is not a schedule of this problem: an operator is missing or unknown, a device or flow
+    is unknown, or a time is not finite.
     """
     _check_names(problem, plan)
     violations = [*_operators(problem, plan), *_precedence(problem, plan), *_flows(problem, plan)]

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import rustworkx
 
 from partita.fusion.coarsening import coarsen
 from partita.fusion.fuse import common_module
 from partita.fusion.rules import FusionRules, fusion_rules
+from partita.ground.dags import joined
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanProblem
@@ -29,18 +29,11 @@ from partita.problems.makespan.schedules import left_shifted
 
 @dataclass(frozen=True)
 class FusedProblem:
-    """A problem with fused operators.
+    """A problem with fused operators."""
 
-    Attributes
-    ----------
-    problem
-        One operator for each group, with the id of the group's first operator; flows keep theirs.
-    groups
-        By id of the fused operator the ids of its members, in their order.
-    """
-
+    #: One operator for each group, with the id of the group's first operator; flows keep theirs.
     problem: MakespanProblem
-    groups: dict[int, tuple[int, ...]]
+    groups: dict[int, tuple[int, ...]]  #: By id of the fused operator the ids of its members, in their order.
 
 
 def fuse_problem(problem: MakespanProblem, rules: FusionRules | str | Path | None = None) -> FusedProblem:
@@ -96,16 +89,10 @@ def lift(problem: MakespanProblem, groups: Mapping[int, Sequence[int]], plan: Ma
     moved to the left, which also makes it a schedule where times inside a group are others. If the fused problem is
     ``fuse_problem``'s, it keeps all limits and ends no later than the fused schedule.
 
-    Parameters
-    ----------
-    problem
-        The original one. Members that it does not know count for nothing; operators that are in no group run where the
-        first one that they wait for does.
-    groups
-        By id of every fused operator the ids of its members, in their order.
-    plan
-        A schedule of the fused operators, on the same devices. Its flows have the numbers of the original ones; leave
-        them out where they do not, and flows are moved as soon as they can be.
+    ``groups`` has by id of every fused operator the ids of its members, in their order: those that the problem does not
+    know count for nothing, and operators that are in no group run where the first one that they wait for does. The plan
+    is on the same devices, and its flows have the numbers of the original ones; leave them out where they do not, and
+    flows are moved as soon as they can be.
     """
     instance = build_instance(problem)
     place = {op.id: v for v, op in enumerate(problem.operators)}
@@ -159,17 +146,10 @@ def _fused(problem: MakespanProblem, group: Sequence[int]) -> MakespanOperator:
 
 def _classes(problem: MakespanProblem, home: Mapping[int, int]) -> dict[int, int]:
     """By id of a fused operator its class: what groups and the classes of their members tie together."""
-    tied: rustworkx.PyGraph[int, None] = rustworkx.PyGraph()
-    place = {op.id: tied.add_node(op.id) for op in problem.operators}
-    for row in problem.classes():
-        for v in row[1:]:
-            tied.add_edge(place[problem.operators[row[0]].id], place[problem.operators[v].id], None)
-    for identity, first in home.items():
-        if identity != first:
-            tied.add_edge(place[first], place[identity], None)
-    found: dict[int, int] = {}
-    for number, nodes in enumerate(sorted(map(sorted, rustworkx.connected_components(tied)))):
-        heads = {home[tied[node]] for node in nodes}
-        if len(heads) > 1:
-            found |= dict.fromkeys(heads, number)
-    return found
+    place = {op.id: v for v, op in enumerate(problem.operators)}
+    pairs = [(row[0], v) for row in problem.classes() for v in row[1:]]
+    pairs += [(place[first], place[identity]) for identity, first in home.items()]
+    heads: dict[int, set[int]] = {}
+    for op, first in zip(problem.operators, joined(len(place), pairs), strict=True):
+        heads.setdefault(first, set()).add(home[op.id])
+    return {head: number for number, tied in enumerate(heads.values()) if len(tied) > 1 for head in tied}

@@ -17,21 +17,11 @@ from partita.nouns.graph import Graph
 
 @dataclass(frozen=True)
 class Handing:
-    """Flows between operators and relays.
+    """Flows between operators and relays."""
 
-    Attributes
-    ----------
-    flows
-        Source, target and bytes; ids are places in the graph, or of relays.
-    precedence
-        Source and target, where there are no bytes.
-    relays
-        Id, and the name of the tensor; ids are those after the graph's places.
-    """
-
-    flows: tuple[tuple[int, int, int], ...]
-    precedence: tuple[tuple[int, int], ...]
-    relays: tuple[tuple[int, str], ...]
+    flows: tuple[tuple[int, int, int], ...]  #: Source, target and bytes; ids are places in the graph, or of relays.
+    precedence: tuple[tuple[int, int], ...]  #: Source and target, where there are no bytes.
+    relays: tuple[tuple[int, str], ...]  #: Id, and the name of the tensor; ids are those after the graph's places.
 
 
 def hand_over(graph: Graph, homes: list[int], classes: list[int]) -> Handing:

@@ -1,24 +1,38 @@
-"""The search for schedules of a whole problem: from all heuristics, by annealing everything, then by windows."""
+"""The search for schedules of a whole problem: from all heuristics, by annealing everything, then by windows.
+
+Small problems are settled by trying everything (``kernels.makespan.exhaust``): plan and proof, without a solver.
+"""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 
+import numpy as np
+
+from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import rounded_down
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.coarse import coarse_search
-from partita.problems.makespan.exhaustive import try_everything
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.local_search import offer_heuristics, search
+from partita.problems.makespan.local_search import offer, offer_heuristics, search
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.windows import Windows
 
 #: Operators up to which everything is annealed at once, at first; more leave no time for it.
 _FEW = 600
 #: Rounds of windows without success after which it ends.
 _PATIENCE = 12
+#: Placements and tasks of orders that are tried: about a second.
+STEPS = 1_000_000
+#: Most operators, and most operators and flows, of a problem that may be small.
+_OPERATORS, _TASKS = 14, 40
 
 
 def begin(problem: MakespanProblem, best: Incumbent[MakespanPlan]) -> MakespanInstance | None:
@@ -30,6 +44,27 @@ def begin(problem: MakespanProblem, best: Incumbent[MakespanPlan]) -> MakespanIn
         return None
     best.prove(value, "simple bounds")
     return instance
+
+
+class MakespanSearch(Solver):
+    """A solver that searches in the background, from the simple bounds of a problem on."""
+
+    @abstractmethod
+    def search(
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+    ) -> None:
+        """Offer and prove what can be found, until ``best`` is done."""
+
+    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+        best: Incumbent[MakespanPlan] = Incumbent()
+
+        def work() -> None:
+            instance = begin(problem, best)
+            if instance is not None:
+                self.search(instance, best, options, monitor)
+
+        run_in_background(best, monitor, work)
+        return outcome_of(best)
 
 
 def first_schedules(
@@ -66,3 +101,43 @@ def improve(
     windows = Windows(instance, plan, best, seed=seed, threads=threads)
     windows.run(stop, patience=patience)
     best.counters["windows"] = best.counters.get("windows", 0) + windows.windows
+
+
+def try_everything(
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], *, steps: int = STEPS, most: float = math.inf
+) -> bool:
+    """Look at every placement and every order, as far as so many steps go; whether they were enough.
+
+    Only schedules better than the best, and shorter than ``most``, are looked for. What is found goes to ``best``, and
+    so does the proof, if it came to an end. Problems of many operators are not begun with.
+    """
+    from partita.engines.kernels.makespan.exhaust import exhaust
+
+    n, flows = instance.count, len(instance.problem.flows)
+    if n > _OPERATORS or n + flows > _TASKS or best.done:
+        return False
+    most = min(most, best.value)
+    device, start, flow_start = np.zeros(n, dtype=np.int32), np.zeros(n), np.zeros(flows)
+    found, ended = exhaust(
+        instance.arrays,
+        instance.able,
+        instance.head,
+        instance.ordered,
+        instance.most_held,
+        most,
+        steps,
+        best.stop,
+        device,
+        start,
+        flow_start,
+    )
+    if found < most:
+        made = left_shifted(instance, device.tolist(), start.tolist(), flow_start.tolist())
+        offer(instance, best, made, "enumeration")
+    if not ended:
+        return False
+    if math.isinf(found):
+        best.refute("enumeration")
+    else:
+        best.prove(rounded_down(found, found, n + flows), "enumeration")
+    return True

@@ -17,25 +17,14 @@ from partita.problems.makespan.problem import MakespanProblem
 
 @dataclass(frozen=True)
 class MakespanInstance:
-    """Operators are numbered as in the problem.
+    """Operators are numbered as in the problem."""
 
-    Attributes
-    ----------
-    problem, arrays
-        What it is, and as arrays; their limits are what searches may fill, ``most_held`` what claims must allow for.
-    order
-        Operators in topological order.
-    edges
-        Source, target and flow (−1 for none) of every edge, flows first.
-    head
-        (n, D) Lower bound on the end of every operator, if it runs on a device; infinite where it cannot.
-    """
-
+    #: What it is, and as arrays; their limits are what searches may fill, ``most_held`` what claims must allow for.
     problem: MakespanProblem
     arrays: MakespanArrays
-    order: list[int]
-    edges: list[tuple[int, int, int]]
-    head: Floats
+    order: list[int]  #: Operators in topological order.
+    edges: list[tuple[int, int, int]]  #: Source, target and flow (−1 for none) of every edge, flows first.
+    head: Floats  #: (n, D) Lower bound on the end of every operator, if it runs on a device; infinite where it cannot.
 
     @property
     def count(self) -> int:

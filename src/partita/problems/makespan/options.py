@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -22,6 +23,10 @@ class Options(SearchOptions, frozen=True, kw_only=True):
 #: How fusing is asked for, of a problem in a file and of a model.
 FUSE_HELP = "Operators are fused by rules over their types: one kernel for a group, as the runtime runs it."
 RULES_HELP = "Rules for --fuse, which it implies: common, moirai, or a file in TOML or JSON."
+
+
+#: What is asked of problems in files alone.
+_STATED = partial(setting, group="problem", stated=True)
 
 
 class MakespanPricing(Pricing, frozen=True, kw_only=True):
@@ -48,26 +53,17 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             group="problem",
         ),
     ] = None
-    ignore_sender_congestion: Annotated[
-        bool, setting("Flows that leave one device may overlap.", group="problem", stated=True)
-    ] = False
-    ignore_receiver_congestion: Annotated[
-        bool, setting("Flows that enter one device may overlap.", group="problem", stated=True)
-    ] = False
-    parallel_operators: Annotated[
-        bool, setting("Operators on one device may overlap.", group="problem", stated=True)
-    ] = False
-    fuse: Annotated[bool, setting(FUSE_HELP, group="problem", stated=True)] = False
-    fusion_rules: Annotated[str | None, setting(RULES_HELP, metavar="RULES", group="problem", stated=True)] = None
+    ignore_sender_congestion: Annotated[bool, _STATED("Flows that leave one device may overlap.")] = False
+    ignore_receiver_congestion: Annotated[bool, _STATED("Flows that enter one device may overlap.")] = False
+    parallel_operators: Annotated[bool, _STATED("Operators on one device may overlap.")] = False
+    fuse: Annotated[bool, _STATED(FUSE_HELP)] = False
+    fusion_rules: Annotated[str | None, _STATED(RULES_HELP, metavar="RULES")] = None
 
 
 def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
     """The problem with the changes that are stated; an infinite memory removes the limits.
 
-    Raises
-    ------
-    InputError
-        If the problem cannot be changed so.
+    Raises ``InputError`` if the problem cannot be changed so.
     """
     if changes.memory is not None:
         limit = None if math.isinf(changes.memory) else changes.memory

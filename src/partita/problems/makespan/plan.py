@@ -23,15 +23,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", 
 
 
 class MakespanPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs when.
+    """What runs when."""
 
-    Attributes
-    ----------
-    operators
-        By id, every operator.
-    flows
-        By id, the flows between different devices, and only these.
-    """
-
-    operators: dict[int, PlacedOperator]
-    flows: dict[int, Sent] = {}
+    operators: dict[int, PlacedOperator]  #: By id, every operator.
+    flows: dict[int, Sent] = {}  #: By id, the flows between different devices, and only these.

@@ -111,7 +111,7 @@ def price(
     ]
     idle = tuple(0.0 if room >= 0 else None for room in rooms)
     operators += [MakespanOperator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
-    transfers = TransferTimes(cluster)
+    transfers = ClusterTransfers(cluster)
     flows = tuple(
         MakespanFlow(id=number, source=u, target=v, times=transfers.times(size))
         for number, (u, v, size) in enumerate(handing.flows)
@@ -137,7 +137,7 @@ def price(
     )
 
 
-class TransferTimes:
+class ClusterTransfers:
     """Transfer times on a cluster: the latency of the way, and bytes over the bandwidth of its narrowest link."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -19,50 +19,23 @@ from partita.problems.kind import Stated
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One device.
+    """One device."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    memory
-        What it holds, in the problem's unit of memory; None for no limit.
-    """
-
-    name: str
-    memory: float | None = None
+    name: str  #: For people.
+    memory: float | None = None  #: What it holds, in the problem's unit of memory; None for no limit.
 
 
 class MakespanOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator.
+    """One operator."""
 
-    Attributes
-    ----------
-    id
-        Unique number; plans refer to it.
-    times
-        Time on each device, in the problem's unit; None where it cannot run.
-    name
-        For people.
-    memory
-        What it takes of its device, for the whole run.
-    colocation
-        Operators of one class run on one device; None for no class.
-    module
-        The part of a model that it belongs to, for people.
-    type
-        What it computes, in the words of fusion rules (``conv``); empty if that is not known.
-    members
-        Of a fused operator the numbers of those it was made of, in their order; empty if it was not.
-    """
-
-    id: int
-    times: tuple[float | None, ...]
-    name: str = ""
-    memory: float = 0.0
-    colocation: int | None = None
-    module: str = ""
-    type: str = ""
+    id: int  #: Unique number; plans refer to it.
+    times: tuple[float | None, ...]  #: Time on each device, in the problem's unit; None where it cannot run.
+    name: str = ""  #: For people.
+    memory: float = 0.0  #: What it takes of its device, for the whole run.
+    colocation: int | None = None  #: Operators of one class run on one device; None for no class.
+    module: str = ""  #: The part of a model that it belongs to, for people.
+    type: str = ""  #: What it computes, in the words of fusion rules (``conv``); empty if that is not known.
+    #: Of a fused operator the numbers of those it was made of, in their order; empty if it was not.
     members: tuple[int, ...] = ()
 
     @property
@@ -73,21 +46,13 @@ class MakespanOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class MakespanFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one operator hands to another.
+    """What one operator hands to another."""
 
-    Attributes
-    ----------
-    id
-        Number, unique among the flows; plans refer to it.
-    source, target
-        Ids of the producer and of the reader.
-    times
-        Transfer time from each device (row) to each (column), in the problem's unit; 0 on the diagonal.
-    """
-
-    id: int
+    id: int  #: Number, unique among the flows; plans refer to it.
+    #: Ids of the producer and of the reader.
     source: int
     target: int
+    #: Transfer time from each device (row) to each (column), in the problem's unit; 0 on the diagonal.
     times: tuple[tuple[float, ...], ...]
 
 

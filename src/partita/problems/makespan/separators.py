@@ -27,20 +27,11 @@ from partita.problems.makespan.problem import MakespanProblem
 
 @dataclass(frozen=True)
 class Block:
-    """What runs between two separators.
+    """What runs between two separators."""
 
-    Attributes
-    ----------
-    instance
-        The whole problem.
-    members
-        Operators inside, in topological order.
-    entry, exit
-        The separators; −1 before the first and after the last one.
-    """
-
-    instance: MakespanInstance
-    members: tuple[int, ...]
+    instance: MakespanInstance  #: The whole problem.
+    members: tuple[int, ...]  #: Operators inside, in topological order.
+    #: The separators; −1 before the first and after the last one.
     entry: int
     exit: int
 
@@ -111,21 +102,11 @@ class Block:
 
 @dataclass(frozen=True)
 class Chain:
-    """Separators in order, and the blocks between them.
+    """Separators in order, and the blocks between them."""
 
-    Attributes
-    ----------
-    instance
-        The problem.
-    separators
-        Operators.
-    blocks
-        One more than there are separators; the first and the last one may be empty.
-    """
-
-    instance: MakespanInstance
-    separators: tuple[int, ...]
-    blocks: tuple[Block, ...]
+    instance: MakespanInstance  #: The problem.
+    separators: tuple[int, ...]  #: Operators.
+    blocks: tuple[Block, ...]  #: One more than there are separators; the first and the last one may be empty.
 
     @property
     def helps(self) -> bool:
@@ -163,21 +144,11 @@ class Chain:
 
 @dataclass(frozen=True)
 class ChainPaths:
-    """How far every separator, on every device, is from both ends.
+    """How far every separator, on every device, is from both ends."""
 
-    Attributes
-    ----------
-    steps
-        For every block the table of its lengths, by the places of its ends in their rows.
-    forward
-        For every node of a row the length of the shortest path to its end, its own time included.
-    backward
-        The same from its start to the end of the whole.
-    """
-
-    steps: list[Floats]
-    forward: list[Floats]
-    backward: list[Floats]
+    steps: list[Floats]  #: For every block the table of its lengths, by the places of its ends in their rows.
+    forward: list[Floats]  #: For every node of a row the length of the shortest path to its end, its own time included.
+    backward: list[Floats]  #: The same from its start to the end of the whole.
 
     @property
     def total(self) -> float:

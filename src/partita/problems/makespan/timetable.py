@@ -32,22 +32,13 @@ _WHOLE = SUMMED / 10
 
 @dataclass(frozen=True)
 class Timetable:
-    """The model, and whole numbers per unit of time.
+    """The model, and whole numbers per unit of time."""
 
-    Attributes
-    ----------
-    instance, model
-        The problem and its model.
-    scale
-        Whole numbers per unit of time.
-    exact
-        Whether all times are whole in these; otherwise they are rounded down.
-    """
-
+    #: The problem and its model.
     instance: MakespanInstance
     model: ScheduleModel
-    scale: float
-    exact: bool
+    scale: float  #: Whole numbers per unit of time.
+    exact: bool  #: Whether all times are whole in these; otherwise they are rounded down.
 
     def schedule(self, point: Floats) -> MakespanPlan:
         """The schedule of a point, as early as its order allows."""

@@ -37,28 +37,17 @@ class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MappingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a mapping is worth: the time of its slowest replica.
+    """What a mapping is worth: the time of its slowest replica."""
 
-    Attributes
-    ----------
-    loads
-        By stage, then by replica.
-    critical
-        Stage and replica of the slowest one, the first of several.
-    """
-
-    loads: tuple[tuple[ReplicaLoad, ...], ...]
-    critical: tuple[int, int]
+    loads: tuple[tuple[ReplicaLoad, ...], ...]  #: By stage, then by replica.
+    critical: tuple[int, int]  #: Stage and replica of the slowest one, the first of several.
 
 
 def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
     """Objective and feasibility of a mapping, from the problem alone.
 
-    Raises
-    ------
-    InputError
-        If it is not a mapping of this problem: a stage or replica is missing, a device is unknown, or the problem's
-        devices are not said.
+    Raises ``InputError`` if it is not a mapping of this problem: a stage or replica is missing, a device is unknown, or
+    the problem's devices are not said.
     """
     _check_shape(problem, plan)
     rows = tuple(

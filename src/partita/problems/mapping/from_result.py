@@ -49,27 +49,17 @@ class MappingFromResult(FromResult[MappingProblem]):
 class PlacedStages:
     """A plan of stages on a topology as a mapping problem.
 
-    Attributes
-    ----------
-    problem
-        The problem.
-    blocks
-        By device of the problem, the devices of the topology.
-    packs
-        By stage and replica of the problem, the replicas of the plan that are there.
-
-    Raises
-    ------
-    InputError
-        If there are not devices enough, or groups do not fit into machines.
+    Raises ``InputError`` if there are not devices enough, or groups do not fit into machines.
     """
 
     def __init__(self, staged: Pipeline, topology: Topology) -> None:
         self.staged, self.topology = staged, topology
         self.kinds = _kinds(staged, topology)
         size = max(stage.group for stage in staged.ranks)
-        self.blocks = _blocks(topology, self.kinds, size)
+        self.blocks = _blocks(topology, self.kinds, size)  #: By device of the problem, those of the topology.
         self.uniform = len({stage.group for stage in staged.ranks}) == 1
+        #: By stage and replica of the problem, the replicas of the plan that are there.
+        self.packs: list[list[list[Replica]]]
         if self.uniform:
             self.packs = [[[(s, r)] for r in range(stage.data_parallel)] for s, stage in enumerate(staged.ranks)]
         else:

@@ -21,40 +21,24 @@ class MappingInstance:
     """What searches and bounds work on.
 
     Where stages have different numbers of replicas, each replica is a stage of its own here, with one replica; rings
-    and exchanges are the same.
+    and exchanges are the same. ``arrays`` have the form of the objective in their numbers.
 
-    Attributes
-    ----------
-    problem
-        The problem.
-    arrays
-        For kernels; the form of the objective is in the numbers.
-    stages, replicas, devices, count
-        How many there are; ``count`` is that of replicas of all stages.
-    even
-        Whether all stages have as many replicas.
-    stage_of
-        By stage of the instance, the problem's; its replicas can be at the same devices.
-    partners
-        By stage of the instance, others that each of its replicas has in its ring: 0, 1 or 2.
-
-    Raises
-    ------
-    InputError
-        If the problem's devices are not said.
+    Raises ``InputError`` if the problem's devices are not said.
     """
 
     def __init__(self, problem: MappingProblem) -> None:
         check_devices(problem)
         self.problem = problem
         counts = problem.counts
-        self.even = len(set(counts)) == 1
+        self.even = len(set(counts)) == 1  #: Whether all stages have as many replicas.
+        #: How many there are; ``count`` is that of replicas of all stages.
         self.devices, self.count = len(problem.bandwidth_bytes_per_s), problem.used
         self.stages, self.replicas = (len(counts), counts[0]) if self.even else (self.count, 1)
         first = np.concatenate(([0], np.cumsum(counts)))
         exchanges = problem.exchanges()
         # Of every stage here its first replica.
         members = [(s, 0) for s in range(len(counts))] if self.even else list(self.turns)
+        #: By stage here, the problem's; its replicas can be at the same devices.
         self.stage_of = [s for s, _ in members]
         moved: list[dict[int, float]] = [{} for _ in members]
         for row, (s, r) in zip(moved, members, strict=True):
@@ -67,6 +51,7 @@ class MappingInstance:
             0.0 if problem.form == "point-to-point" else 2.0 * (counts[s] - 1) / counts[s] * stage.parameter_bytes
             for s, stage in enumerate(problem.stages)
         ]
+        #: By stage here, others that each of its replicas has in its ring: 0, 1 or 2.
         self.partners = [0 if reduced[s] == 0 else min(2, counts[s] - 1) for s in self.stage_of]
         # None becomes no number; only the diagonal may be that.
         bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)

@@ -37,10 +37,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 def change(problem: MappingProblem, changes: Changes) -> MappingProblem:
     """The problem with the changes that are stated.
 
-    Raises
-    ------
-    InputError
-        If there is no such topology, or the problem cannot be changed so.
+    Raises ``InputError`` if there is no such topology, or the problem cannot be changed so.
     """
     fields = {name: value for name in ("form", "replicas") if (value := getattr(changes, name)) is not None}
     if changes.topology is not None:

@@ -20,27 +20,14 @@ Form = Literal["both", "point-to-point", "all-reduce"]
 
 
 class MappingStage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One stage of the pipeline, of which every replica has a device.
+    """One stage of the pipeline, of which every replica has a device."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    time_s
-        What a replica takes beside communication; None where ``times_s`` says it.
-    parameter_bytes
-        What the replicas of the stage reduce among them.
-    times_s
-        The same by device, for devices of different speeds; None where all are alike.
-    replicas
-        Of this stage; None for as many as the problem says.
-    """
-
-    name: str
-    time_s: float | None = None
-    parameter_bytes: float = 0.0
+    name: str  #: For people.
+    time_s: float | None = None  #: What a replica takes beside communication; None where ``times_s`` says it.
+    parameter_bytes: float = 0.0  #: What the replicas of the stage reduce among them.
+    #: The same by device, for devices of different speeds; None where all are alike.
     times_s: tuple[float, ...] | None = None
-    replicas: int | None = None
+    replicas: int | None = None  #: Of this stage; None for as many as the problem says.
 
 
 class MappingTransfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,17 +119,14 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
         """Devices that a plan uses."""
         return sum(self.counts)
 
-    def exchanges(self, form: Form | None = None) -> list[list[list[tuple[int, int, float]]]]:
+    def exchanges(self) -> list[list[list[tuple[int, int, float]]]]:
         """By stage and replica: stage and replica at the other end, and bytes, transfer by transfer.
 
-        Parameters
-        ----------
-        form
-            Without transfers where it is ``all-reduce``; the problem's own unless stated.
+        There are none in the form ``all-reduce``.
         """
         counts = self.counts
         found: list[list[list[tuple[int, int, float]]]] = [[[] for _ in range(count)] for count in counts]
-        for one in self.transfers if (form or self.form) != "all-reduce" else ():
+        for one in self.transfers if self.form != "all-reduce" else ():
             a, b = counts[one.source], counts[one.target]
             turns = math.lcm(a, b)
             size = one.bytes if turns == self.replicas else one.bytes * self.replicas / turns

@@ -50,10 +50,7 @@ class MappingTimeLine(TimeLine[MappingProblem, Placement, MappingEvaluation]):
 def mapping_program(problem: MappingProblem, plan: Placement, microbatches: int | None = None) -> Program:
     """What happens in a batch; by default of as few microbatches as give every replica the same number.
 
-    Raises
-    ------
-    InputError
-        If these do not, are too many, or stages wait for each other in a circle.
+    Raises ``InputError`` if these do not, are too many, or stages wait for each other in a circle.
     """
     turn = math.lcm(*problem.counts)
     total = turn if microbatches is None else microbatches

@@ -8,6 +8,7 @@ transfers, exactly.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -150,12 +151,11 @@ def _taken_apart(network: mincut.BlockNetwork, flow: mincut.BlockFlow, item: int
     before, after = network.capacity[network.pair], flow.capacity[network.pair]
     limited = np.isfinite(before) & np.isfinite(after)
     gained = np.where(limited, after, 0.0) - np.where(limited, before, 0.0)
-    left: list[dict[int, float]] = [{} for _ in range(len(network.sink))]
+    left: list[dict[int, float]] = [defaultdict(float) for _ in range(len(network.sink))]
     for u in range(len(network.sink)):
         for a in range(int(network.ptr[u]), int(network.ptr[u + 1])):
             if gained[a] > network.tiny:
-                head = int(network.head[a])
-                left[u][head] = left[u].get(head, 0.0) + float(gained[a])
+                left[u][int(network.head[a])] += float(gained[a])
     ends = network.sink - flow.sink
     while True:
         path = [item]
@@ -166,7 +166,8 @@ def _taken_apart(network: mincut.BlockNetwork, flow: mincut.BlockFlow, item: int
             if following in path:
                 # Going round in a circle charges nobody.
                 start = path.index(following)
-                _use(left, [*path[start:], following], min(_along(left, [*path[start:], following])))
+                circle = [*path[start:], following]
+                _use(left, circle, min(_along(left, circle)))
                 path = path[: start + 1]
                 continue
             path.append(following)

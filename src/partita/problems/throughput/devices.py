@@ -15,36 +15,19 @@ TRANSFER_TIMES = ("transfer_time_per_unit", "transfer_latency", "sync_time_per_b
 
 
 class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices that are alike.
+    """Devices that are alike."""
 
-    Attributes
-    ----------
-    name
-        For example ``A100-80GB``.
-    count
-        How many there are.
-    memory_bytes
-        Memory of each; None for no limit.
-    accelerator
-        False for CPUs. Only the name of the role: what CPUs pay is said by the other fields.
-    transfer_time_per_unit
-        Time to move one unit of tensor size into or out of such a device: seconds per byte for traced models, 1 where
-        an instance file gives transfer times as sizes, 0 for CPUs in the published model (they never pay).
-    transfer_latency
-        Fixed time per tensor moved, in the problem's time unit.
-    sync_time_per_byte
-        Time per byte of weights that replicas of a stage synchronise; 0 for free synchronisation.
-    reload_time_per_byte
-        Time per byte to fetch what does not fit into memory, where the problem allows that (``streaming``).
-    """
-
-    name: str
-    count: int
-    memory_bytes: float | None = None
-    accelerator: bool = True
+    name: str  #: For example ``A100-80GB``.
+    count: int  #: How many there are.
+    memory_bytes: float | None = None  #: Memory of each; None for no limit.
+    accelerator: bool = True  #: False for CPUs. Only the name of the role: what CPUs pay is said by the other fields.
+    #: Time to move one unit of tensor size into or out of such a device: seconds per byte for traced models, 1 where an
+    #: instance file gives transfer times as sizes, 0 for CPUs in the published model (they never pay).
     transfer_time_per_unit: float = 1.0
-    transfer_latency: float = 0.0
+    transfer_latency: float = 0.0  #: Fixed time per tensor moved, in the problem's time unit.
+    #: Time per byte of weights that replicas of a stage synchronise; 0 for free synchronisation.
     sync_time_per_byte: float = 0.0
+    #: Time per byte to fetch what does not fit into memory, where the problem allows that (``streaming``).
     reload_time_per_byte: float = 0.0
 
     def transfer_time(self, size: float) -> float:
@@ -52,21 +35,13 @@ class DeviceKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.transfer_latency + size * self.transfer_time_per_unit
 
 
-class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices that share one link to the rest, for example a machine on a network.
+class LinkedGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices that share one link to the rest, for example a machine on a network."""
 
-    Attributes
-    ----------
-    name
-        For people.
-    counts
-        Devices of each kind in this group. The first group holds the first devices of every kind, and so on.
-    transfer_time_per_unit, transfer_latency
-        What the group pays for a tensor that crosses its boundary; as for a device kind.
-    """
-
-    name: str
+    name: str  #: For people.
+    #: Devices of each kind in this group. The first group holds the first devices of every kind, and so on.
     counts: tuple[int, ...]
+    #: What the group pays for a tensor that crosses its boundary; as for a device kind.
     transfer_time_per_unit: float
     transfer_latency: float = 0.0
 
@@ -75,7 +50,7 @@ class DeviceGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.transfer_latency + size * self.transfer_time_per_unit
 
 
-Named = TypeVar("Named", DeviceKind, DeviceGroup)
+Named = TypeVar("Named", DeviceKind, LinkedGroup)
 
 
 def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
@@ -88,7 +63,7 @@ def check_kinds(where: str, kinds: Sequence[DeviceKind]) -> None:
         raise InputError(f"{where} has no devices; raise the count of a device kind (--devices)")
 
 
-def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[DeviceGroup]) -> None:
+def check_groups(where: str, kinds: Sequence[DeviceKind], groups: Sequence[LinkedGroup]) -> None:
     """Check the groups' names and numbers, and that they hold each device once."""
     if not groups:
         return

@@ -21,8 +21,15 @@ from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan
 from partita.problems.assignment import stage_of_each
 from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
-from partita.problems.throughput.devices import DeviceGroup, DeviceKind
-from partita.problems.throughput.evaluation import Evaluation, GroupEvaluation, Load, Memory, StageEvaluation, Transfers
+from partita.problems.throughput.devices import DeviceKind, LinkedGroup
+from partita.problems.throughput.evaluation import (
+    BusyTime,
+    Evaluation,
+    GroupEvaluation,
+    StageEvaluation,
+    StageMemory,
+    TransferTimes,
+)
 from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.row import row_violations
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
@@ -122,7 +129,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
         GroupEvaluation(name=group.name, transfers=entry, **msgspec.structs.asdict(_load(problem, 0.0, 0.0, entry)))
         for group, entry in zip(problem.groups, crossing, strict=True)
     ]
-    loaded: list[Load] = [*stages, *links]
+    loaded: list[BusyTime] = [*stages, *links]
     objective = max(entry.load for entry in loaded)
     if problem.gpipe:
         objective = max(entry.forward_load for entry in loaded) + max(entry.backward_load for entry in loaded)
@@ -135,7 +142,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
     )
 
 
-def reduced_bytes(problem: ThroughputProblem, memory: Memory) -> float:
+def reduced_bytes(problem: ThroughputProblem, memory: StageMemory) -> float:
     """What replicas of a stage synchronise: gradients, or what an instance file states as the operators' sizes."""
     return memory.gradients if problem.parameters else memory.operators
 
@@ -153,11 +160,11 @@ def _load(
     problem: ThroughputProblem,
     forward: float,
     backward: float,
-    transfers: Transfers,
+    transfers: TransferTimes,
     reload: float = 0.0,
     synchronisation: float = 0.0,
     replicas: int = 1,
-) -> Load:
+) -> BusyTime:
     """Load of each of the replicas of a stage, which take turns, or of a group's link.
 
     Reloading delays work, and cannot overlap with it; with GPipe's objective it belongs to the backward phase, where
@@ -173,10 +180,10 @@ def _load(
     if not problem.gpipe:
         time = _combined(problem.communication, forward + backward, t.incoming, t.outgoing) + reload
         total = shared(time, synchronisation)
-        return Load(load=total, forward_load=total, backward_load=total)
+        return BusyTime(load=total, forward_load=total, backward_load=total)
     first = shared(_combined(problem.communication, forward, t.forward_in, t.forward_out), 0.0)
     second = shared(_combined(problem.communication, backward, t.backward_in, t.backward_out) + reload, synchronisation)
-    return Load(load=first + second, forward_load=first, backward_load=second)
+    return BusyTime(load=first + second, forward_load=first, backward_load=second)
 
 
 def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
@@ -199,16 +206,13 @@ def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
 
 
 def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: Ints) -> list[str]:
-    first: dict[int, int] = {}
-    found = []
-    for place, group in enumerate(classes):
-        other = first.setdefault(int(group), place)
-        if stage_of[other] != stage_of[place]:
-            found.append(
-                f"operators {problem.operators[other].id} and {problem.operators[place].id} must share a device, "
-                f"but are in stages {stage_of[other]} and {stage_of[place]}"
-            )
-    return found
+    _, first = np.unique(classes, return_index=True)
+    return [
+        f"operators {problem.operators[other].id} and {problem.operators[place].id} must share a device, "
+        f"but are in stages {stage_of[other]} and {stage_of[place]}"
+        for place, other in enumerate(first[classes].tolist())
+        if stage_of[other] != stage_of[place]
+    ]
 
 
 def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:
@@ -248,8 +252,8 @@ def preferred_order(preferred: Sequence[int], pairs: set[tuple[int, int]]) -> li
 
 
 def _communication(
-    problem: ThroughputProblem, part_of: Ints, links: Sequence[DeviceKind | DeviceGroup]
-) -> tuple[list[Transfers], list[float]]:
+    problem: ThroughputProblem, part_of: Ints, links: Sequence[DeviceKind | LinkedGroup]
+) -> tuple[list[TransferTimes], list[float]]:
     """Transfer times of each part (stage or group), and the size of forward tensors that enter it.
 
     ``part_of`` gives each operator's part, ``links`` what each part pays for a tensor.
@@ -273,15 +277,15 @@ def _communication(
             times[part][2 * backward] += links[part].transfer_time(tensor.size)
             if read_forward and not backward:
                 entering[part] += tensor.size
-    transfers = [Transfers(forward_in=a, forward_out=b, backward_in=c, backward_out=d) for a, b, c, d in times]
+    transfers = [TransferTimes(forward_in=a, forward_out=b, backward_in=c, backward_out=d) for a, b, c, d in times]
     return transfers, entering
 
 
 def _memories(
     problem: ThroughputProblem, plan: Plan, stage_of: Ints, in_flight: list[int], entering: list[float]
-) -> list[Memory]:
+) -> list[StageMemory]:
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
-    held = [Memory().parts for _ in plan.stages]
+    held = [StageMemory().parts for _ in plan.stages]
 
     def holders(users: Sequence[int]) -> list[dict[str, float]]:
         return [held[stage] for stage in {int(stage_of[place_of[user]]) for user in users}]
@@ -308,4 +312,4 @@ def _memories(
         if problem.working_memory == "peak":
             parts["workspace"] = peak_of_order(problem, plan.stages[i].operators)
     limits = [problem.kind_named(stage.kind).memory_bytes for stage in plan.stages]
-    return [Memory(limit=limit, **parts) for limit, parts in zip(limits, held, strict=True)]
+    return [StageMemory(limit=limit, **parts) for limit, parts in zip(limits, held, strict=True)]

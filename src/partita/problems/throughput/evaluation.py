@@ -9,7 +9,7 @@ import msgspec
 from partita.engines.search.result import PlanEvaluation
 
 
-class Transfers(msgspec.Struct, frozen=True, kw_only=True):
+class TransferTimes(msgspec.Struct, frozen=True, kw_only=True):
     """Transfer times of distinct tensors that cross a boundary, by direction.
 
     ``forward_in`` and ``forward_out`` are of tensors made by forward operators, the other two of those made by backward
@@ -32,7 +32,7 @@ class Transfers(msgspec.Struct, frozen=True, kw_only=True):
         return self.forward_out + self.backward_out
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class BusyTime(msgspec.Struct, frozen=True, kw_only=True):
     """Time per microbatch that a device or link is busy, in the problem's time unit.
 
     ``forward_load`` and ``backward_load`` are the parts of the load that GPipe's objective maximises one by one;
@@ -44,7 +44,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     backward_load: float
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class StageMemory(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of one stage in bytes, by what it is for.
 
     ``operators`` is what instance files attach to operators; ``activations`` is for all microbatches in flight.
@@ -72,39 +72,21 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.parts.values())
 
 
-class StageEvaluation(Load, frozen=True, kw_only=True):
-    """One stage, in the problem's time unit and bytes; the load is that of each of its devices.
+class StageEvaluation(BusyTime, frozen=True, kw_only=True):
+    """One stage, in the problem's time unit and bytes; the load is that of each of its devices."""
 
-    Attributes
-    ----------
-    device, kind
-        As in the plan.
-    compute_forward, compute_backward
-        Work per microbatch; recomputation is part of the backward work.
-    transfers
-        Transfer times of distinct tensors that enter and leave.
-    memory
-        What each device must hold.
-    in_flight
-        Microbatches whose activations it holds at once.
-    replicas
-        Devices that run the stage, each its share of the samples.
-    synchronisation
-        Time per microbatch to synchronise the replicas' weights.
-    reload
-        Time per microbatch to fetch what exceeds the memory (streaming).
-    """
-
+    #: As in the plan.
     device: str
     kind: str
+    #: Work per microbatch; recomputation is part of the backward work.
     compute_forward: float
     compute_backward: float
-    transfers: Transfers
-    memory: Memory
-    in_flight: int = 1
-    replicas: int = 1
-    synchronisation: float = 0.0
-    reload: float = 0.0
+    transfers: TransferTimes  #: Transfer times of distinct tensors that enter and leave.
+    memory: StageMemory  #: What each device must hold.
+    in_flight: int = 1  #: Microbatches whose activations it holds at once.
+    replicas: int = 1  #: Devices that run the stage, each its share of the samples.
+    synchronisation: float = 0.0  #: Time per microbatch to synchronise the replicas' weights.
+    reload: float = 0.0  #: Time per microbatch to fetch what exceeds the memory (streaming).
 
     @property
     def compute(self) -> float:
@@ -127,11 +109,11 @@ class StageEvaluation(Load, frozen=True, kw_only=True):
         return self.communication_in + self.communication_out
 
 
-class GroupEvaluation(Load, frozen=True, kw_only=True):
+class GroupEvaluation(BusyTime, frozen=True, kw_only=True):
     """One group of devices; its load is that of its link to the others."""
 
     name: str
-    transfers: Transfers
+    transfers: TransferTimes
 
 
 class Evaluation(PlanEvaluation, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from partita.nouns.pipeline import Stage
 from partita.problems.throughput.evaluate import reduced_bytes
 from partita.problems.throughput.evaluation import StageEvaluation
 from partita.problems.throughput.nodes import Nodes, nodes_of
-from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem
 from partita.problems.throughput.running import Run
 from partita.problems.throughput.virtual_stages import Ints
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
@@ -93,7 +93,7 @@ def _stage(run: Run, place: int, order: Sequence[int], nodes: Nodes) -> Pipeline
     in_flight = worth.in_flight
     if schedule.name != "1f1b" or run.microbatches != schedule.microbatches:
         behind_it = sum(len(run.plan.stages[other].devices) for other in order[place:])
-        in_flight = Schedule(name="1f1b", microbatches=run.microbatches).in_flight(behind_it, own)
+        in_flight = MicrobatchSchedule(name="1f1b", microbatches=run.microbatches).in_flight(behind_it, own)
     total = worth.synchronisation * schedule.microbatches if per_batch else 0.0
     chunked = ((1.0, total),) if run.request.weight_sync == "behind" and total > 0 else ()
     base = run.place(stage)

@@ -26,26 +26,18 @@ class Crossing:
 
 @dataclass
 class Nodes:
-    """What the nodes of a plan do for one microbatch.
+    """What the nodes of a plan do for one microbatch."""
 
-    Attributes
-    ----------
-    stage, time, incoming, outgoing
-        Of every node, the stage that runs it, its work, and the time of its device's transfers before and after it.
-    crossings
-        By (source node, target node) on different devices, what is handed over.
-    waits
-        Distinct pairs of nodes of which the second waits for the first; (node, node).
-    leaving, entering
-        The time that a group's link takes: by node for what leaves its group, by (source node, group) for what enters.
-    """
-
+    #: Of every node, the stage that runs it, its work, and the time of its device's transfers before and after it.
     stage: list[int]
     time: list[float]
     incoming: list[float]
     outgoing: list[float]
+    #: By (source node, target node) on different devices, what is handed over.
     crossings: dict[tuple[int, int], Crossing] = field(default_factory=dict)
+    #: Distinct pairs of nodes of which the second waits for the first; (node, node).
     waits: set[tuple[int, int]] = field(default_factory=set)
+    #: The time that a group's link takes: by node for what leaves its group, by (source node, group) for what enters.
     leaving: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     entering: dict[tuple[int, int], float] = field(default_factory=lambda: defaultdict(float))
 

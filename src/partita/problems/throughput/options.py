@@ -97,11 +97,8 @@ def change(problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
         for name in ("communication", "max_replicas", "working_memory")
         if (value := getattr(changes, name)) is not None
     }
-    schedule = {
-        name: value
-        for name, value in (("microbatches", changes.microbatches), ("name", changes.schedule))
-        if value is not None
-    }
+    asked = {"microbatches": changes.microbatches, "name": changes.schedule}
+    schedule = {name: value for name, value in asked.items() if value is not None}
     if schedule:
         fields["schedule"] = msgspec.structs.replace(problem.schedule, **schedule)
     fields |= {name: True for name in ("streaming", "weight_sync_per_batch") if getattr(changes, name)}

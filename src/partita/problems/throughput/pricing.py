@@ -18,17 +18,16 @@ from partita.ground.dags import joined
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.catalogue.runtimes import Cuts
-from partita.nouns.cluster import Cluster, LinkPath
-from partita.nouns.cluster import DeviceGroup as ClusterGroup
+from partita.nouns.cluster import Cluster, DeviceGroup, LinkPath
 from partita.nouns.graph import Graph
-from partita.problems.throughput.devices import DeviceGroup, DeviceKind
+from partita.problems.throughput.devices import DeviceKind, LinkedGroup
 from partita.problems.throughput.problem import (
-    Operator,
-    Parameter,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
     WorkingMemory,
 )
 
@@ -146,7 +145,9 @@ def price(
             SavedTensor(name=graph.tensors[place].name, users=readers, bytes=float(graph.tensors[place].bytes))
             for place, readers in saved.items()
         ),
-        schedule=Schedule(name=schedule if training else "inference", microbatches=microbatches, recompute=recompute),
+        schedule=MicrobatchSchedule(
+            name=schedule if training else "inference", microbatches=microbatches, recompute=recompute
+        ),
         groups=_machine_groups(cluster, groups) if hierarchy else (),
         unit="s",
         notes=tuple(notes),
@@ -156,7 +157,7 @@ def price(
     )
 
 
-def _kind(cluster: Cluster, group: ClusterGroup, path: LinkPath | None) -> DeviceKind:
+def _kind(cluster: Cluster, group: DeviceGroup, path: LinkPath | None) -> DeviceKind:
     spec = group.spec
     if path is None:
         # A single device never transfers; its own link keeps the problem meaningful when the count is raised.
@@ -175,7 +176,7 @@ def _kind(cluster: Cluster, group: ClusterGroup, path: LinkPath | None) -> Devic
     )
 
 
-def _machine_groups(cluster: Cluster, groups: list[ClusterGroup]) -> tuple[DeviceGroup, ...]:
+def _machine_groups(cluster: Cluster, groups: list[DeviceGroup]) -> tuple[LinkedGroup, ...]:
     """One group for each machine, with the slowest way to another machine as its link."""
     machine = cluster.machine_of()
     count = len(cluster.machines)
@@ -194,7 +195,7 @@ def _machine_groups(cluster: Cluster, groups: list[ClusterGroup]) -> tuple[Devic
             (cluster.path(end, other) for end in mine for other in others), key=lambda p: p.bandwidth_bytes_per_s
         )
         result.append(
-            DeviceGroup(
+            LinkedGroup(
                 name=f"machine:{number}",
                 counts=tuple(sum(machine[i] == number for i in group.indices) for group in groups),
                 transfer_time_per_unit=1.0 / path.bandwidth_bytes_per_s,
@@ -205,12 +206,12 @@ def _machine_groups(cluster: Cluster, groups: list[ClusterGroup]) -> tuple[Devic
 
 
 def _operators(
-    graph: Graph, groups: list[ClusterGroup], source: CostSource, roots: list[int], workspace: list[int]
-) -> tuple[Operator, ...]:
+    graph: Graph, groups: list[DeviceGroup], source: CostSource, roots: list[int], workspace: list[int]
+) -> tuple[TimedOperator, ...]:
     columns = [source.operator_times(graph, group.spec) for group in groups]
     sizes = Counter(roots)
     return tuple(
-        Operator(
+        TimedOperator(
             id=index,
             times=times,
             name=op.name,
@@ -223,14 +224,14 @@ def _operators(
     )
 
 
-def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
+def _tensors(graph: Graph, roots: list[int]) -> tuple[MovedTensor, ...]:
     """What is moved for every microbatch: not the parts of a parameter's gradient that are added up across devices.
 
     Each device with a copy of the parameter keeps the sum of its own part; the copies exchange it once per batch.
     """
     parts = partial_gradients(graph)
     return tuple(
-        Tensor(producer=t.producer, consumers=t.consumers, size=float(t.bytes), name=t.name)
+        MovedTensor(producer=t.producer, consumers=t.consumers, size=float(t.bytes), name=t.name)
         for place, t in enumerate(graph.tensors)
         if t.producer is not None
         and t.consumers
@@ -240,8 +241,8 @@ def _tensors(graph: Graph, roots: list[int]) -> tuple[Tensor, ...]:
 
 def _parameters(
     graph: Graph, training: bool, optimizer: str, dtype: str, master_weights: bool | None
-) -> tuple[tuple[Parameter, ...], list[str]]:
-    result: list[Parameter] = []
+) -> tuple[tuple[StoredParameter, ...], list[str]]:
+    result: list[StoredParameter] = []
     mastered = False
     # The graph has a note on weights that nothing reads.
     for parameter in (parameter for parameter in graph.parameters if parameter.users):
@@ -249,7 +250,7 @@ def _parameters(
         state = optimizer_bytes(parameter, optimizer, dtype=dtype, master_weights=master_weights) if trained else 0
         mastered |= trained and keeps_master(parameter, optimizer, dtype, master_weights)
         result.append(
-            Parameter(
+            StoredParameter(
                 name=parameter.name,
                 users=parameter.users,
                 weight_bytes=float(parameter.bytes),
@@ -270,7 +271,7 @@ def _parameters(
 
 
 def _link_notes(
-    cluster: Cluster, groups: list[ClusterGroup], paths: list[LinkPath | None], hierarchy: bool
+    cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None], hierarchy: bool
 ) -> list[str]:
     parts = [
         f"{group.spec.name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s over {path.link}"

@@ -18,7 +18,7 @@ from partita.ground.dags import check_acyclic
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
-from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup, DeviceKind, check_groups, check_kinds
+from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceKind, LinkedGroup, check_groups, check_kinds
 from partita.problems.throughput.row import UnitRow, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
@@ -28,35 +28,20 @@ Communication = Literal["sum", "overlap", "duplex"]
 WorkingMemory = Literal["largest", "peak"]
 
 
-class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator with its times.
+class TimedOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One operator with its times."""
 
-    Attributes
-    ----------
-    id
-        Unique number; results refer to it.
-    times
-        Time per microbatch on each device kind, in the problem's unit; None where it cannot run.
-    name, module
-        For people: the operator's name and the qualified module that calls it.
-    backward
-        Whether it belongs to the backward part of training.
-    colocation
-        Operators with the same number share a device; None for no such tie.
-    memory_bytes
-        Memory it occupies on its device whatever else is there (instance files: weights and activations in one).
-    workspace_bytes
-        Memory needed only while it runs; a stage needs the largest of its operators.
-    """
-
-    id: int
+    id: int  #: Unique number; results refer to it.
+    #: Time per microbatch on each device kind, in the problem's unit; None where it cannot run.
     times: tuple[float | None, ...]
+    #: For people: the operator's name and the qualified module that calls it.
     name: str = ""
     module: str = ""
-    backward: bool = False
-    colocation: int | None = None
+    backward: bool = False  #: Whether it belongs to the backward part of training.
+    colocation: int | None = None  #: Operators with the same number share a device; None for no such tie.
+    #: Memory it occupies on its device whatever else is there (instance files: weights and activations in one).
     memory_bytes: float = 0.0
-    workspace_bytes: float = 0.0
+    workspace_bytes: float = 0.0  #: Memory needed only while it runs; a stage needs the largest of its operators.
 
     @property
     def label(self) -> str:
@@ -64,95 +49,49 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"operator {self.id}" + (f" ({self.name})" if self.name else "")
 
 
-class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One tensor: moved once out of its producer's device and once into each other device that reads it.
+class MovedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One tensor: moved once out of its producer's device and once into each other device that reads it."""
 
-    Attributes
-    ----------
-    producer
-        Id of the operator that makes it.
-    consumers
-        Ids of the operators that read it, distinct.
-    size
-        Bytes, or the transfer time where the file gives that; see ``DeviceKind.transfer_time_per_unit``.
-    name
-        For people.
-    """
-
-    producer: int
-    consumers: tuple[int, ...]
-    size: float
-    name: str = ""
+    producer: int  #: Id of the operator that makes it.
+    consumers: tuple[int, ...]  #: Ids of the operators that read it, distinct.
+    size: float  #: Bytes, or the transfer time where the file gives that; see ``DeviceKind.transfer_time_per_unit``.
+    name: str = ""  #: For people.
 
 
-class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A weight or buffer: each device that holds one of its users stores it once.
+class StoredParameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A weight or buffer: each device that holds one of its users stores it once."""
 
-    Attributes
-    ----------
-    name
-        Qualified name.
-    users
-        Ids of the operators that read it.
-    weight_bytes, gradient_bytes, optimizer_bytes
-        What it costs on every device that holds a user.
-    cache
-        Whether it is no weight but the keys and values of earlier tokens.
-    """
-
-    name: str
-    users: tuple[int, ...]
+    name: str  #: Qualified name.
+    users: tuple[int, ...]  #: Ids of the operators that read it.
+    #: What it costs on every device that holds a user.
     weight_bytes: float
     gradient_bytes: float = 0.0
     optimizer_bytes: float = 0.0
-    cache: bool = False
+    cache: bool = False  #: Whether it is no weight but the keys and values of earlier tokens.
 
 
 class SavedTensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An activation kept from forward to backward, once per microbatch in flight on each device that holds a user.
+    """An activation kept from forward to backward, once per microbatch in flight on each device that holds a user."""
 
-    Attributes
-    ----------
-    name
-        The tensor's name.
-    users
-        Ids of the backward operators that read it.
-    bytes
-        Its size.
-    """
-
-    name: str
-    users: tuple[int, ...]
-    bytes: float
+    name: str  #: The tensor's name.
+    users: tuple[int, ...]  #: Ids of the backward operators that read it.
+    bytes: float  #: Its size.
 
 
-class Schedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How microbatches flow through the stages; it decides how many a stage holds at once.
+class MicrobatchSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How microbatches flow through the stages; it decides how many a stage holds at once."""
 
-    Attributes
-    ----------
-    name
-        ``inference`` (one at a time), ``1f1b`` (a stage holds as many as there are stages from it to the last), or
-        ``gpipe`` (all microbatches of the batch, forward ones first: it changes the objective of training, too).
-    microbatches
-        Microbatches per batch.
-    recompute
-        Keep only the tensors that enter a stage and run its forward part again before its backward part.
-    """
-
+    #: ``inference`` (one at a time), ``1f1b`` (a stage holds as many as there are stages from it to the last), or
+    #: ``gpipe`` (all microbatches of the batch, forward ones first: it changes the objective of training, too).
     name: Literal["inference", "1f1b", "gpipe"] = "inference"
-    microbatches: int = 1
+    microbatches: int = 1  #: Microbatches per batch.
+    #: Keep only the tensors that enter a stage and run its forward part again before its backward part.
     recompute: bool = False
 
     def in_flight(self, devices_to_end: int, replicas: int = 1) -> int:
-        """Microbatches held by each replica of a stage.
+        """Microbatches held by each replica of a stage, with so many devices in it and all later ones (1 for the last).
 
-        Parameters
-        ----------
-        devices_to_end
-            Devices of this stage and all later ones (1 for the last).
-        replicas
-            Devices of this stage; they take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
+        Its replicas take turns (Tarnawski et al., "Piper", NeurIPS 2021, §4).
         """
         if self.name == "inference":
             return 1
@@ -212,15 +151,15 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.problem"
 
     kinds: tuple[DeviceKind, ...]
-    operators: tuple[Operator, ...]
-    tensors: tuple[Tensor, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
+    operators: tuple[TimedOperator, ...]
+    tensors: tuple[MovedTensor, ...] = ()
+    parameters: tuple[StoredParameter, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
-    schedule: Schedule = Schedule()
+    schedule: MicrobatchSchedule = MicrobatchSchedule()
     communication: Communication = "sum"
     max_replicas: int = 1
     weight_sync_per_batch: bool = False
-    groups: tuple[DeviceGroup, ...] = ()
+    groups: tuple[LinkedGroup, ...] = ()
     streaming: bool = False
     working_memory: WorkingMemory = "largest"
     row: UnitRow | None = None
@@ -346,9 +285,8 @@ def validate(problem: ThroughputProblem) -> None:
     index: dict[int, int] = {}
     kinds = len(problem.kinds)
     for place, op in enumerate(problem.operators):
-        if op.id in index:
+        if index.setdefault(op.id, place) != place:
             raise InputError(f"{where}: operator id {op.id} appears twice; ids must be unique")
-        index[op.id] = place
         owner = f"{where}: {op.label}"
         if len(op.times) != kinds:
             raise InputError(f"{owner} has {len(op.times)} times; it needs one for each of the {kinds} device kinds")
@@ -380,9 +318,9 @@ def validate(problem: ThroughputProblem) -> None:
         owner = f"{where}: saved tensor {saved.name!r}"
         _check_ids(owner, saved.users, index)
         check_fields(owner, saved, "bytes")
-    check_acyclic(where, "operators", [op.id for op in problem.operators], edges)
+    check_acyclic(where, "operators", list(index), edges)
     if problem.row is not None:
-        check_row(where, problem.row, [op.id for op in problem.operators])
+        check_row(where, problem.row, list(index))
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:

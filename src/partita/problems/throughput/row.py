@@ -12,21 +12,13 @@ from partita.nouns.pipeline import Plan
 
 
 class UnitRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stages are runs of units, in the order of the row, all with equally many replicas.
+    """Stages are runs of units, in the order of the row, all with equally many replicas."""
 
-    Attributes
-    ----------
-    units
-        Ids of the operators of every unit, forward and backward; each operator is in one.
-    handed
-        Pairs of units (places in ``units``): what the first hands to the second must not pass over a stage.
-    hosts_first
-        Whether only the first stage may be on devices that are no accelerators.
-    """
-
+    #: Ids of the operators of every unit, forward and backward; each operator is in one.
     units: tuple[tuple[int, ...], ...]
+    #: Pairs of units (places in ``units``): what the first hands to the second must not pass over a stage.
     handed: tuple[tuple[int, int], ...] = ()
-    hosts_first: bool = False
+    hosts_first: bool = False  #: Whether only the first stage may be on devices that are no accelerators.
 
 
 def check_row(where: str, row: UnitRow, known: Sequence[int]) -> None:

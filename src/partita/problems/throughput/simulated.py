@@ -26,32 +26,19 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class SampleLatency:
-    """How long one sample takes through a plan, by formulas, in the problem's time unit.
+    """How long one sample takes through a plan, by formulas, in the problem's time unit."""
 
-    Attributes
-    ----------
-    stages
-        Devices in use.
-    virtual_stages
-        Pieces of devices' sets that run without a break; as many as stages for an acyclic inference split.
-    depth
-        Most virtual stages that any sample passes one after the other.
-    period
-        Time per sample in steady state: the objective. A round of the pipeline takes that long.
-    latency
-        Time of one sample through the full pipeline: depth × period. All devices advance together, round by round; an
-        asynchronous pipeline is no slower. A sample stays r rounds on a stage of r replicas.
-    latency_alone
-        Time of one sample when no other is in flight: the longest path of virtual stages, each with its own work and
-        the transfers that its device pays for it, nothing overlapped. Links between groups of devices, weights that are
-        fetched again and weights that are synchronised are left out.
-    """
-
-    stages: int
+    stages: int  #: Devices in use.
+    #: Pieces of devices' sets that run without a break; as many as stages for an acyclic inference split.
     virtual_stages: int
-    depth: int
-    period: float
+    depth: int  #: Most virtual stages that any sample passes one after the other.
+    period: float  #: Time per sample in steady state: the objective. A round of the pipeline takes that long.
+    #: Time of one sample through the full pipeline: depth × period. All devices advance together, round by round; an
+    #: asynchronous pipeline is no slower. A sample stays r rounds on a stage of r replicas.
     latency: float
+    #: Time of one sample when no other is in flight: the longest path of virtual stages, each with its own work and the
+    #: transfers that its device pays for it, nothing overlapped. Links between groups of devices, weights that are
+    #: fetched again and weights that are synchronised are left out.
     latency_alone: float
 
 
@@ -82,30 +69,18 @@ def sample_latency(problem: ThroughputProblem, plan: Plan, evaluation: Evaluatio
 
 @dataclass(frozen=True)
 class SimulatedPipeline:
-    """A plan as it runs, in the problem's time unit.
+    """A plan as it runs, in the problem's time unit."""
 
-    Attributes
-    ----------
-    formula
-        What the rounds of the pipeline say.
-    latency
-        Time of one microbatch when the pipeline is full: inference with one every period, training in the middle of a
-        batch.
-    latency_alone
-        Time of one microbatch when no other is in flight.
-    schedule, microbatches, samples
-        How a batch runs, and the samples in a microbatch.
-    step
-        What the batch takes.
-    """
-
-    formula: SampleLatency
+    formula: SampleLatency  #: What the rounds of the pipeline say.
+    #: Time of one microbatch when the pipeline is full: inference with one every period, training in the middle of a
+    #: batch.
     latency: float
-    latency_alone: float
+    latency_alone: float  #: Time of one microbatch when no other is in flight.
+    #: How a batch runs, and the samples in a microbatch.
     schedule: str
     microbatches: int
     samples: int
-    step: StepSummary
+    step: StepSummary  #: What the batch takes.
 
 
 def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> SimulatedPipeline | None:

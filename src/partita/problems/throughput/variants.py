@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from partita.ground.errors import InputError
-from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceGroup
+from partita.problems.throughput.devices import TRANSFER_TIMES, LinkedGroup
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Seconds per time unit.
@@ -75,7 +75,7 @@ def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> T
     paying = [kind for kind in problem.kinds if kind.accelerator and kind.count > 0] or list(problem.kinds)
     return problem.replace(
         groups=tuple(
-            DeviceGroup(
+            LinkedGroup(
                 name=f"group:{number}",
                 counts=tuple(kind.count // groups + (number < kind.count % groups) for kind in problem.kinds),
                 transfer_time_per_unit=max(kind.transfer_time_per_unit for kind in paying) / bandwidth,

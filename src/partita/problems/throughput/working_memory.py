@@ -45,16 +45,9 @@ _PROBES = 24
 
 @dataclass(frozen=True)
 class Ordered:
-    """An order of a set of operators.
+    """An order of a set of operators (ids, or places where a ``PeakTable`` gives it), and the bytes held at most in it.
 
-    Attributes
-    ----------
-    operators
-        In the order in which they run: ids, or places where a ``PeakTable`` gives it.
-    peak
-        Bytes held at most in this order.
-    lower
-        No order needs less than this; equal to ``peak`` where the order is proven best.
+    No order needs less than ``lower``, which equals ``peak`` where the order is proven best.
     """
 
     operators: tuple[int, ...]
@@ -190,29 +183,27 @@ class PeakTable:
         lower = float(self.own[places].max(initial=0.0))
         best: tuple[tuple[int, ...], float] = ((), np.inf)
 
-        def attempt(limit: float, allowed: int) -> int:
+        def attempt(limit: float) -> int:
             nonlocal best
-            answers = []
-            for turn, k in enumerate(ends):
+            answer = OVER
+            for step, k in zip((1, -1), ends, strict=True):
                 x.members[:count] = places
-                answers.append(int(fit(k, x, count, limit, allowed)))
-                if answers[-1] == FITS:
-                    peak = float(peak_along(k, x, count))
-                    if peak < best[1]:
-                        found = x.order[:count] if turn == 0 else x.order[:count][::-1]
-                        best = (tuple(int(v) for v in found), peak)
-                if answers[-1] == OVER or (answers[-1] == FITS and np.isfinite(limit)):
-                    return answers[-1]
-            return answers[-1]
+                answer = int(fit(k, x, count, limit, nodes))
+                peak = float(peak_along(k, x, count)) if answer == FITS else np.inf
+                if peak < best[1]:
+                    best = (tuple(x.order[:count][::step].tolist()), peak)
+                if answer == OVER or (answer == FITS and np.isfinite(limit)):
+                    break
+            return answer
 
-        attempt(np.inf, nodes)
+        attempt(np.inf)
         undecided = lower
         for probe in range(_PROBES):
             if best[1] <= raised(lower):
                 break
             close = probe % 2 == 1 or undecided > 0.99 * best[1]
             limit = lowered(best[1]) if close else (max(lower, undecided) + best[1]) / 2
-            answer = attempt(limit, nodes)
+            answer = attempt(limit)
             if answer == OVER:
                 lower = best[1] if close else limit
             elif answer != FITS:
@@ -224,26 +215,14 @@ class PeakTable:
 
 
 def best_order(problem: ThroughputProblem, operators: Sequence[int], nodes: int = NODES) -> Ordered:
-    """The best order found for a set of operators: proven best on small sets, otherwise with a lower bound.
+    """The best order found for a set of operators (ids): proven best on small sets, otherwise with a lower bound.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    operators
-        Their ids.
-    nodes
-        Most states of each search.
-
-    Raises
-    ------
-    InputError
-        If an id is unknown.
+    ``nodes`` is the most states of each search. An unknown id is an ``InputError``.
     """
     table = PeakTable(problem, nodes)
-    for identity in operators:
-        if identity not in table.place_of:
-            raise InputError(f"problem {problem.name!r} has no operator {identity}")
+    unknown = next((identity for identity in operators if identity not in table.place_of), None)
+    if unknown is not None:
+        raise InputError(f"problem {problem.name!r} has no operator {unknown}")
     return table.order_of(operators)
 
 

@@ -18,7 +18,13 @@ from partita.problems.throughput.baselines.rules import (
     partition_balanced,
     partition_uniform,
 )
-from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    MovedTensor,
+    StoredParameter,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.problems.throughput.protocol import Options, Solver
 
 
@@ -32,14 +38,16 @@ def transformer(blocks: int, devices: int) -> ThroughputProblem:
         modules += [f"h.{block}.attn", f"h.{block}.mlp"]
     modules += ["ln_f", "lm_head"]
     last = len(modules) - 1
-    parameters = [Parameter(name="wte", users=(0,), weight_bytes=50.0)]
-    parameters += [Parameter(name=f"h.{b}", users=(1 + 2 * b, 2 + 2 * b), weight_bytes=10.0) for b in range(blocks)]
-    parameters += [Parameter(name="lm_head", users=(last,), weight_bytes=50.0)]
+    parameters = [StoredParameter(name="wte", users=(0,), weight_bytes=50.0)]
+    parameters += [
+        StoredParameter(name=f"h.{b}", users=(1 + 2 * b, 2 + 2 * b), weight_bytes=10.0) for b in range(blocks)
+    ]
+    parameters += [StoredParameter(name="lm_head", users=(last,), weight_bytes=50.0)]
     return ThroughputProblem(
         name="transformer",
         kinds=(DeviceKind(name="gpu", count=devices),),
-        operators=tuple(Operator(id=i, times=(1.0,), module=module) for i, module in enumerate(modules)),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(last)),
+        operators=tuple(TimedOperator(id=i, times=(1.0,), module=module) for i, module in enumerate(modules)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.0) for i in range(last)),
         parameters=tuple(parameters),
     )
 
@@ -107,7 +115,7 @@ def test_vllm_refuses_training_and_too_few_layers() -> None:
     """Each in a sentence."""
     assert "3 layers for 4 devices" in str(VllmLayout().refusal(3, 4))
     problem = transformer(4, 2)
-    backward = Operator(id=99, times=(1.0,), backward=True)
+    backward = TimedOperator(id=99, times=(1.0,), backward=True)
     training = problem.replace(operators=(*problem.operators, backward))
     assert "trains none" in str(VllmLayout().supports(training, Options()))
 
@@ -150,7 +158,7 @@ def test_layer_cuts_are_the_best_between_layers() -> None:
 
     problem = transformer(5, 3)
     sizes_of = [3.0, 0.2, 2.5, 0.1, 0.4, 0.3, 2.0, 0.2, 0.1, 1.0, 0.5, 0.6, 0.7]
-    tensors = tuple(Tensor(producer=i, consumers=(i + 1,), size=size) for i, size in enumerate(sizes_of[:12]))
+    tensors = tuple(MovedTensor(producer=i, consumers=(i + 1,), size=size) for i, size in enumerate(sizes_of[:12]))
     problem = problem.replace(tensors=tensors)
     # The embedding and the ends behind the last block are parts of the row, too.
     starts = [1, 3, 5, 7, 9, 11]

@@ -23,7 +23,7 @@ from partita.problems.throughput.baselines.free import LocalSearch, Scotch
 from partita.problems.throughput.baselines.paths import PipeDreamCuts, contract_branches
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
 from partita.problems.throughput.solvers.plain import plain_view
@@ -37,8 +37,8 @@ def graph(
     return ThroughputProblem(
         name="graph",
         kinds=(DeviceKind(name="gpu", count=devices),),
-        operators=tuple(Operator(id=i, times=(time,)) for i, time in enumerate(times)),
-        tensors=tuple(Tensor(producer=u, consumers=vs, size=size) for u, vs in edges.items()),
+        operators=tuple(TimedOperator(id=i, times=(time,)) for i, time in enumerate(times)),
+        tensors=tuple(MovedTensor(producer=u, consumers=vs, size=size) for u, vs in edges.items()),
     )
 
 

@@ -17,7 +17,7 @@ from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.contraction.blocks import uniform
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from second_opinions.metamorphic import in_other_time
 
@@ -94,7 +94,7 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
         ThroughputProblem(
             name="flat",
             kinds=(DeviceKind(name="a", count=4),),
-            operators=tuple(Operator(id=i, times=(1.0 + i / 100,)) for i in range(40)),
+            operators=tuple(TimedOperator(id=i, times=(1.0 + i / 100,)) for i in range(40)),
         )
     )
     exclusions = ClosedBlocks(relaxed).exclusions(10.0)
@@ -136,9 +136,9 @@ def test_it_closes_what_simpler_bounds_leave(seed: int) -> None:
     problem = ThroughputProblem(
         name="rows",
         kinds=(DeviceKind(name="a", count=6),),
-        operators=tuple(Operator(id=i, times=(float(random.integers(2, 6)),)) for i in range(count)),
+        operators=tuple(TimedOperator(id=i, times=(float(random.integers(2, 6)),)) for i in range(count)),
         tensors=tuple(
-            Tensor(producer=i, consumers=tuple(v for v in (i + 1, i + 4) if v < count), size=2.0)
+            MovedTensor(producer=i, consumers=tuple(v for v in (i + 1, i + 4) if v < count), size=2.0)
             for i in range(count - 1)
         ),
     )

@@ -23,7 +23,7 @@ from partita.problems.throughput.bounds.protocol import HierarchyBound, SimpleBo
 from partita.problems.throughput.bounds.windows import WindowBound
 from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.contraction.blocks import uniform
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from second_opinions import brute_force
 
 #: Rounding; the values of test problems are at least a quarter apart.
@@ -41,11 +41,11 @@ def shaped_problems(draw: st.DrawFn) -> ThroughputProblem:
     for u in range(count - 1):
         readers = draw(st.sets(st.integers(u + 1, count - 1), max_size=3))
         if readers:
-            tensors.append(Tensor(producer=u, consumers=tuple(sorted(readers)), size=draw(st.integers(0, 8)) / 2))
+            tensors.append(MovedTensor(producer=u, consumers=tuple(sorted(readers)), size=draw(st.integers(0, 8)) / 2))
     return ThroughputProblem(
         name="shaped",
         kinds=(DeviceKind(name="a", count=draw(st.integers(1, 6))),),
-        operators=tuple(Operator(id=i, times=(float(w),)) for i, w in enumerate(work)),
+        operators=tuple(TimedOperator(id=i, times=(float(w),)) for i, w in enumerate(work)),
         tensors=tuple(tensors),
     )
 
@@ -186,9 +186,9 @@ def plain(operators: int, devices: int) -> ThroughputProblem:
     return ThroughputProblem(
         name="ladder",
         kinds=(DeviceKind(name="a", count=devices),),
-        operators=tuple(Operator(id=i, times=(1.0 + i % 3,)) for i in range(operators)),
+        operators=tuple(TimedOperator(id=i, times=(1.0 + i % 3,)) for i in range(operators)),
         tensors=tuple(
-            Tensor(producer=i, consumers=tuple(range(i + 1, min(operators, i + 3))), size=1.0 + i % 2)
+            MovedTensor(producer=i, consumers=tuple(range(i + 1, min(operators, i + 3))), size=1.0 + i % 2)
             for i in range(operators - 1)
         ),
     )
@@ -205,11 +205,11 @@ def test_two_thousand_random_problems() -> None:
         for u in range(count - 1):
             readers = [v for v in range(u + 1, count) if rng.random() < rng.choice([0.15, 0.4, 0.8])]
             if readers:
-                tensors.append(Tensor(producer=u, consumers=tuple(readers), size=dear * int(rng.integers(0, 9))))
+                tensors.append(MovedTensor(producer=u, consumers=tuple(readers), size=dear * int(rng.integers(0, 9))))
         problem = ThroughputProblem(
             name=f"random {seed}",
             kinds=(DeviceKind(name="a", count=int(rng.integers(1, 7))),),
-            operators=tuple(Operator(id=i, times=(float(rng.integers(0, 9)),)) for i in range(count)),
+            operators=tuple(TimedOperator(id=i, times=(float(rng.integers(0, 9)),)) for i in range(count)),
             tensors=tuple(tensors),
         )
         relaxed = uniform(problem)

@@ -25,7 +25,7 @@ from partita.problems.throughput.bounds.programs.superblocks import BottleneckBo
 from partita.problems.throughput.bounds.protocol import simple_bound
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from second_opinions.brute_force import best
 
 pytest.importorskip("highspy")
@@ -166,7 +166,7 @@ def test_the_grain_does_not_depend_on_the_unit(times: list[int], unit: float) ->
     problem = ThroughputProblem(
         name="whole",
         kinds=(DeviceKind(name="a", count=2),),
-        operators=tuple(Operator(id=i, times=(time * unit,)) for i, time in enumerate(times)),
+        operators=tuple(TimedOperator(id=i, times=(time * unit,)) for i, time in enumerate(times)),
     )
     assert granularity(uniform(problem)) == pytest.approx(math.gcd(*times) * unit, rel=1e-12)
 
@@ -176,7 +176,7 @@ def test_what_has_no_grain_gets_none() -> None:
     problem = ThroughputProblem(
         name="odd",
         kinds=(DeviceKind(name="a", count=2),),
-        operators=tuple(Operator(id=i, times=(float(time),)) for i, time in enumerate(times)),
+        operators=tuple(TimedOperator(id=i, times=(float(time),)) for i, time in enumerate(times)),
     )
     assert granularity(uniform(problem)) == 0.0
 
@@ -242,11 +242,11 @@ def test_transfers_that_no_device_can_pay() -> None:
         name="tied",
         unit="ms",
         kinds=(DeviceKind(name="gpu", count=2),),
-        operators=tuple(Operator(id=v, times=(time,)) for v, time in enumerate(times)),
+        operators=tuple(TimedOperator(id=v, times=(time,)) for v, time in enumerate(times)),
         tensors=(
-            Tensor(producer=0, consumers=(1, 2), size=1e6),
-            Tensor(producer=1, consumers=(2,), size=0.0),
-            Tensor(producer=4, consumers=(5,), size=0.0),
+            MovedTensor(producer=0, consumers=(1, 2), size=1e6),
+            MovedTensor(producer=1, consumers=(2,), size=0.0),
+            MovedTensor(producer=4, consumers=(5,), size=0.0),
         ),
     )
     assert best(problem, "acyclic") == 2.0

@@ -17,7 +17,7 @@ from partita.engines.kernels.throughput.windows import dividing_item, new_window
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
 from partita.problems.throughput.contraction.blocks import uniform
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from partita.problems.throughput.row import UnitRow
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from problems.throughput.every_row import best_of_all
@@ -101,15 +101,15 @@ def test_it_goes_on_where_it_stopped(problem: ThroughputProblem, steps: int) -> 
 
 def row(count: int, size: float, devices: int, beside: int = 0) -> BlockProblem:
     """A chain of equal operators, with operators beside it that read the first one and are read by the last."""
-    tensors = [Tensor(producer=v, consumers=(v + 1,), size=size) for v in range(count - 1)]
+    tensors = [MovedTensor(producer=v, consumers=(v + 1,), size=size) for v in range(count - 1)]
     others = range(count, count + beside)
-    tensors += [Tensor(producer=0, consumers=tuple(others), size=size)] if beside else []
-    tensors += [Tensor(producer=v, consumers=(count + beside,), size=size / 4) for v in (count - 1, *others)]
+    tensors += [MovedTensor(producer=0, consumers=tuple(others), size=size)] if beside else []
+    tensors += [MovedTensor(producer=v, consumers=(count + beside,), size=size / 4) for v in (count - 1, *others)]
     return uniform(
         ThroughputProblem(
             name="row",
             kinds=(DeviceKind(name="a", count=devices),),
-            operators=tuple(Operator(id=v, times=(1.0,)) for v in range(count + beside + 1)),
+            operators=tuple(TimedOperator(id=v, times=(1.0,)) for v in range(count + beside + 1)),
             tensors=tuple(tensors),
         )
     )
@@ -169,7 +169,7 @@ def test_splits_without_a_known_plan_may_be_plans() -> None:
         problem = ThroughputProblem(
             name="row",
             kinds=(DeviceKind(name="gpu", count=2),),
-            operators=tuple(Operator(id=v, times=(time,)) for v, time in enumerate(times)),
+            operators=tuple(TimedOperator(id=v, times=(time,)) for v, time in enumerate(times)),
             row=UnitRow(units=tuple(tuple(range(a, b)) for a, b in itertools.pairwise([0, *cut, n]))),
         )
         least = best_of_all(problem)

@@ -8,12 +8,12 @@ from partita.engines.kernels.graph_arrays import csr, lists
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import (
     DeviceKind,
-    Operator,
-    Parameter,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 
 GPU = DeviceKind(name="gpu", count=2, memory_bytes=100, transfer_time_per_unit=2, transfer_latency=1)
@@ -26,29 +26,29 @@ def training(**schedule: object) -> ThroughputProblem:
         name="hand",
         kinds=(GPU, CPU),
         operators=(
-            Operator(id=0, times=(1, 10), colocation=0, memory_bytes=1, workspace_bytes=4),
-            Operator(id=1, times=(2, 20), colocation=1, memory_bytes=2),
-            Operator(id=2, times=(4, None), colocation=2, memory_bytes=4),
-            Operator(id=12, times=(8, 80), colocation=2, backward=True),
-            Operator(id=11, times=(16, 160), colocation=1, backward=True),
-            Operator(id=10, times=(32, 320), colocation=0, backward=True, memory_bytes=8, workspace_bytes=6),
+            TimedOperator(id=0, times=(1, 10), colocation=0, memory_bytes=1, workspace_bytes=4),
+            TimedOperator(id=1, times=(2, 20), colocation=1, memory_bytes=2),
+            TimedOperator(id=2, times=(4, None), colocation=2, memory_bytes=4),
+            TimedOperator(id=12, times=(8, 80), colocation=2, backward=True),
+            TimedOperator(id=11, times=(16, 160), colocation=1, backward=True),
+            TimedOperator(id=10, times=(32, 320), colocation=0, backward=True, memory_bytes=8, workspace_bytes=6),
         ),
         tensors=(
-            Tensor(producer=0, consumers=(1, 11), size=1),
-            Tensor(producer=1, consumers=(2,), size=2),
-            Tensor(producer=12, consumers=(11,), size=4),
-            Tensor(producer=11, consumers=(10,), size=8),
-            Tensor(producer=2, consumers=(12,), size=16),
+            MovedTensor(producer=0, consumers=(1, 11), size=1),
+            MovedTensor(producer=1, consumers=(2,), size=2),
+            MovedTensor(producer=12, consumers=(11,), size=4),
+            MovedTensor(producer=11, consumers=(10,), size=8),
+            MovedTensor(producer=2, consumers=(12,), size=16),
         ),
         parameters=(
-            Parameter(name="tied", users=(0, 2), weight_bytes=32, gradient_bytes=64),
-            Parameter(name="own", users=(1, 11), weight_bytes=128, optimizer_bytes=256),
+            StoredParameter(name="tied", users=(0, 2), weight_bytes=32, gradient_bytes=64),
+            StoredParameter(name="own", users=(1, 11), weight_bytes=128, optimizer_bytes=256),
         ),
         saved=(
             SavedTensor(name="both", users=(11, 12), bytes=512),
             SavedTensor(name="one", users=(10,), bytes=1024),
         ),
-        schedule=Schedule(**schedule),  # type: ignore[arg-type]
+        schedule=MicrobatchSchedule(**schedule),  # type: ignore[arg-type]
     )
 
 
@@ -104,10 +104,10 @@ def test_position_does_not_matter_where_nothing_is_kept() -> None:
     problem = training(name="1f1b", microbatches=2)
     assert not build_instance(problem.replace(saved=())).positional
     assert build_instance(
-        problem.replace(saved=(), schedule=Schedule(name="1f1b", microbatches=2, recompute=True))
+        problem.replace(saved=(), schedule=MicrobatchSchedule(name="1f1b", microbatches=2, recompute=True))
     ).positional
     assert not build_instance(
-        problem.replace(tensors=(), schedule=Schedule(name="1f1b", microbatches=2, recompute=True))
+        problem.replace(tensors=(), schedule=MicrobatchSchedule(name="1f1b", microbatches=2, recompute=True))
     ).positional
 
 
@@ -124,7 +124,7 @@ def test_recomputation_counts_forward_work_twice_and_notes_what_enters() -> None
 
 def test_what_only_the_backward_part_reads_does_not_enter() -> None:
     """Operator 0 feeds 1 (forward) and 12 (backward, item 2): only item 1 keeps it, through a net without cost."""
-    problem = training(recompute=True).replace(tensors=(Tensor(producer=0, consumers=(1, 12), size=4),))
+    problem = training(recompute=True).replace(tensors=(MovedTensor(producer=0, consumers=(1, 12), size=4),))
     instance = build_instance(problem)
     assert lists(instance.net.ptr, instance.net.pins) == [[0, 1], [0, 1, 2]]
     assert instance.net_cost[:, 0].tolist() == [0, 9]  # 4·2 + 1
@@ -138,7 +138,7 @@ def test_sources_are_not_mixed_up() -> None:
     Merging them by pins alone would make item 1 keep nothing and item 0 keep its own tensor.
     """
     problem = training(recompute=True).replace(
-        tensors=(Tensor(producer=0, consumers=(1,), size=4), Tensor(producer=1, consumers=(10,), size=2))
+        tensors=(MovedTensor(producer=0, consumers=(1,), size=4), MovedTensor(producer=1, consumers=(10,), size=2))
     )
     instance = build_instance(problem)
     assert lists(instance.net.ptr, instance.net.pins) == [[0, 1]]
@@ -152,8 +152,8 @@ def test_what_a_cycle_holds_together_is_one_item() -> None:
     problem = ThroughputProblem(
         name="cycle",
         kinds=(DeviceKind(name="gpu", count=2),),
-        operators=tuple(Operator(id=i, times=(1.0,), colocation=0 if i in (0, 2) else None) for i in range(4)),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=1) for i in range(3)),
+        operators=tuple(TimedOperator(id=i, times=(1.0,), colocation=0 if i in (0, 2) else None) for i in range(4)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=1) for i in range(3)),
     )
     instance = build_instance(problem)
     assert instance.group.tolist() == [0, 0, 0, 1]
@@ -168,8 +168,8 @@ def test_items_are_numbered_along_the_order() -> None:
     problem = ThroughputProblem(
         name="order",
         kinds=(DeviceKind(name="gpu", count=2),),
-        operators=tuple(Operator(id=i, times=(1.0,)) for i in (4, 3, 2, 1)),
-        tensors=(Tensor(producer=2, consumers=(4,), size=1),),
+        operators=tuple(TimedOperator(id=i, times=(1.0,)) for i in (4, 3, 2, 1)),
+        tensors=(MovedTensor(producer=2, consumers=(4,), size=1),),
     )
     # 3 and 2 are ready; then 4 becomes ready and comes before 1.
     assert build_instance(problem).group.tolist() == [2, 0, 1, 3]

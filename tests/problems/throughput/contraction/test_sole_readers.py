@@ -11,7 +11,7 @@ from instances.strategies import throughput_problems
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.interchangeable import order_twins, twins
 from partita.problems.throughput.contraction.sole_readers import absorb
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from second_opinions.instance_reference import best_over_items
 
 
@@ -26,11 +26,11 @@ def dear_transfers(draw: st.DrawFn) -> ThroughputProblem:
         readers = draw(st.sets(st.integers(producer + 1, count - 1), max_size=3))
         if readers:
             size = draw(st.sampled_from([0.0, 1.0, 3.0, 3.0, 6.0]))
-            tensors.append(Tensor(producer=producer, consumers=tuple(sorted(readers)), size=size))
+            tensors.append(MovedTensor(producer=producer, consumers=tuple(sorted(readers)), size=size))
     operators = []
     for number in range(count):
         first = draw(times)
-        operators.append(Operator(id=number, times=(first, 2.0 * first)[:kinds]))
+        operators.append(TimedOperator(id=number, times=(first, 2.0 * first)[:kinds]))
     return ThroughputProblem(
         name="dear",
         kinds=tuple(DeviceKind(name=f"k{k}", count=draw(st.integers(1, 2))) for k in range(kinds)),
@@ -57,8 +57,8 @@ def _projections(transfer: float) -> ThroughputProblem:
     return ThroughputProblem(
         name="attention",
         kinds=(DeviceKind(name="gpu", count=2),),
-        operators=tuple(Operator(id=i, times=(t,)) for i, t in enumerate((10.0, 1.0, 1.0, 1.0, 5.0, 10.0))),
-        tensors=tuple(Tensor(producer=u, consumers=v, size=transfer) for u, v in readers.items()),
+        operators=tuple(TimedOperator(id=i, times=(t,)) for i, t in enumerate((10.0, 1.0, 1.0, 1.0, 5.0, 10.0))),
+        tensors=tuple(MovedTensor(producer=u, consumers=v, size=transfer) for u, v in readers.items()),
     )
 
 
@@ -87,7 +87,7 @@ def test_absorbed_groups_lead_back_to_the_operators() -> None:
 
 def test_nothing_is_merged_where_memory_may_bind() -> None:
     problem = _projections(2.0)
-    operators = tuple(Operator(id=op.id, times=op.times, memory_bytes=10.0) for op in problem.operators)
+    operators = tuple(TimedOperator(id=op.id, times=op.times, memory_bytes=10.0) for op in problem.operators)
     tight = problem.replace(operators=operators, memory_bytes=40.0)
     assert absorb(build_instance(tight)).items == 6
     ample = problem.replace(operators=operators, memory_bytes=60.0)

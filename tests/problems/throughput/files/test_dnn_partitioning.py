@@ -14,7 +14,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems import find_kind
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.files.dnn_partitioning import read_throughput, split_document
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 
 def node(identity: int, **changes: Any) -> dict[str, Any]:
@@ -70,12 +70,15 @@ class TestWorkload:
                 DeviceKind(name="cpu", count=2, accelerator=False, transfer_time_per_unit=0.0),
             ),
             operators=(
-                Operator(id=1, times=(1.0, 10.0), name="in", memory_bytes=7.0, colocation=5),
-                Operator(id=2, times=(None, 10.0)),
-                Operator(id=4, times=(1.0, 10.0)),
-                Operator(id=3, times=(1.0, 10.0), backward=True, colocation=5),
+                TimedOperator(id=1, times=(1.0, 10.0), name="in", memory_bytes=7.0, colocation=5),
+                TimedOperator(id=2, times=(None, 10.0)),
+                TimedOperator(id=4, times=(1.0, 10.0)),
+                TimedOperator(id=3, times=(1.0, 10.0), backward=True, colocation=5),
             ),
-            tensors=(Tensor(producer=1, consumers=(2, 4), size=2.0), Tensor(producer=2, consumers=(3,), size=6.0)),
+            tensors=(
+                MovedTensor(producer=1, consumers=(2, 4), size=2.0),
+                MovedTensor(producer=2, consumers=(3,), size=6.0),
+            ),
         )
 
     def test_transfers_are_as_they_stand(self) -> None:
@@ -235,7 +238,7 @@ class TestReadingSplits:
         two = ThroughputProblem(
             name="two",
             kinds=(kinds[0], DeviceKind(name="other", count=1)),
-            operators=(Operator(id=1, times=(1.0, 1.0)),),
+            operators=(TimedOperator(id=1, times=(1.0, 1.0)),),
         )
         with pytest.raises(InputError, match="needs exactly one kind of accelerators, the problem has 2"):
             split(tmp_path, two, fpgas=[{"nodes": [1]}])
@@ -276,7 +279,7 @@ class TestWritingSplits:
 
     def test_a_problem_without_cpus(self) -> None:
         problem = ThroughputProblem(
-            name="p", kinds=(DeviceKind(name="gpu", count=1),), operators=(Operator(id=1, times=(4.0,)),)
+            name="p", kinds=(DeviceKind(name="gpu", count=1),), operators=(TimedOperator(id=1, times=(4.0,)),)
         )
         plan = Plan(stages=(Stage(devices=("gpu:0",), kind="gpu", operators=(1,)),))
         document = split_document(problem, plan, evaluate(problem, plan))
@@ -284,7 +287,7 @@ class TestWritingSplits:
 
     def test_what_the_format_cannot_say(self) -> None:
         kinds = (DeviceKind(name="a", count=2), DeviceKind(name="b", count=1))
-        operators = (Operator(id=1, times=(4.0, 4.0)),)
+        operators = (TimedOperator(id=1, times=(4.0, 4.0)),)
         problem = ThroughputProblem(name="p", kinds=kinds, operators=operators)
         plan = Plan(stages=(Stage(devices=("a:0",), kind="a", operators=(1,)),))
         with pytest.raises(InputError, match="knows one kind of fpgas; problem 'p' has 2"):
@@ -295,7 +298,7 @@ class TestWritingSplits:
 
     def test_replicas(self) -> None:
         """One stage that has them is enough."""
-        operators = (Operator(id=1, times=(4.0,)), Operator(id=2, times=(4.0,)))
+        operators = (TimedOperator(id=1, times=(4.0,)), TimedOperator(id=2, times=(4.0,)))
         problem = ThroughputProblem(
             name="p", kinds=(DeviceKind(name="a", count=3),), operators=operators, max_replicas=2
         )

@@ -13,14 +13,14 @@ import partita as pt
 from partita.documents.document import sha256, tagged
 from partita.ground.errors import FormatError
 from partita.problems.throughput.problem import (
-    DeviceGroup,
     DeviceKind,
-    Operator,
-    Parameter,
+    LinkedGroup,
+    MicrobatchSchedule,
+    MovedTensor,
     SavedTensor,
-    Schedule,
-    Tensor,
+    StoredParameter,
     ThroughputProblem,
+    TimedOperator,
 )
 from running.command_line import Run
 
@@ -32,17 +32,17 @@ PROBLEM = ThroughputProblem(
         DeviceKind(name="host", count=1, accelerator=False, transfer_time_per_unit=0.0),
     ),
     operators=(
-        Operator(id=5, times=(4.0, 8.0), memory_bytes=10.0, workspace_bytes=3.0),
-        Operator(id=7, times=(2.0, 3.0)),
+        TimedOperator(id=5, times=(4.0, 8.0), memory_bytes=10.0, workspace_bytes=3.0),
+        TimedOperator(id=7, times=(2.0, 3.0)),
     ),
-    tensors=(Tensor(producer=5, consumers=(7,), size=6.0),),
-    parameters=(Parameter(name="w", users=(5,), weight_bytes=20.0, gradient_bytes=8.0, optimizer_bytes=16.0),),
+    tensors=(MovedTensor(producer=5, consumers=(7,), size=6.0),),
+    parameters=(StoredParameter(name="w", users=(5,), weight_bytes=20.0, gradient_bytes=8.0, optimizer_bytes=16.0),),
     saved=(SavedTensor(name="kept", users=(5,), bytes=5.0),),
-    schedule=Schedule(name="1f1b", microbatches=4),
+    schedule=MicrobatchSchedule(name="1f1b", microbatches=4),
     max_replicas=2,
     groups=(
-        DeviceGroup(name="left", counts=(2, 0), transfer_time_per_unit=2.0),
-        DeviceGroup(name="right", counts=(1, 1), transfer_time_per_unit=2.0),
+        LinkedGroup(name="left", counts=(2, 0), transfer_time_per_unit=2.0),
+        LinkedGroup(name="right", counts=(1, 1), transfer_time_per_unit=2.0),
     ),
     streaming=True,
 )

@@ -12,7 +12,7 @@ from partita.engines.mip.solve import available
 from partita.engines.search.result import Status
 from partita.problems.throughput.free.instance import free_instance, refusal
 from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds
-from partita.problems.throughput.problem import DeviceKind, Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from second_opinions import brute_force
 
 PROBLEMS = throughput_problems(schedules=("inference", "1f1b", "gpipe"), recompute=False)
@@ -100,13 +100,13 @@ def test_the_covering_bound_is_valid(problem: ThroughputProblem) -> None:
 
 
 def test_the_same_seed_searches_the_same_way() -> None:
-    from partita.problems.throughput.problem import DeviceKind, Operator, Tensor
+    from partita.problems.throughput.problem import DeviceKind, MovedTensor, TimedOperator
 
     problem = ThroughputProblem(
         name="ring",
         kinds=(DeviceKind(name="gpu", count=3),),
-        operators=tuple(Operator(id=i, times=(float(3 + i * 7 % 5),)) for i in range(20)),
-        tensors=tuple(Tensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(19)),
+        operators=tuple(TimedOperator(id=i, times=(float(3 + i * 7 % 5),)) for i in range(20)),
+        tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(19)),
     )
     free = free_instance(problem)
     labels = []
@@ -118,13 +118,15 @@ def test_the_same_seed_searches_the_same_way() -> None:
     assert labels[0] == labels[1]
 
 
-def brim(times: list[float], sizes: list[float], limit: float, tensors: tuple[Tensor, ...] = ()) -> ThroughputProblem:
+def brim(
+    times: list[float], sizes: list[float], limit: float, tensors: tuple[MovedTensor, ...] = ()
+) -> ThroughputProblem:
     """Two devices, and memory that binds."""
     return ThroughputProblem(
         name="brim",
         kinds=(DeviceKind(name="gpu", count=2, memory_bytes=limit),),
         operators=tuple(
-            Operator(id=v, times=(time,), memory_bytes=size)
+            TimedOperator(id=v, times=(time,), memory_bytes=size)
             for v, (time, size) in enumerate(zip(times, sizes, strict=True))
         ),
         tensors=tensors,
@@ -139,7 +141,7 @@ def test_plans_at_the_very_limit_are_plans(solver: str) -> None:
     problems = (
         brim([1.0, 2.0, 4.0], [0.1, 0.2, 0.3], 0.3),
         brim([1.0, 2.0, 4.0], [1e9, 1.0, 1e9], 1e9),
-        brim([3.0, 3.0, 3.0, 3.0], [0.1, 0.2, 0.2, 0.1], 0.3, (Tensor(producer=0, consumers=(1,), size=2.0),)),
+        brim([3.0, 3.0, 3.0, 3.0], [0.1, 0.2, 0.2, 0.1], 0.3, (MovedTensor(producer=0, consumers=(1,), size=2.0),)),
     )
     for problem in problems:
         least = brute_force.best_free(problem)

@@ -11,7 +11,13 @@ from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.generators.plain import plain_problem
 from partita.problems.throughput.generators.regal import regal_problem
-from partita.problems.throughput.problem import DeviceKind, Operator, Parameter, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import (
+    DeviceKind,
+    MovedTensor,
+    StoredParameter,
+    ThroughputProblem,
+    TimedOperator,
+)
 from partita.problems.throughput.working_memory import best_order
 
 
@@ -123,17 +129,17 @@ def make_mixed() -> ThroughputProblem:
             DeviceKind(name="cpu", count=1, accelerator=False, transfer_time_per_unit=0.0),
         ),
         operators=(
-            Operator(id=0, times=(1.0, 9.0), memory_bytes=3),
-            Operator(id=1, times=(2.0, 9.0)),
-            Operator(id=2, times=(3.0, 9.0)),
-            Operator(id=3, times=(4.0, 9.0), backward=True, colocation=1),
+            TimedOperator(id=0, times=(1.0, 9.0), memory_bytes=3),
+            TimedOperator(id=1, times=(2.0, 9.0)),
+            TimedOperator(id=2, times=(3.0, 9.0)),
+            TimedOperator(id=3, times=(4.0, 9.0), backward=True, colocation=1),
         ),
         tensors=(
-            Tensor(producer=0, consumers=(1,), size=5.0, name="a"),
-            Tensor(producer=0, consumers=(2, 3), size=7.0, name="b"),
-            Tensor(producer=1, consumers=(3,), size=1.0),
+            MovedTensor(producer=0, consumers=(1,), size=5.0, name="a"),
+            MovedTensor(producer=0, consumers=(2, 3), size=7.0, name="b"),
+            MovedTensor(producer=1, consumers=(3,), size=1.0),
         ),
-        parameters=(Parameter(name="w", users=(1, 3), weight_bytes=8, gradient_bytes=8),),
+        parameters=(StoredParameter(name="w", users=(1, 3), weight_bytes=8, gradient_bytes=8),),
         streaming=True,
     )
 
@@ -158,7 +164,7 @@ def test_plain_problems_refuse_what_they_cannot_be() -> None:
         plain_problem(mixed, kind="tpu")
     with pytest.raises(InputError, match="reloads for free"):
         plain_problem(mixed, kind="cpu", memory_bytes=5)
-    unsupported = mixed.replace(operators=(Operator(id=0, times=(None, 1.0)),), tensors=(), parameters=())
+    unsupported = mixed.replace(operators=(TimedOperator(id=0, times=(None, 1.0)),), tensors=(), parameters=())
     with pytest.raises(InputError, match="operator 0 cannot run on 'gpu'"):
         plain_problem(unsupported)
     assert plain_problem(unsupported, kind="cpu").operators[0].times == (1.0,)

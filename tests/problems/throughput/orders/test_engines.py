@@ -17,7 +17,7 @@ from partita.problems.throughput.orders.genetic import Arrangement, Evolution, G
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
-from partita.problems.throughput.problem import DeviceKind, Operator
+from partita.problems.throughput.problem import DeviceKind, TimedOperator
 from partita.problems.throughput.protocol import Options, Solver
 from partita.problems.throughput.solvers.exact import Exact
 from running.soon import SOON_S
@@ -45,7 +45,7 @@ def test_history_and_counters(solver: Solver) -> None:
 def test_other_devices_are_refused(solver: Solver) -> None:
     """Mixed devices and free splits get a sentence that names another solver."""
     problem = regal_problem(1, nodes=5)
-    operators = tuple(Operator(id=op.id, times=(*op.times, 1.0)) for op in problem.operators)
+    operators = tuple(TimedOperator(id=op.id, times=(*op.times, 1.0)) for op in problem.operators)
     mixed = problem.replace(kinds=(*problem.kinds, DeviceKind(name="other", count=1)), operators=operators)
     refusal = solver.supports(mixed, Options())
     assert refusal is not None

@@ -23,7 +23,7 @@ from partita.problems.throughput.orders.genetic import Arrangement, Evolution
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
-from partita.problems.throughput.problem import Schedule, ThroughputProblem
+from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver
 from second_opinions import brute_force
 
@@ -46,7 +46,7 @@ def uniform_problems(draw: st.DrawFn, *, max_operators: int = 7) -> ThroughputPr
     )
     if blocks_refusal(problem, Options()) is not None:
         # What is refused is memory that depends on the position.
-        problem = problem.replace(saved=(), schedule=Schedule())
+        problem = problem.replace(saved=(), schedule=MicrobatchSchedule())
     return problem
 
 

@@ -14,7 +14,7 @@ from partita.engines.kernels.hybrid.passing import StageOptions
 from partita.engines.kernels.hybrid.stages import lacking, subset
 
 
-class Replicas(NamedTuple):
+class ReplicaExchanges(NamedTuple):
     """What replicas of a mesh exchange, (n,) by layer in topological order: see ``step.costs.Exchanges``.
 
     ``overlap`` and ``occupied`` are (1,).
@@ -39,10 +39,10 @@ class Replicas(NamedTuple):
 
 
 @compiled
-def fill_option(w: HybridWork, e: Replicas, p: StageOptions, o: int, state: Floats) -> None:
+def fill_option(w: HybridWork, e: ReplicaExchanges, p: StageOptions, o: int, state: Floats) -> None:
     """Fill all stages of an option whose layers have its degree, and ``state`` (Z, Z), the bytes they always hold.
 
-    The same sums as ``step.mesh.Mesh.cost``, of the fastest configurations.
+    The same sums as ``step.mesh.DeviceMesh.cost``, of the fastest configurations.
     """
     h, r = w.arrays, p.degree[o]
     sets, n = h.members.shape[0], e.forward.shape[0]

@@ -11,70 +11,42 @@ from partita.engines.kernels.graph_arrays import Graph, Partition
 
 
 class MakespanArrays(NamedTuple):
-    """Operators 0, …, n − 1, devices 0, …, D − 1, flows 0, …, F − 1.
+    """Operators 0, …, n − 1, devices 0, …, D − 1, flows 0, …, F − 1."""
 
-    Attributes
-    ----------
-    time
-        (n, D) Time of every operator on every device; infinite where it cannot run.
-    memory, limit
-        (n,) What each operator holds; (D,) what each device has, infinite without a limit.
-    cost
-        (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
-    graph
-        What waits for what.
-    in_flow, out_flow
-        (e,) The flow of every entry of ``graph.pred`` and of ``graph.succ``; −1 for none.
-    group
-        Operators that stay together.
-    tail
-        (n, D) A lower bound on what follows the end of an operator that ran on a device.
-    serial
-        (3,) Whether operators on one device, flows that leave one, and flows that enter one exclude each other.
-    """
-
-    time: Floats
+    time: Floats  #: (n, D) Time of every operator on every device; infinite where it cannot run.
+    #: (n,) What each operator holds; (D,) what each device has, infinite without a limit.
     memory: Floats
     limit: Floats
-    cost: Floats
-    graph: Graph
+    cost: Floats  #: (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
+    graph: Graph  #: What waits for what.
+    #: (e,) The flow of every entry of ``graph.pred`` and of ``graph.succ``; −1 for none.
     in_flow: Ints
     out_flow: Ints
-    group: Partition
-    tail: Floats
+    group: Partition  #: Operators that stay together.
+    tail: Floats  #: (n, D) A lower bound on what follows the end of an operator that ran on a device.
+    #: (3,) Whether operators on one device, flows that leave one, and flows that enter one exclude each other.
     serial: Bools
 
 
 class Room(NamedTuple):
-    """Scratch of one thread, and the times of the schedule that was made last.
+    """Scratch of one thread, and the times of the schedule that was made last."""
 
-    Attributes
-    ----------
-    start, end
-        (n,) Of operators.
-    flow_start, flow_end
-        (F,) Of flows; what does not cross devices starts and ends with its producer.
-    busy_start, busy_end, busy
-        (3·D, k) Ascending spans in which each device works, sends, receives, and (3·D,) how many there are.
-    slots
-        (n + 1,) For sorting.
-    base_start, base_end, base
-        Like ``busy_start``, …: spans that are there before a part of the order is scheduled; none at first.
-    lag, row_lag
-        (n, D), (3·D,) What is to follow the end of an operator on a device, and the last span of a row; 0 at first.
-    """
-
+    #: (n,) Of operators.
     start: Floats
     end: Floats
+    #: (F,) Of flows; what does not cross devices starts and ends with its producer.
     flow_start: Floats
     flow_end: Floats
+    #: (3·D, k) Ascending spans in which each device works, sends, receives, and (3·D,) how many there are.
     busy_start: Floats
     busy_end: Floats
     busy: Ints
-    slots: Ints
+    slots: Ints  #: (n + 1,) For sorting.
+    #: Like ``busy_start``, …: spans that are there before a part of the order is scheduled; none at first.
     base_start: Floats
     base_end: Floats
     base: Ints
+    #: (n, D), (3·D,) What is to follow the end of an operator on a device, and the last span of a row; 0 at first.
     lag: Floats
     row_lag: Floats
 

@@ -9,32 +9,17 @@ from partita.engines.kernels.compiled import compiled
 
 
 class MappingArrays(NamedTuple):
-    """Stages 0, …, S − 1 of R replicas, devices 0, …, D − 1. Replica r of stage s has number s·R + r.
+    """Stages 0, …, S − 1 of R replicas, devices 0, …, D − 1. Replica r of stage s has number s·R + r."""
 
-    Attributes
-    ----------
-    replicas
-        R.
-    time
-        (S, D) Time of a replica of each stage on each device, without communication.
-    inverse
-        (D, D) Seconds per byte from the device of the row; 0 on the diagonal.
-    ptr, other, weight
-        (S + 1,), (e,), (e,) For every stage those it exchanges bytes with, each once, and how many; in no order of
-        size.
-    ring
-        (S,) Bytes that the all-reduce moves over the slower link of a replica; 0 with one replica.
-    after, before
-        (n,) The next and the previous replica in the ring of every replica.
-    """
-
-    replicas: int
-    time: Floats
-    inverse: Floats
+    replicas: int  #: R.
+    time: Floats  #: (S, D) Time of a replica of each stage on each device, without communication.
+    inverse: Floats  #: (D, D) Seconds per byte from the device of the row; 0 on the diagonal.
+    #: (S + 1,), (e,), (e,) For every stage those it exchanges bytes with, each once, and how many; in no order of size.
     ptr: Ints
     other: Ints
     weight: Floats
-    ring: Floats
+    ring: Floats  #: (S,) Bytes that the all-reduce moves over the slower link of a replica; 0 with one replica.
+    #: (n,) The next and the previous replica in the ring of every replica.
     after: Ints
     before: Ints
 

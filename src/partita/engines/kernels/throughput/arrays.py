@@ -81,3 +81,15 @@ class Codes(NamedTuple):
     digits: Longs
     digit_sum: Longs
     phases: Longs  #: (codes,) 1 where devices of the group filled second are used.
+
+
+class SliceTable(NamedTuple):
+    """What slicing an order leaves, for its first i items and every code of devices used, each (items + 1, codes).
+
+    ``fewest`` devices of kind 0 hold them; the last stage begins at ``start`` and has ``replicas`` of a ``kind``.
+    """
+
+    fewest: Ints
+    start: Ints
+    kind: Bytes
+    replicas: Ints

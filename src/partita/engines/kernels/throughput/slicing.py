@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bools, Bytes, Floats, Ints, Longs
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.graph_arrays import Graph
-from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
+from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, SliceTable
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.working_memory import PeakArrays
 
@@ -163,18 +163,15 @@ def slice_order(
     order: Ints,
     limits: Floats,
     codes: Codes,
-    fewest: Ints,
-    back_from: Ints,
-    back_kind: Bytes,
-    back_replicas: Ints,
+    table: SliceTable,
     stop: Longs,
 ) -> bool:
-    """Whether the order can be cut into stages within the limits; the cuts are left in ``back_*``.
+    """Whether the order can be cut into stages within the limits; the cuts are left in the table.
 
-    ``limits`` has one entry a line, and a last one for replicas that synchronise while they work. ``fewest[i, code]``
-    is the fewest devices of kind 0 that hold the first i items when ``code`` counts the devices of the other kinds;
-    fewer is never worse, also where memory depends on the number of stages already placed.
+    ``limits`` has one entry a line, and a last one for replicas that synchronise while they work. Fewer devices are
+    never worse, also where memory depends on the number of stages already placed.
     """
+    fewest, back_from, back_kind, back_replicas = table
     n, kinds, lines = order.shape[0], a.devices.shape[0], 1 if b is None else limits.shape[0] - 1
     limited, recompute, none = a.limited, a.recompute, np.int32(1 << 30)
     hard = limited if b is None else b.hard

@@ -28,7 +28,7 @@ class _Configuration(msgspec.Struct):
     sync_out_bytes: dict[int, float] = msgspec.field(name="syncTimeBw", default_factory=dict)
 
 
-class _Node(msgspec.Struct):
+class _PiperNode(msgspec.Struct):
     id: int
     TMPCs: dict[int, list[_Configuration]]
     name: str = ""
@@ -40,11 +40,11 @@ class _Edge(msgspec.Struct):
     bytes: float = msgspec.field(name="communicationCost")
 
 
-class _Document(msgspec.Struct):
+class _PiperFile(msgspec.Struct):
     maxDevices: int
     maxMemoryPerDevice: float
     bandwidth: float
-    nodes: list[_Node]
+    nodes: list[_PiperNode]
     edges: list[_Edge]
     mbsInBatch: int | None = None
     maxBatchSize: int | None = None
@@ -55,7 +55,7 @@ def read_piper(data: bytes, path: str | Path, *, scale_communication: float = 1.
 
     A file with times in milliseconds and a bandwidth in bytes per second needs a scale of 1000.
     """
-    document = decode(data, _Document, path)
+    document = decode(data, _PiperFile, path)
     microbatches = document.mbsInBatch if document.mbsInBatch is not None else document.maxBatchSize
     if microbatches is None:
         raise FormatError(

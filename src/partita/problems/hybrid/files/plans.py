@@ -14,8 +14,8 @@ from partita.documents.result_file import read_plan_bytes
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import Layer, Split
 from partita.problems.facets.files import Files
+from partita.problems.hybrid.evaluation import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
 
 #: What layers of a split run again, by the plan's configuration; others keep their names.
 _WAYS = {"selective": ("attention", "operators"), "offload": ("none",)}
@@ -56,13 +56,17 @@ class PlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
         return {
             "devices": plan.device_count,
             "microbatches": plan.microbatches,
-            **({"schedule": plan.schedule, "zero": plan.zero} if problem.training is not None else {}),
+            **self.schedule_of(plan),
             **({"machines": plan.machines, "machine_groups": groups} if groups else {}),
             "stages": [
                 stage | degrees | _worth(worth, problem.microbatch_samples)
                 for stage, degrees, worth in zip(stages, always, evaluation.stages, strict=True)
             ],
         }
+
+    def schedule_of(self, plan: Plan) -> dict[str, Any]:
+        """What plans of the objective say of how they run."""
+        return {}
 
     def read_plan(self, path: str | Path, problem: HybridProblem) -> Plan:
         return _decode(read_plan_bytes(path), path)
@@ -86,6 +90,13 @@ class PlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
                 yield f"plan.stages[{number}].configurations are not of its operators"
         if split is not None:
             yield from _split_differences(plan, split, steps="schedule" in stated)
+
+
+class StepPlanFiles(PlanFiles):
+    """Plans of a step decide the schedule and the stage of ZeRO."""
+
+    def schedule_of(self, plan: Plan) -> dict[str, Any]:
+        return {"schedule": plan.schedule, "zero": plan.zero}
 
 
 def _split_differences(plan: Plan, split: Split, *, steps: bool) -> Iterator[str]:

@@ -7,44 +7,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
 from partita.nouns.pipeline import Plan
+from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import spread_problem
-from partita.problems.hybrid.worth import HybridEvaluation
 
 
 @dataclass(frozen=True)
 class DeviceTime:
-    """Time of all devices together per sample: the parts add up to devices times objective (of a step: its N-th part).
+    """Time of all devices together per sample: parts add up to devices times objective (of a step: its N-th part)."""
 
-    Attributes
-    ----------
-    compute
-        Every layer at its fastest on the degree at which its group takes least device time: the same for all plans.
-    recompute
-        What configurations chosen for their memory take beyond the fastest ones of their degree.
-    tensor
-        What the fastest configurations take beyond ``compute``: traffic of groups that share layers out, and smaller
-        operators.
-    transfer, weight_sync
-        Tensors between stages, and weights between replicas, where devices wait for them.
-    links
-        Waiting for links between machines, where these are slower than every stage.
-    imbalance
-        Waiting for the slowest stage.
-    bubble, update
-        Of a step: waiting while the pipeline fills and drains, and the optimizer's step.
-    idle
-        Devices that no stage uses.
-    """
-
+    #: Every layer at its fastest on the degree at which its group takes least device time: the same for all plans.
     compute: float
-    recompute: float
+    recompute: float  #: What configurations chosen for their memory take beyond the fastest ones of their degree.
+    #: What the fastest configurations take beyond ``compute``: traffic of groups that share layers out, and smaller
+    #: operators.
     tensor: float
+    #: Tensors between stages, and weights between replicas, where devices wait for them.
     transfer: float
     weight_sync: float
-    links: float
-    imbalance: float
-    idle: float
+    links: float  #: Waiting for links between machines, where these are slower than every stage.
+    imbalance: float  #: Waiting for the slowest stage.
+    idle: float  #: Devices that no stage uses.
+    #: Of a step: waiting while the pipeline fills and drains, and the optimizer's step.
     bubble: float = 0.0
     update: float = 0.0
 
@@ -94,17 +77,12 @@ _SMALL = 0.005
 
 def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
-    spread = problem if evaluation.step is None or not problem.spreads else spread_problem(problem, plan)
-    slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
+    first = plan.stages[0]
+    spread = problem.at(first.context_parallel, first.expert_parallel) or problem
+    slowest = evaluation.slowest
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
-    each, step = evaluation.objective, evaluation.step
-    if step is None:
-        spent["links"] = plan.device_count * (each - slowest)
-    else:
-        each = step.per_microbatch
-        spent["update"] = plan.device_count * step.update / step.microbatches
-        spent["bubble"] = plan.device_count * (each - slowest) - spent["update"]
-    spent["idle"] = (problem.all_devices - plan.device_count) * each
+    spent |= {name: plan.device_count * time for name, time in evaluation.beyond.items()}
+    spent["idle"] = (problem.all_devices - plan.device_count) * evaluation.per_microbatch
     least_of = {kind.device: least_device_times(kind) for kind in problem.kinds}
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         kind = problem.on(stage.kind)
@@ -173,7 +151,7 @@ def hybrid_sentences(
         + (f", {text}" if text else "")
         + f"; {binding(spent, evaluation.objective, without_memory)} binds"
     ]
-    slowest = max(worth.time_per_microbatch for worth in evaluation.stages)
+    slowest = evaluation.slowest
     if evaluation.machine_groups and evaluation.objective > slowest:
         busy = max(
             range(len(evaluation.machine_groups)), key=lambda i: evaluation.machine_groups[i].time_per_microbatch

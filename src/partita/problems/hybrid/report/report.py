@@ -9,19 +9,12 @@ from partita.documents.tables.text import paragraphs
 from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
-from partita.problems.hybrid.pricing import layer_modules
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences
+from partita.problems.hybrid.evaluation import HybridEvaluation
+from partita.problems.hybrid.kind import HybridKind
+from partita.problems.hybrid.menus import layer_modules, utilisation
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
-from partita.problems.hybrid.report.runtimes import runtimes_of
-from partita.problems.hybrid.report.step import (
-    steady_per_microbatch,
-    step_document,
-    step_sentences,
-    uniformity_known,
-    uniformity_loss,
-    utilisation,
-)
 from partita.problems.hybrid.report.tables import (
     batch_table,
     configuration_ranges,
@@ -29,8 +22,7 @@ from partita.problems.hybrid.report.tables import (
     plan_tables,
     stage_degrees,
 )
-from partita.problems.hybrid.simulated_step import simulated_step, step_parts
-from partita.problems.hybrid.worth import HybridEvaluation
+from partita.problems.hybrid.timeline import SimulatedStep
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -51,19 +43,38 @@ def _spends_more_on(result: HybridResult, row: Rival) -> str:
 class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
     """Stages with their degrees, the step they make, and where devices spend their time."""
 
+    kind: HybridKind
     doing = "planning"
+    #: Whether the objective is shown by sample where several batches were tried.
+    per_sample = False
 
-    def per(self, problem: HybridProblem) -> str:
-        return per_microbatch(problem.microbatch_samples) if problem.training is None else " per step"
+    def mesh_of(self, problem: HybridProblem) -> str:
+        """Whether all stages have the same degrees, or each its own."""
+        return "free"
 
-    def verdict(self, problem: HybridProblem, evaluation: HybridEvaluation) -> dict[str, Any]:
-        return {} if evaluation.step is None else {"step": step_parts(evaluation.step, problem.microbatch_samples)}
+    def further_document(self, answer: ModelPlan[HybridProblem], evaluation: HybridEvaluation) -> dict[str, Any]:
+        """What an answer with a plan says of its objective alone."""
+        return {}
+
+    def step_sentences(self, answer: ModelPlan[HybridProblem], plan: Plan, step: SimulatedStep) -> list[str]:
+        """How long the step of an answer's plan takes, what of, and whether a shorter one is known."""
+        return []
+
+    def used(self, answer: ModelPlan[HybridProblem], step: SimulatedStep) -> str:
+        """How much of the devices' peak a step uses, in words."""
+        steady, whole = (f"{value:.1%}" for value in _utilisation(answer, step).values())
+        return f"model FLOPs utilisation: {whole} with the whole step, {steady} in the steady state"
+
+    def step_document(self, problem: HybridProblem, plan: Plan | None, evaluation: Any) -> dict[str, Any] | None:
+        """A plan's step as plain values, in the problem's unit of time; None where none can run."""
+        step = None if plan is None else self.kind.simulated_step(problem, plan, evaluation)
+        return None if step is None else step.document()
 
     def tables(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Sequence[RenderableType]:
         return plan_tables(problem, plan, evaluation)
 
     def figures(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Mapping[str, str]:
-        step = simulated_step(problem, plan, evaluation)
+        step = self.kind.simulated_step(problem, plan, evaluation)
         found = {"stages and degrees": degrees_text(plan)}
         if step is None:
             return found
@@ -71,7 +82,7 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
         return found | ({"by formula": format_time(step.formula.per_microbatch, problem.unit)} if step.differs else {})
 
     def step(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> float | None:
-        step = simulated_step(problem, plan, evaluation)
+        step = self.kind.simulated_step(problem, plan, evaluation)
         return None if step is None else float(step.step)
 
     def why(self, result: HybridResult, row: Rival) -> str:
@@ -81,21 +92,21 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
         spent = None if row.plan is None else device_time(result.problem, row.plan, row.evaluation)
         return {
             "stages": None if row.plan is None else stage_degrees(row.plan),
-            "step": step_document(result.problem, row.plan, row.evaluation),
+            "step": self.step_document(result.problem, row.plan, row.evaluation),
             "device_time": None if spent is None else spent.parts(),
             "binding": None if spent is None else spent.binding,
             "why": _spends_more_on(result, row) or None,
         }
 
     def result_document(self, result: HybridResult) -> dict[str, Any]:
-        return {"step": step_document(result.problem, result.plan, result.evaluation)}
+        return {"step": self.step_document(result.problem, result.plan, result.evaluation)}
 
     def answer_document(self, answer: ModelPlan[HybridProblem], document: dict[str, Any]) -> None:
         problem, result = answer.problem, answer.result
         document["model"]["layers"] = len(problem.layers)
         document |= {
             "minimised": answer.priced.settings.minimise,
-            "mesh": "free" if problem.training is None else problem.training.mesh,
+            "mesh": self.mesh_of(problem),
             "microbatches": problem.microbatches,
             "microbatch_samples": problem.microbatch_samples,
             "global_batch": problem.microbatches * problem.microbatch_samples,
@@ -108,7 +119,7 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
                     "microbatches": priced.problem.microbatches,
                     "objective": tried.objective,
                     "status": str(tried.status),
-                    "step": step_document(priced.problem, tried.plan, tried.evaluation),
+                    "step": self.step_document(priced.problem, tried.plan, tried.evaluation),
                 }
                 for priced, tried in answer.tried
             ],
@@ -116,14 +127,9 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
         }
         if result.plan is None or result.evaluation is None:
             return
-        document["model_flops_utilisation"] = {
-            "steady": utilisation(answer, steady_per_microbatch(result.evaluation)),
-            "step": utilisation(answer, simulated_step(problem, result.plan, result.evaluation).per_microbatch),
-        }
-        if uniformity_known(problem):
-            document["uniformity_loss_at_most"] = uniformity_loss(answer, result.evaluation.objective)
-        if problem.training is not None:
-            document["runtimes"] = list(runtimes_of(answer))
+        step = self.kind.simulated_step(problem, result.plan, result.evaluation)
+        document["model_flops_utilisation"] = _utilisation(answer, step)
+        document |= self.further_document(answer, result.evaluation)
         spent = device_time(problem, result.plan, result.evaluation)
         document["limits"] = {
             "binding": binding(spent, result.evaluation.objective, answer.without_limit),
@@ -145,9 +151,16 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
         ]
         if result.plan is not None and result.evaluation is not None:
             sentences = hybrid_sentences(problem, result.plan, result.evaluation, answer.without_limit)
+            step = self.kind.simulated_step(problem, result.plan, result.evaluation)
             shown += plan_tables(problem, result.plan, result.evaluation, named=True)
-            shown.append(paragraphs("A training step", step_sentences(answer)))
+            shown.append(paragraphs("A training step", self.step_sentences(answer, result.plan, step)))
             shown.append(paragraphs("What limits the plan", sentences))
         if len(answer.tried) > 1:
-            shown.append(batch_table(answer))
+            shown.append(batch_table(answer, self.kind, per_sample=self.per_sample))
         return shown
+
+
+def _utilisation(answer: ModelPlan[HybridProblem], step: SimulatedStep) -> dict[str, float]:
+    """Of the devices' peak in the steady state, and with the whole step."""
+    times = {"steady": step.formula.steady / step.microbatches, "step": step.per_microbatch}
+    return {name: utilisation(answer.graph, answer.cluster, time) for name, time in times.items()}

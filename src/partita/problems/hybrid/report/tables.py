@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from partita.documents.tables.text import module_ranges, new_table
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.pipeline import Plan, Stage
+from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.simulated_step import simulated_step
-from partita.problems.hybrid.training import Training
-from partita.problems.hybrid.worth import HybridEvaluation
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from partita.problems.facets.model import ModelPlan
+    from partita.problems.hybrid.kind import HybridKind
 
 
 def degrees_text(plan: Plan) -> str:
@@ -43,12 +42,10 @@ def _degrees(stage: Stage) -> str:
 
 def _further(problem: HybridProblem, plan: Plan) -> list[str]:
     """Of context and expert degrees those that the plan has, or that there is a choice of."""
-    training = problem.training or Training()
-    most = {
-        "context": max(*training.context, *(stage.context_parallel for stage in plan.stages)),
-        "expert": max(*training.expert, *(stage.expert_parallel for stage in plan.stages)),
-    }
-    return [name for name, degree in most.items() if degree > 1]
+    there = [(spread.context, spread.expert) for spread in problem.spreads]
+    there += [(stage.context_parallel, stage.expert_parallel) for stage in plan.stages]
+    most = zip(("context", "expert"), map(max, zip(*there, strict=True)), strict=True)
+    return [name for name, degree in most if degree > 1]
 
 
 def stage_degrees(plan: Plan) -> list[dict[str, int]]:
@@ -75,9 +72,8 @@ def configuration_ranges(problem: HybridProblem, stage: Stage) -> list[tuple[str
 def slowest_stage(evaluation: HybridEvaluation) -> int | None:
     """Number of the stage that the objective is the time of; None where a link between machines is slower."""
     times = [stage.time_per_microbatch for stage in evaluation.stages]
-    if evaluation.step is not None:
-        return times.index(max(times))
-    return times.index(max(times)) if max(times) >= evaluation.objective else None
+    linked = evaluation.machine_groups and max(times) < evaluation.objective
+    return None if linked else times.index(max(times))
 
 
 def plan_tables(
@@ -88,7 +84,7 @@ def plan_tables(
     A stage's row says degrees, time of each part, memory of each device, and how often each configuration is chosen, or
     of a model with ``named`` layers which ones run so.
     """
-    machines = () if problem.hierarchy is None or problem.training is not None else ("machines",)
+    machines = ("machines",) if problem.hierarchy is not None and evaluation.machine_groups else ()
     parts = ("compute", "transfer", "weight sync", _each(problem))
     title = f"Stages: {plan.device_count} of {problem.all_devices} devices"
     title += "" if named else f", {plan.microbatches} microbatches in flight"
@@ -146,24 +142,24 @@ def _each(problem: HybridProblem) -> str:
     return "per sample" if problem.microbatch_samples == 1 else "per microbatch"
 
 
-def batch_table(answer: ModelPlan[HybridProblem]) -> Table:
-    """Every number of microbatches that was tried."""
-    steady = answer.problem.training is None
-    columns = ("microbatches", "samples each", "per sample" if steady else "step", "step per sample", "bubble")
+def batch_table(answer: ModelPlan[HybridProblem], kind: HybridKind, *, per_sample: bool) -> Table:
+    """Every number of microbatches that was tried, with the objective as it is or by sample of a microbatch."""
+    title = "per sample" if per_sample else "step"
+    columns = ("microbatches", "samples each", title, "step per sample", "bubble")
     table = new_table("Microbatches tried", columns, "stages and degrees")
     unit = answer.problem.unit
     for priced, result in answer.tried:
-        number, size = priced.problem.microbatches, priced.problem.microbatch_samples
-        samples = str(size)
+        problem = priced.problem
+        number, samples = problem.microbatches, str(problem.microbatch_samples)
         if result.plan is None or result.evaluation is None:
             table.add_row(str(number), samples, "—", "—", "—", str(result.status))
             continue
-        step = simulated_step(priced.problem, result.plan, result.evaluation)
+        step = kind.simulated_step(problem, result.plan, result.evaluation)
         chosen = number == answer.problem.microbatches
         table.add_row(
             str(number),
             samples,
-            format_time(result.evaluation.objective / (size if steady else 1), unit),
+            format_time(result.evaluation.objective / (problem.microbatch_samples if per_sample else 1), unit),
             format_time(step.per_sample, unit) + (" ◀" if chosen else ""),
             f"{step.bubble:.0%}",
             degrees_text(result.plan),

@@ -20,70 +20,48 @@ import numpy.typing as npt
 
 from partita.costs.collectives import exposed, exposed_once
 from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.step.network import Network, network_of
-from partita.problems.hybrid.training import LayerState, Training
+from partita.problems.hybrid.step.network import MeshNetwork, network_of
+from partita.problems.hybrid.training import LayerState
 
 Floats = npt.NDArray[np.float64]
-
-#: The share of a layer's time that is its forward part, where its configuration does not say.
-FORWARD_SHARE = 1 / 3
 
 _NOTHING = LayerState()
 
 
-def forward_time(choice: Configuration) -> float:
-    """Time of a layer's forward part."""
-    return choice.time * FORWARD_SHARE if choice.forward_time is None else choice.forward_time
-
-
 def fastest(choices: Sequence[Configuration]) -> Configuration:
     """The configuration that takes least; of equally fast ones that whose backward part takes least."""
-    return min(choices, key=lambda choice: (choice.time, -forward_time(choice)))
+    return min(choices, key=lambda choice: (choice.time, -choice.forward))
 
 
 def weight_gradient_time(state: LayerState, choices: Sequence[Configuration]) -> float:
     """Time of the gradients of weights in a layer's backward part, whichever configuration runs."""
     plain = fastest(choices)
-    backward = plain.time - forward_time(plain)
+    backward = plain.time - plain.forward
     return 0.5 * backward if state.weight_gradient_time is None else min(state.weight_gradient_time, backward)
 
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Layers in topological order, (n,) each; times in the problem's unit, bytes on each device.
+    """Layers in topological order, (n,) each; times in the problem's unit, bytes on each device."""
 
-    Attributes
-    ----------
-    forward, backward
-        Parts of the fastest configuration, which hide exchanges.
-    weight_gradients
-        What of the backward part makes gradients of weights.
-    gather_each, reduce_each
-        Time to gather weights (for the forward part, and again for the backward part) and to reduce gradients of every
-        microbatch.
-    gather_once, reduce_once
-        The same once in a step.
-    update
-        Of the optimizer's step.
-    state
-        Memory that is always held: weights, gradients and optimizer states, each a share where it is shared out.
-    whole_weights, whole_gradients
-        What is held whole while the layer runs.
-    overlap, occupied
-        As in ``Training``.
-    """
-
+    #: Parts of the fastest configuration, which hide exchanges.
     forward: Floats
     backward: Floats
-    weight_gradients: Floats
+    weight_gradients: Floats  #: What of the backward part makes gradients of weights.
+    #: Time to gather weights (for the forward part, and again for the backward part) and to reduce gradients of every
+    #: microbatch.
     gather_each: Floats
     reduce_each: Floats
+    #: The same once in a step.
     gather_once: Floats
     reduce_once: Floats
-    update: Floats
+    update: Floats  #: Of the optimizer's step.
+    #: Memory that is always held: weights, gradients and optimizer states, each a share where it is shared out.
     state: Floats
+    #: What is held whole while the layer runs.
     whole_weights: Floats
     whole_gradients: Floats
+    #: As in ``Training``.
     overlap: bool
     occupied: float
 
@@ -127,7 +105,7 @@ def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int, expe
     ``data`` counts all groups of ``tensor`` devices that hold the same weights; of those that ``expert`` of them share
     out each has fewer replicas, further apart.
     """
-    training = problem.training or Training()
+    training = problem.step
     networks = network_of(problem, data, tensor), network_of(problem, data // expert, tensor * expert)
     order = [problem.layers[place] for place in problem.order()]
     known: dict[object, tuple[float, ...]] = {}
@@ -144,11 +122,11 @@ def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int, expe
     return Exchanges(overlap=training.overlap, occupied=training.occupied, **arrays)
 
 
-def _row(layer: Layer, networks: tuple[Network, Network], tensor: int, zero: int) -> tuple[float, ...]:
+def _row(layer: Layer, networks: tuple[MeshNetwork, MeshNetwork], tensor: int, zero: int) -> tuple[float, ...]:
     """The columns of ``Exchanges`` for a layer; ``networks`` are those of its replicas, and of its experts'."""
     state, choices = layer.states.get(tensor, _NOTHING), layer.configurations.get(tensor, ())
     plain = fastest(choices) if choices else None
-    forward = 0.0 if plain is None else forward_time(plain)
+    forward = 0.0 if plain is None else plain.forward
     shared = _shared(state, networks[0], zero)
     if state.experts is not None:
         shared = tuple(a + b for a, b in zip(shared, _shared(state.experts, networks[1], zero), strict=True))
@@ -160,7 +138,7 @@ def _row(layer: Layer, networks: tuple[Network, Network], tensor: int, zero: int
     )
 
 
-def _shared(state: LayerState, network: Network, zero: int) -> tuple[float, ...]:
+def _shared(state: LayerState, network: MeshNetwork, zero: int) -> tuple[float, ...]:
     """What replicas exchange of some weights, and hold: from ``gather_each`` on."""
     data = network.data
     weights, gradients = state.parameter_bytes, state.gradient_bytes

@@ -15,28 +15,26 @@ from partita.ground.rounding import leq
 from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.evaluation import HybridStageEvaluation, StepEvaluation, StepTime, choose, stages_of_layers
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.interleaved import part_rows, slots
 from partita.problems.hybrid.step.limits import limit_violations, order_of_parts, parts_of
-from partita.problems.hybrid.step.mesh import Mesh, StageCost
+from partita.problems.hybrid.step.mesh import DeviceMesh, StageCost
 from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
 from partita.problems.hybrid.step.rows import is_uniform, row_meshes, row_violations
-from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, Training
-from partita.problems.hybrid.worth import HybridEvaluation, HybridStageEvaluation, StepTime, choose, stages_of_layers
 
 
 def is_row(problem: HybridProblem, plan: Plan) -> bool:
     """Whether a plan's stages differ in degrees or kinds of devices, and may do so."""
-    may = problem.training is not None and (problem.training.mesh == "free" or bool(problem.others))
-    return may and not is_uniform(plan)
+    return (problem.step.mesh == "free" or bool(problem.others)) and not is_uniform(plan)
 
 
-def meshes_of(problem: HybridProblem, plan: Plan) -> list[Mesh]:
+def meshes_of(problem: HybridProblem, plan: Plan) -> list[DeviceMesh]:
     """The mesh of every stage: of a uniform mesh that of the first one."""
     if is_row(problem, plan):
         return [*row_meshes(problem, plan)]
     first = plan.stages[0]
-    mesh = Mesh(
+    mesh = DeviceMesh(
         spread_problem(problem, plan).on(first.kind),
         len(plan.stages),
         first.data_parallel,
@@ -60,7 +58,7 @@ def spread_problem(problem: HybridProblem, plan: Plan) -> HybridProblem:
 
 def stage_costs(
     problem: HybridProblem, plan: Plan, chosen: dict[int, Configuration]
-) -> tuple[list[Mesh], list[StageCost]]:
+) -> tuple[list[DeviceMesh], list[StageCost]]:
     """The mesh of each stage and what it costs; layers without a configuration cost nothing."""
     meshes = meshes_of(problem, plan)
     costs = []
@@ -71,8 +69,8 @@ def stage_costs(
     return meshes, costs
 
 
-def evaluate_step(problem: HybridProblem, plan: Plan) -> HybridEvaluation:
-    """The time of a step of a plan, and what it breaks; errors are those of ``hybrid.evaluate.evaluate``."""
+def evaluate(problem: HybridProblem, plan: Plan) -> StepEvaluation:
+    """The time of a step of a plan, and what it breaks; errors are those of ``steady.evaluate``."""
     stages_of_layers(problem, plan)
     chosen: dict[int, Configuration] = {}
     violations = _mesh_violations(problem, plan)
@@ -109,12 +107,12 @@ def evaluate_step(problem: HybridProblem, plan: Plan) -> HybridEvaluation:
         )
         for mesh, cost in zip(meshes, costs, strict=True)
     )
-    return HybridEvaluation(objective=step.step, violations=tuple(violations), stages=stages, step=step)
+    return StepEvaluation(objective=step.step, violations=tuple(violations), stages=stages, step=step)
 
 
 def _mesh_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     """What of the mesh is not as it has to be."""
-    training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
+    training = problem.step
     violations = [
         f"stage {number} names machines; in a step they are filled in the order of the stages"
         for number, stage in enumerate(plan.stages)
@@ -130,7 +128,7 @@ def _mesh_violations(problem: HybridProblem, plan: Plan) -> list[str]:
 
 
 def _uniform_violations(problem: HybridProblem, plan: Plan) -> list[str]:
-    training = problem.training or Training(schedules=SCHEDULES, zero=ZERO_STAGES)
+    training = problem.step
     first, violations = plan.stages[0], []
     d, t, c, e = first.data_parallel, first.tensor_parallel, first.context_parallel, first.expert_parallel
     for number, stage in enumerate(plan.stages):

@@ -12,8 +12,8 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import LikeBlocks
 from partita.problems.hybrid.problem import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
-from partita.problems.hybrid.step.layout import Layout, equal_parts, uniform_plan
-from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.layout import equal_parts, uniform_plan
+from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.pipeline import held
 
 Floats = npt.NDArray[np.float64]
@@ -47,7 +47,9 @@ def slots(order: Sequence[Layer], blocks: LikeBlocks, rows: Sequence[range], deg
     return found
 
 
-def interleaved_plan(mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks, room: Room = most_room) -> Plan | None:
+def interleaved_plan(
+    mesh: DeviceMesh, order: Sequence[Layer], blocks: LikeBlocks, room: Room = most_room
+) -> Plan | None:
     """The plan of an interleaved mesh with the least time that fits into memory; None if none fits.
 
     ``room`` says how much of a device's memory is room.
@@ -70,17 +72,7 @@ def interleaved_plan(mesh: Mesh, order: Sequence[Layer], blocks: LikeBlocks, roo
             return None
         for (members, names), number in zip(found, chosen, strict=True):
             configurations |= {order[place].id: names[number] for _, place in members}
-    layout = Layout(
-        tensor=mesh.tensor,
-        pipeline=mesh.stages,
-        data=mesh.data,
-        chunks=mesh.chunks,
-        zero=mesh.zero,
-        schedule=mesh.schedule,
-        context=mesh.context,
-        expert=mesh.expert,
-    )
-    return uniform_plan(mesh.problem, order, rows, configurations, layout)
+    return uniform_plan(mesh.problem, order, rows, configurations, mesh.layout)
 
 
 def least_choices(

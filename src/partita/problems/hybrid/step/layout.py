@@ -14,47 +14,31 @@ import msgspec
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem, Layer
 
-#: Configurations that stand for a way to recompute, the first that a layer has.
-WAYS = {"none": ("none",), "selective": ("selective",), "full": ("full",)}
+#: Ways to recompute, from most to least memory, by the configurations that stand for them.
+WAYS = ("none", "selective", "full")
 
 _WORDS = {"yes": True, "no": False}
 
 
-class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same degrees for the whole model.
+class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same degrees for the whole model."""
 
-    Attributes
-    ----------
-    tensor, pipeline, data
-        Degrees.
-    chunks
-        Parts of every stage; more than one make an interleaved schedule.
-    recompute
-        What the repeated blocks recompute: ``none``, ``selective`` or ``full``; the model's ends recompute nothing.
-    zero
-        What replicas share out (ZeRO's stage).
-    sequence_parallel
-        Whether tensor-parallel groups share out tokens.
-    overlap
-        Whether replicas exchange gradients behind the backward part.
-    schedule
-        By default ``1f1b``, with several chunks ``interleaved``.
-    expert, context
-        Degrees of expert and context parallelism: each replica is of ``context`` groups of ``tensor`` devices, and of
-        all groups ``expert`` share out experts, so that it divides ``data · context``.
-    """
-
+    #: Degrees.
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
-    chunks: int = 1
+    chunks: int = 1  #: Parts of every stage; more than one make an interleaved schedule.
+    #: What the repeated blocks recompute: ``none``, ``selective`` or ``full``; the model's ends recompute nothing.
     recompute: str = "none"
-    zero: int = 0
-    sequence_parallel: bool = True
-    overlap: bool = True
-    schedule: str | None = None
+    zero: int = 0  #: What replicas share out (ZeRO's stage).
+    sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens.
+    overlap: bool = True  #: Whether replicas exchange gradients behind the backward part.
+    schedule: str | None = None  #: By default ``1f1b``, with several chunks ``interleaved``.
+    #: Degrees of expert and context parallelism: each replica is of ``context`` groups of ``tensor`` devices, and of
+    #: all groups ``expert`` share out experts, so that it divides ``data · context``.
     expert: int = 1
     context: int = 1
 
@@ -82,7 +66,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return self.schedule or ("interleaved" if self.chunks > 1 else "1f1b")
 
 
-def parse_layout(text: str) -> Layout:
+def parse_layout(text: str) -> MeshLayout:
     """A layout of the form ``tensor=8,pipeline=8,data=24,chunks=2,recompute=full``.
 
     Raises
@@ -90,7 +74,7 @@ def parse_layout(text: str) -> Layout:
     InputError
         If it is not of that form, or a field is unknown, given twice or out of range.
     """
-    fields = {field.name: field.type for field in msgspec.structs.fields(Layout)}
+    fields = {field.name: field.type for field in msgspec.structs.fields(MeshLayout)}
     given: dict[str, Any] = {}
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
@@ -104,10 +88,15 @@ def parse_layout(text: str) -> Layout:
         except (KeyError, ValueError):
             wanted = "yes or no" if kind is bool else "a whole number"
             raise InputError(f"layout {text!r}: {name} is {value!r}; give {wanted}") from None
-    return Layout(**given)
+    return MeshLayout(**given)
 
 
-def layout_plan(problem: HybridProblem, layout: Layout) -> Plan:
+def shares_tokens(settings: HybridPricing) -> bool:
+    """Whether tensor-parallel groups share out tokens, by the layout if one is asked for."""
+    return (parse_layout(settings.layout) if settings.layout else settings).sequence_parallel
+
+
+def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
     """The plan of a layout; whether it can run, the evaluator says.
 
     Raises
@@ -141,7 +130,7 @@ def layout_plan(problem: HybridProblem, layout: Layout) -> Plan:
     return uniform_plan(problem, order, rows, configurations, layout)
 
 
-def check_layout(problem: HybridProblem, layout: Layout) -> None:
+def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
     """Refuse a layout that does not suit the devices and the batch.
 
     Raises
@@ -167,7 +156,7 @@ def uniform_plan(
     order: Sequence[Layer],
     rows: Sequence[Sequence[int]],
     configurations: dict[int, str],
-    layout: Layout,
+    layout: MeshLayout,
 ) -> Plan:
     """A plan of a uniform mesh.
 
@@ -202,15 +191,14 @@ def uniform_plan(
     return Plan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)
 
 
-def _choice(layer: Layer, layout: Layout, recompute: str) -> str:
+def _choice(layer: Layer, layout: MeshLayout, recompute: str) -> str:
     choices = layer.configurations.get(layout.tensor, ())
     if not choices:
         known = ", ".join(str(degree) for degree, found in sorted(layer.configurations.items()) if found)
         raise InputError(f"layout: {layer.label} has no tensor-parallel degree {layout.tensor}; it has {known}")
     known_ids = [choice.id for choice in choices]
-    for name in WAYS[recompute]:
-        if name in known_ids:
-            return name
+    if recompute in known_ids:
+        return recompute
     raise InputError(
         f"layout: {layer.label} cannot recompute {recompute!r} at degree {layout.tensor}; it has {', '.join(known_ids)}"
     )

@@ -27,9 +27,9 @@ def order_of_parts(plan: Plan) -> Sequence[tuple[int, ...]]:
 
 def limit_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     """What a plan does not keep of a step's ``StageLimits``; nothing of plans whose stages have unlike many parts."""
-    if problem.training is None or len({len(parts_of(stage)) for stage in plan.stages}) > 1:
+    if len({len(parts_of(stage)) for stage in plan.stages}) > 1:
         return []
-    limits = problem.training.limits
+    limits = problem.step.limits
     place = {identity: number for number, part in enumerate(order_of_parts(plan)) for identity in part}
     found = []
     for group in limits.together:
@@ -63,8 +63,7 @@ def limit_violations(problem: HybridProblem, plan: Plan) -> list[str]:
 
 def alike(problem: HybridProblem) -> dict[str, HybridProblem]:
     """By the way in which all blocks run, what the problem is then; itself where each layer may run in its own."""
-    assert problem.training is not None
-    limits = problem.training.limits
+    limits = problem.step.limits
     if not limits.ways:
         return {"": problem}
     blocks = set(limits.blocks)
@@ -91,18 +90,16 @@ def _listed(ways: set[str]) -> str:
 
 def uncut(problem: HybridProblem, order: Sequence[int], sets: set[int]) -> set[int]:
     """Those suffix sets, bits by place in ``order``, with all or none of the layers that share a stage."""
-    assert problem.training is not None
     place = {problem.layers[number].id: v for v, number in enumerate(order)}
-    masks = [sum(1 << place[identity] for identity in group) for group in problem.training.limits.together]
+    masks = [sum(1 << place[identity] for identity in group) for group in problem.step.limits.together]
     return {members for members in sets if all(members & mask in (0, mask) for mask in masks)}
 
 
 def passed_over(problem: HybridProblem, order: Sequence[int], sets: Sequence[int]) -> npt.NDArray[np.bool_]:
     """(Z, Z) by inner and outer suffix set, whether the stage between them is passed over by what must not be."""
-    assert problem.training is not None
     place = {problem.layers[number].id: v for v, number in enumerate(order)}
     bits = as_bits(sets, len(order)).astype(bool)
     found = np.zeros((len(sets), len(sets)), dtype=bool)
-    for source, target in problem.training.limits.handed:
+    for source, target in problem.step.limits.handed:
         found |= bits[:, place[target]][:, None] & ~bits[:, place[source]][None, :]
     return found

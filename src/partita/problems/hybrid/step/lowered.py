@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.step.evaluate import stage_costs
+from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.evaluate import spread_problem, stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
-from partita.problems.hybrid.step.mesh import Mesh, StageCost, Work
+from partita.problems.hybrid.step.mesh import DeviceMesh, PartWork, StageCost
 from partita.problems.hybrid.training import LayerState
 from partita.simulator.pipeline import Exchange, Handover, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message
 
 
-def stage_name(layers: Sequence[Layer]) -> str:
-    """For people: a stage's first and last layer."""
-    names = [layer.name or f"layer {layer.id}" for layer in layers]
-    return names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-
-
-def lowered_step(problem: HybridProblem, plan: Plan, chosen: dict[int, Configuration]) -> Pipeline:
-    """The parts of all stages, and what a stage asks of devices elsewhere.
+def lowered_step(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, *, behind: bool = False) -> Pipeline:
+    """The parts of all stages, and what a stage asks of devices elsewhere; as of every objective.
 
     There, each device of a group hands over its share of a tensor. What replicas exchange for every microbatch (ZeRO's
     stages 2 and 3) and what groups exchange are part of the work, at the problem's bandwidths; so is what a transfer
@@ -33,13 +27,14 @@ def lowered_step(problem: HybridProblem, plan: Plan, chosen: dict[int, Configura
     Raises
     ------
     InputError
-        If an edge goes back.
+        If an edge goes back, or a layer has no such configuration.
     """
-    meshes, costs = stage_costs(problem, plan, chosen)
+    problem = spread_problem(problem, plan)
+    meshes, costs = stage_costs(problem, plan, configurations_of(problem, plan))
     parts = order_of_parts(plan)
     count, ranks = len(parts), len(plan.stages)
     part_of = {identity: number for number, part in enumerate(parts) for identity in part}
-    devices = stage_devices(meshes)
+    devices = replica_devices(problem, plan.stages)
     edges = [(number, count + number) for number in range(count)]
     messages = []
     passed: dict[tuple[int, int], float] = {}
@@ -90,7 +85,7 @@ def lowered_step(problem: HybridProblem, plan: Plan, chosen: dict[int, Configura
     )
 
 
-def _part(mesh: Mesh, cost: StageCost, number: int, devices: tuple[tuple[str, ...], ...]) -> PipelineStage:
+def _part(mesh: DeviceMesh, cost: StageCost, number: int, devices: tuple[tuple[str, ...], ...]) -> PipelineStage:
     """One part of a stage; the first one has what the stage has once."""
     part = number // mesh.stages
     work, first = cost.parts[part], part == 0
@@ -109,14 +104,14 @@ def _part(mesh: Mesh, cost: StageCost, number: int, devices: tuple[tuple[str, ..
     )
 
 
-def _traffic(work: Work) -> float:
+def _traffic(work: PartWork) -> float:
     """The share of the work that is traffic in the group or waiting for other replicas."""
     whole = work.forward + work.backward
     return min(1.0, (work.traffic + work.exposed) / whole) if whole > 0 else 0.0
 
 
 def _asked(
-    problem: HybridProblem, zero: int, stage: Stage, mesh: Mesh, cost: StageCost, linked: float
+    problem: HybridProblem, zero: int, stage: Stage, mesh: DeviceMesh, cost: StageCost, linked: float
 ) -> dict[str, Any]:
     """What a stage with all its parts asks of devices elsewhere, as fields of its first part."""
     layers = {layer.id: layer for layer in problem.layers}
@@ -136,7 +131,7 @@ def _asked(
     }
 
 
-def _exchange(problem: HybridProblem, mesh: Mesh, stage: Stage, zero: int) -> Exchange:
+def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int) -> Exchange:
     """What the replicas of a stage exchange once in a step."""
     exchanges, network = mesh.exchanges, mesh.network
     held = set(stage.operators)
@@ -164,14 +159,3 @@ def _exchange(problem: HybridProblem, mesh: Mesh, stage: Stage, zero: int) -> Ex
         occupied=exchanges.occupied,
         rest_s=float(exchanges.reduce_each[places[0]]),
     )
-
-
-def stage_devices(meshes: Sequence[Mesh]) -> list[tuple[tuple[str, ...], ...]]:
-    """The devices of every replica of every stage, numbered along the stages."""
-    found, first = [], 0
-    for mesh in meshes:
-        t = mesh.tensor * mesh.context
-        starts = [first + replica * t for replica in range(mesh.data)]
-        found.append(tuple(tuple(f"device:{start + k}" for k in range(t)) for start in starts))
-        first += mesh.data * t
-    return found

@@ -6,15 +6,17 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from partita.nouns.catalogue.meshes import Mesh as Degrees
 from partita.problems.hybrid.problem import Configuration, HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
-from partita.problems.hybrid.step.network import Network, network_of
+from partita.problems.hybrid.step.layout import MeshLayout
+from partita.problems.hybrid.step.network import MeshNetwork, network_of
 from partita.problems.hybrid.step.pipeline import held, passing_time
 from partita.problems.hybrid.training import LayerState
 
 
 @dataclass(frozen=True)
-class Work:
+class PartWork:
     """What a stage, or a part of one, does for one microbatch, in the problem's unit of time.
 
     ``forward`` and ``backward`` hold the layers' work and what waits for weights and gradients of other replicas, of
@@ -45,32 +47,21 @@ class Work:
 
 @dataclass(frozen=True)
 class StageCost:
-    """What a stage costs each of its devices.
+    """What a stage costs each of its devices."""
 
-    Attributes
-    ----------
-    parts
-        Its work, part by part.
-    passing, holding, ahead
-        φ and κ of ``pipeline``, and the κ of forward parts where all of them come first.
-    sync, update
-        What replicas still exchange after the last backward part or before the first forward part, and the optimizer's
-        step: once.
-    state_bytes, memory_bytes
-        Memory that is always in use, and at the most.
-    in_flight
-        Microbatches of which it holds activations, of all its parts, at the most.
-    """
-
-    parts: tuple[Work, ...]
+    parts: tuple[PartWork, ...]  #: Its work, part by part.
+    #: φ and κ of ``pipeline``, and the κ of forward parts where all of them come first.
     passing: float
     holding: float
     ahead: float
+    #: What replicas still exchange after the last backward part or before the first forward part, and the optimizer's
+    #: step: once.
     sync: float
     update: float
+    #: Memory that is always in use, and at the most.
     state_bytes: float
     memory_bytes: float
-    in_flight: int
+    in_flight: int  #: Microbatches of which it holds activations, of all its parts, at the most.
 
     @property
     def time(self) -> float:
@@ -79,7 +70,7 @@ class StageCost:
 
 
 @dataclass(frozen=True)
-class Mesh:
+class DeviceMesh:
     """How all stages run: ``stages`` of ``data`` replicas of ``tensor`` devices, each stage in ``chunks`` parts.
 
     With ``context`` a replica is of so many groups of ``tensor`` devices, which share out the sequence; of all groups
@@ -97,6 +88,34 @@ class Mesh:
     expert: int = 1
 
     @property
+    def layout(self) -> MeshLayout:
+        """Its degrees and schedule, as users write them down."""
+        return MeshLayout(
+            tensor=self.tensor,
+            pipeline=self.stages,
+            data=self.data,
+            chunks=self.chunks,
+            zero=self.zero,
+            schedule=self.schedule,
+            context=self.context,
+            expert=self.expert,
+        )
+
+    @property
+    def degrees(self) -> Degrees:
+        """The same for limits of runtimes."""
+        return Degrees(
+            stages=self.stages,
+            data=self.data,
+            tensor=self.tensor,
+            context=self.context,
+            expert=self.expert,
+            zero=self.zero,
+            schedule=self.schedule,
+            microbatches=self.microbatches,
+        )
+
+    @property
     def groups(self) -> int:
         """Groups of ``tensor`` devices in a stage: each holds all weights but for experts."""
         return self.data * self.context
@@ -107,7 +126,7 @@ class Mesh:
         return self.problem.microbatches // self.data
 
     @functools.cached_property
-    def network(self) -> Network:
+    def network(self) -> MeshNetwork:
         """Its links."""
         return network_of(self.problem, self.groups, self.tensor)
 
@@ -161,13 +180,13 @@ class Mesh:
             in_flight=max(sum(counts) for counts in flying),
         )
 
-    def _work(self, rank: int, part: int, row: Sequence[tuple[int, Configuration]]) -> Work:
+    def _work(self, rank: int, part: int, row: Sequence[tuple[int, Configuration]]) -> PartWork:
         layers = [self.place[identity] for identity, _ in row]
         ahead, back = self.exchanges.exposed_each(layers)
         # What saving memory takes is part of the backward pass, whatever a configuration says.
         forward = float(sum(self.exchanges.forward[v] for v in layers))
         into, out, gathered, returned = self._boundary(rank, part, row)
-        return Work(
+        return PartWork(
             forward=forward + ahead,
             backward=sum(choice.time for _, choice in row) - forward + back,
             weight_gradients=float(sum(self.exchanges.weight_gradients[v] for v in layers)),
@@ -218,5 +237,4 @@ class Mesh:
     @property
     def reserve(self) -> float:
         """Working memory of each device."""
-        training = self.problem.training
-        return 0.0 if training is None else training.reserves.get(self.tensor, 0.0)
+        return self.problem.step.reserves.get(self.tensor, 0.0)

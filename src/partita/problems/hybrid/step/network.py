@@ -15,28 +15,18 @@ from partita.problems.hybrid.training import Training
 
 
 @dataclass(frozen=True)
-class Network:
-    """The links of a mesh of d replicas of t devices a stage.
+class MeshNetwork:
+    """The links of a mesh of d replicas of t devices a stage."""
 
-    Attributes
-    ----------
-    data, tensor
-        The degrees; groups that share out the sequence count as replicas.
-    inside, outside
-        What a device moves to others in its machine, and to other machines while all its neighbours do the same: bytes
-        per unit of time in each direction.
-    per_machine
-        Devices of a machine.
-    training
-        Latencies.
-    """
-
+    #: The degrees; groups that share out the sequence count as replicas.
     data: int
     tensor: int
+    #: What a device moves to others in its machine, and to other machines while all its neighbours do the same: bytes
+    #: per unit of time in each direction.
     inside: float
     outside: float
-    per_machine: int
-    training: Training
+    per_machine: int  #: Devices of a machine.
+    training: Training  #: Latencies.
 
     def collective_time(self, kind: str, size: float) -> float:
         """Time of an ``all-gather``, ``reduce-scatter`` or ``all-reduce`` of so many bytes among a stage's replicas.
@@ -69,11 +59,11 @@ class Network:
         return (self.outside if crosses else self.inside), self.training.call_times[crosses]
 
 
-def network_of(problem: HybridProblem, data: int, tensor: int) -> Network:
+def network_of(problem: HybridProblem, data: int, tensor: int) -> MeshNetwork:
     """The network that a mesh of a problem about a step sees."""
     inside, hierarchy = problem.bandwidth_bytes_per_unit, problem.hierarchy
     outside, size = inside, problem.devices
     if hierarchy is not None:
         size = hierarchy.devices_per_machine
         outside = min(inside, hierarchy.machine_bandwidth_bytes_per_unit / size)
-    return Network(data, tensor, inside, outside, size, problem.training or Training())
+    return MeshNetwork(data, tensor, inside, outside, size, problem.step)

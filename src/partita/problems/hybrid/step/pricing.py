@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from partita.costs.collectives import OCCUPIED
 from partita.costs.optimizer import dtype_bytes
+from partita.costs.strategies.context_expert import ContextExpertPricer
 from partita.costs.strategies.machines import EvenMachines
 from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
-from partita.problems.hybrid.problem import Configuration, Edge, Layer
+from partita.ground.units import format_bytes
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
+from partita.nouns.topology.read import read_cluster
+from partita.problems.hybrid.menus import LayerMenus, Offload, menu_notes, offloaded, priced_model, reserve_of
+from partita.problems.hybrid.problem import Configuration, Edge, Layer, Spread
+from partita.problems.hybrid.step.spreads import DegreeChoices, choose_degrees, spread_menus, spread_notes
 from partita.problems.hybrid.training import LayerState, Training
 
-#: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
-Offload = (
-    Callable[[LayerStrategy], Configuration | Sequence[Configuration] | None]
-    | Mapping[str, Mapping[int, Configuration | Sequence[Configuration]]]
-)
+
+def step_menus(
+    graph: Graph,
+    cluster: Cluster | str | Path,
+    training: Training,
+    *,
+    sharing: DegreeChoices | None = None,
+    zero1: bool = False,
+    gradient_dtype: str = "parameter",
+    host_activations: bool = False,
+    **pricing: Any,
+) -> LayerMenus:
+    """As ``pricing.layer_menus``, with what layers cost at every degree that ``sharing`` allows."""
+    cluster, sharing = read_cluster(cluster), sharing or DegreeChoices()
+    sharing.check()
+    model = priced_model(graph, cluster, **pricing)
+    device, host = model.machines.device, None
+    if host_activations:
+        host = cluster.links[device.to_host].achievable_bytes_per_s
+
+    def spread(menus: Sequence[LayerStrategies], context: int, expert: int) -> Spread:
+        reserves = {degree: reserve_of(menus, degree) for degree in model.modes}
+        offload = model.offload if (context, expert) == (1, 1) or callable(model.offload) else None
+        handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in model.edges]
+        found = step_layers(
+            menus, handed, reserves, model.memory_bandwidth, gradient_dtype, model.sequence_parallel, offload, host
+        )
+        return Spread(context=context, expert=expert, layers=found, reserves=reserves)
+
+    spreader = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity)
+    context, expert = choose_degrees(spreader, sharing, model.machines.count)
+    training = msgspec.structs.replace(training, context=context, expert=expert)
+    further = spread_menus(spreader, model.menus, model.modes, model.options, training)
+    whole = spread(model.menus, 1, 1)
+    training = step_training(training, model.machines, whole.reserves)
+    kept = ", ".join(f"{format_bytes(size)} at degree {degree}" for degree, size in sorted(training.reserves.items()))
+    notes = menu_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1)
+    problem = model.problem(
+        whole.layers,
+        0.0,
+        [*notes, *spread_notes(spreader, training, sharing)],
+        training=training,
+        spreads=tuple(spread(menus, *pair) for pair, menus in further.items()),
+    )
+    return LayerMenus(problem, model.menus, 0.0, further)
 
 
 def step_training(training: Training, machines: EvenMachines, reserves: dict[int, float]) -> Training:
@@ -157,15 +205,3 @@ def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str) -> Layer
     if not weights:
         return rest
     return msgspec.structs.replace(rest, experts=state(weights, gradients, optimizer, trained, None))
-
-
-def offloaded(menu: LayerStrategies, degree: int, offload: Offload | None) -> list[Configuration]:
-    if offload is None:
-        return []
-    if callable(offload):
-        found = offload(menu.entry(degree))
-    else:
-        found = offload.get(menu.name, {}).get(degree)
-    if found is None:
-        return []
-    return [found] if isinstance(found, Configuration) else list(found)

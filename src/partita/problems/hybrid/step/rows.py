@@ -9,32 +9,22 @@ inside a machine only if both of its stages do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.mesh import Mesh
+from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.network import network_of
 from partita.problems.hybrid.step.pipeline import held, refusal
 
 
 @dataclass(frozen=True)
-class StageMesh(Mesh):
-    """One stage of a row: like a stage of a uniform mesh, but for its handovers and what it holds.
+class StageMesh(DeviceMesh):
+    """One stage of a row: like a stage of a uniform mesh, but for its handovers and what it holds."""
 
-    Attributes
-    ----------
-    rates
-        As of ``Mesh.handover``.
-    in_flight
-        Microbatches of which it holds activations.
-    start
-        Devices behind it, idle ones among them included.
-    """
-
-    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    in_flight: int = 1
-    start: int = 0
+    rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  #: As of ``DeviceMesh.handover``.
+    in_flight: int = 1  #: Microbatches of which it holds activations.
+    start: int = 0  #: Devices behind it, idle ones among them included.
 
     def handover(self, rank: int) -> tuple[float, float, float, float]:
         return self.rates
@@ -60,7 +50,7 @@ def shares(used: int, width: int, before: int, machine: int) -> bool:
     return width <= machine and 0 < -used % machine >= before
 
 
-def handover_price(mesh: Mesh, to: HybridProblem | None) -> tuple[float, float]:
+def handover_price(mesh: DeviceMesh, to: HybridProblem | None) -> tuple[float, float]:
     """What a byte costs a stage that is handed over, and what a transfer does: inside a machine, or to another one.
 
     ``to`` is the problem on the other machine's devices, None inside a machine. Each end counts half of the time that
@@ -90,7 +80,17 @@ def row_meshes(problem: HybridProblem, plan: Plan) -> list[StageMesh]:
     found, behind = [], total
     for rank, (stage, start) in enumerate(zip(plan.stages, starts, strict=True)):
         kind, d, t = problem.on(stage.kind), stage.data_parallel, stage.tensor_parallel
-        mesh = Mesh(kind, len(plan.stages), d, t, plan.schedule, 1, plan.zero)
+        mesh = StageMesh(
+            kind,
+            len(plan.stages),
+            d,
+            t,
+            plan.schedule,
+            plan.chunks,
+            plan.zero,
+            in_flight=row_in_flight(plan.schedule, behind, total, d, max(1, problem.microbatches // d)),
+            start=start,
+        )
         into, out = (0.0, 0.0), (0.0, 0.0)
         if rank > 0:
             before = plan.stages[rank - 1]
@@ -99,20 +99,7 @@ def row_meshes(problem: HybridProblem, plan: Plan) -> list[StageMesh]:
             after = plan.stages[rank + 1]
             across = _across(problem, stage, after, starts[rank + 1])
             out = handover_price(mesh, None if across is None else problem.on(after.kind))
-        found.append(
-            StageMesh(
-                kind,
-                len(plan.stages),
-                d,
-                t,
-                plan.schedule,
-                plan.chunks,
-                plan.zero,
-                rates=(into[0], out[0], into[1], out[1]),
-                in_flight=row_in_flight(plan.schedule, behind, total, d, max(1, problem.microbatches // d)),
-                start=start,
-            )
-        )
+        found.append(replace(mesh, rates=(into[0], out[0], into[1], out[1])))
         behind -= d
     return found
 
@@ -161,10 +148,10 @@ def row_violations(problem: HybridProblem, plan: Plan) -> list[str]:
         if len(degrees) > 1:
             wrong = "a zero-bubble schedule has the same data-parallel degree in every stage"
         found += [] if wrong is None else [wrong]
-    training = problem.training
-    if training is not None and not (1 in training.context and 1 in training.expert):
+    training = problem.step
+    if not (1 in training.context and 1 in training.expert):
         found.append("stages of unlike degrees have context- and expert-parallel degree 1, which is not allowed")
-    if training is not None and training.mesh == "uniform":
+    if training.mesh == "uniform":
         if len(degrees) > 1:
             found.append("in a uniform mesh every stage has the same data-parallel degree")
         for kind in problem.kinds:

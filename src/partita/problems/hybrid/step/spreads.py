@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from partita.costs.strategies.context_expert import ContextExpertPricer
 from partita.costs.strategies.modes import Modes
 from partita.costs.strategies.strategy import LayerStrategies
@@ -22,20 +20,13 @@ Menus = tuple[LayerStrategies, ...]
 
 
 @dataclass(frozen=True)
-class Sharing:
-    """What devices may share out beside features.
+class DegreeChoices:
+    """What devices may share out beside features."""
 
-    Attributes
-    ----------
-    context, expert
-        Degrees that plans may have; those that suit unless stated.
-    capacity
-        Rows of the busiest device that shares out experts, relative to the mean.
-    """
-
+    #: Degrees that plans may have; those that suit unless stated.
     context: Sequence[int] | None = None
     expert: Sequence[int] | None = None
-    capacity: float = 1.0
+    capacity: float = 1.0  #: Rows of the busiest device that shares out experts, relative to the mean.
 
     def check(self) -> None:
         """Refuse settings that mean nothing.
@@ -59,7 +50,7 @@ class Sharing:
 
 
 def choose_degrees(
-    spreader: ContextExpertPricer, sharing: Sharing, devices: int
+    spreader: ContextExpertPricer, sharing: DegreeChoices, devices: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Context- and expert-parallel degrees: those asked for, or powers of two that suit.
 
@@ -137,13 +128,7 @@ def _priced(
     return tuple(found)
 
 
-def spread_training(training: Training, spreader: ContextExpertPricer, sharing: Sharing, devices: int) -> Training:
-    """What plans may choose, with the degrees that suit the model."""
-    context, expert = choose_degrees(spreader, sharing, devices)
-    return msgspec.structs.replace(training, context=context, expert=expert)
-
-
-def spread_notes(spreader: ContextExpertPricer, training: Training, sharing: Sharing) -> list[str]:
+def spread_notes(spreader: ContextExpertPricer, training: Training, sharing: DegreeChoices) -> list[str]:
     """What a reader should know of the degrees, one sentence each."""
     notes = []
     if max(training.context) > 1 and not isinstance(spreader.sequence, str):

@@ -96,21 +96,14 @@ def _through(
 
 
 class _Reached:
-    """Least times when a separator's work is done, by pieces used.
-
-    Attributes
-    ----------
-    on_cpu
-        With the separator on the CPU.
-    open
-        With it in a piece: times, falling, and the memory of that piece, rising.
-    """
+    """Least times when a separator's work is done, by pieces used."""
 
     def __init__(self, view: View, acc: Floats, first: int | None) -> None:
         self.view, self.acc = view, acc
         self.limit, self.most = float(view.arrays.limit[0]), view.slots
-        self.on_cpu = np.full(self.most + 1, np.inf)
+        self.on_cpu = np.full(self.most + 1, np.inf)  #: With the separator on the CPU.
         none = np.zeros(0)
+        #: With it in a piece: times, falling, and the memory of that piece, rising.
         self.open: list[tuple[Floats, Floats]] = [(none, none)] * (self.most + 1)
         if first is not None:
             self.on_cpu[0] = view.arrays.cpu[first]

@@ -21,25 +21,14 @@ from partita.problems.latency.view import View
 
 @dataclass(frozen=True)
 class RelaxedChain:
-    """What is left: separators in order, and the operators between each and the next.
+    """What is left: separators in order, and the operators between each and the next."""
 
-    Attributes
-    ----------
-    separators, blocks
-        Numbers of operators, in topological order; there is a block less than separators.
-    after
-        The readers of every operator that are left, empty for operators left out.
-    kept
-        All operators that are left.
-    spine
-        The longest path.
-    """
-
+    #: Numbers of operators, in topological order; there is a block less than separators.
     separators: tuple[int, ...]
     blocks: tuple[tuple[int, ...], ...]
-    after: Sequence[Sequence[int]]
-    kept: frozenset[int]
-    spine: frozenset[int]
+    after: Sequence[Sequence[int]]  #: The readers of every operator that are left, empty for operators left out.
+    kept: frozenset[int]  #: All operators that are left.
+    spine: frozenset[int]  #: The longest path.
 
 
 def spine_of(view: View, weight: Floats) -> list[int]:

@@ -17,40 +17,26 @@ MOST_OPERATORS = 60
 
 @dataclass(frozen=True)
 class Ways:
-    """Some ways through a block.
+    """Some ways through a block."""
 
-    Attributes
-    ----------
-    cost
-        Time from the end of the work before the block until the work after it may begin, work inside included.
-    pieces
-        Pieces between, of which there are that many at least.
-    joins, begins
-        Memory of what joins the piece before, and of what is in the piece after.
-    """
-
+    #: Time from the end of the work before the block until the work after it may begin, work inside included.
     cost: Floats
-    pieces: Longs
+    pieces: Longs  #: Pieces between, of which there are that many at least.
+    #: Memory of what joins the piece before, and of what is in the piece after.
     joins: Floats
     begins: Floats
 
 
 @dataclass(frozen=True)
 class BlockWays:
-    """All ways through a block, by where the separators before and after it are.
+    """All ways through a block, by where the separators before and after it are."""
 
-    Attributes
-    ----------
-    both, opening, closing, neither
-        Both in pieces, but not in one; only the one after; only the one before; both on the CPU.
-    work, memory
-        Of all operators of the block on one accelerator.
-    """
-
+    #: Both in pieces, but not in one; only the one after; only the one before; both on the CPU.
     both: Ways
     opening: Ways
     closing: Ways
     neither: Ways
+    #: Of all operators of the block on one accelerator.
     work: float
     memory: float
 

@@ -15,12 +15,7 @@ from partita.problems.published import PublishedOperator, communication_note, re
 def read_latency(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> LatencyProblem:
     """Read a workload. Its number of CPUs is ignored: the problem has cores enough.
 
-    Raises
-    ------
-    FormatError
-        If the file is malformed.
-    InputError
-        If the problem, or the scale, is invalid.
+    Raises ``FormatError`` if the file is malformed; ``InputError`` if the problem, or the scale, is invalid.
     """
     document, tensors = read_document(data, path, scale_communication)
     times = {source: cost * scale_communication for source, (cost, _) in tensors.items()}
@@ -51,12 +46,8 @@ def read_latency(data: bytes, path: str | Path, *, scale_communication: float = 
 def read_split(data: bytes, path: str | Path, problem: LatencyProblem) -> LatencyPlan:
     """Read a split, cut into pieces; all CPUs are one.
 
-    Raises
-    ------
-    FormatError
-        If the file is malformed.
-    InputError
-        If it uses more accelerators than there are, or an operator is unknown, placed twice, or nowhere.
+    Raises ``FormatError`` if the file is malformed; ``InputError`` if it uses more accelerators than there are, or an
+    operator is unknown, placed twice, or nowhere.
     """
 
     def check(accelerator: bool, held: int) -> None:

@@ -28,14 +28,15 @@ class _PiecedPlan(msgspec.Struct):
     devices: list[_PiecedDevice]
 
 
-def _write_split(path: str, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation) -> None:
-    write_json(path, split_document(problem, plan, evaluation))
-
-
 class PlanFiles(Files[LatencyProblem, LatencyPlan, LatencyEvaluation]):
     """Result files, and the published split format."""
 
-    writers = (PlanWriter("--split-output", "SPLIT.json", "Write the published split format.", _write_split),)
+    writers = (
+        PlanWriter(
+            *("--split-output", "SPLIT.json", "Write the published split format."),
+            lambda path, *worth: write_json(path, split_document(*worth)),
+        ),
+    )
 
     def plan_document(
         self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation

@@ -8,13 +8,11 @@ from functools import cache
 import numpy as np
 
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound
 from partita.ground.rounding import lowered
-from partita.problems.kind import BoundMethod
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
-from partita.problems.makespan.bounds.simple import impossible, simple_bound, work_bound
-from partita.problems.makespan.instance import build_instance, critical_of, labels
+from partita.problems.makespan.bounds.simple import InstanceBound, impossible, simple_bound, work_bound
+from partita.problems.makespan.instance import MakespanInstance, build_instance, critical_of, labels
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.separators import Block, chain_of
 
@@ -49,7 +47,7 @@ class BlockBounds:
         return max(chain, simple_bound(self.block.at(source, target)) if self.tied else self.work)
 
 
-class Separators(BoundMethod[MakespanProblem]):
+class Separators(InstanceBound):
     """The sum of bounded blocks.
 
     In any schedule the separators are somewhere, and the makespan is at least the sum of their times and of the
@@ -69,10 +67,7 @@ class Separators(BoundMethod[MakespanProblem]):
             return None
         return "no operators separate the problem into blocks; use critical path"
 
-    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
-        instance = build_instance(problem)
-        if impossible(instance) is not None:
-            return Bound(math.inf, self.name, self.scope, monitor.elapsed_s)
+    def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
         chain = chain_of(instance)
         known: dict[tuple[int, int, int], float] = {}
         simple = cache(lambda number: BlockBounds(chain.blocks[number]))
@@ -102,5 +97,4 @@ class Separators(BoundMethod[MakespanProblem]):
             found = chain.paths(length)
             if monitor.stopping or not arcs:
                 break
-        total = lowered(found.total)
-        return Bound(max(total, instance.critical), self.name, self.scope, monitor.elapsed_s)
+        return max(lowered(found.total), instance.critical)

@@ -8,12 +8,9 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound
 from partita.ground.rounding import clearly_below, rounded_up, up_to
-from partita.problems.kind import BoundMethod
-from partita.problems.makespan.bounds.simple import simple_bound
-from partita.problems.makespan.instance import MakespanInstance, build_instance, labels
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.bounds.simple import InstanceBound, simple_bound
+from partita.problems.makespan.instance import MakespanInstance, labels
 
 #: Rounds of propagation of one horizon, starts and ends of windows, and (operators · devices · windows) of one look.
 _ROUNDS, _WINDOWS, _LOOK = 12, 24, 4e7
@@ -21,19 +18,16 @@ _ROUNDS, _WINDOWS, _LOOK = 12, 24, 4e7
 _STEP, _PRECISION = 0.01, 1e-3
 
 
-class Energetic(BoundMethod[MakespanProblem]):
+class Energetic(InstanceBound):
     """The largest of some horizons by which nothing can end; see ``refuted`` for why it holds."""
 
     name = "energetic"
     summary = "horizons refuted by chains, memory that is taken for sure, and work that must fall into windows of time"
     argument = "within a smaller horizon some window of time would have to hold more work than the devices can do in it"
 
-    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
-        instance = build_instance(problem)
+    def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
         value = simple_bound(instance)
-        if math.isfinite(value) and value > 0:
-            value = destructive_bound(instance, value, monitor)
-        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+        return destructive_bound(instance, value, monitor) if 0 < value < math.inf else value
 
 
 def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor) -> float:

@@ -8,12 +8,9 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound
 from partita.ground.rounding import SUMMED
-from partita.problems.kind import BoundMethod
-from partita.problems.makespan.bounds.simple import impossible, simple_bound
-from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.bounds.simple import InstanceBound, simple_bound
+from partita.problems.makespan.instance import MakespanInstance
 
 #: Steps of the ascent from each start, and what rounding may add, of all that is summed.
 _STEPS, _ROUNDING = 1000, 10 * SUMMED
@@ -24,7 +21,7 @@ _PATIENCE, _LONGEST, _SHORTEST, _FRESH = 10, 2.0, 1e-4, 0.1
 _STARTS = ((0.8, 0.1, 0.1), (0.3, 0.5, 0.2), (0.1, 0.1, 0.8))
 
 
-class Multipliers(BoundMethod[MakespanProblem]):
+class Multipliers(InstanceBound):
     """See ``multiplier_bound`` for why it holds."""
 
     name = "multipliers"
@@ -34,10 +31,8 @@ class Multipliers(BoundMethod[MakespanProblem]):
         "over all placements"
     )
 
-    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
-        instance = build_instance(problem)
-        value = math.inf if impossible(instance) is not None else multiplier_bound(instance, monitor)
-        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+    def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
+        return multiplier_bound(instance, monitor)
 
 
 def multiplier_bound(instance: MakespanInstance, monitor: Monitor) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
@@ -85,7 +86,20 @@ def simple_bound(instance: MakespanInstance) -> float:
     return max(instance.critical, work_bound(instance))
 
 
-class LongestChain(BoundMethod[MakespanProblem]):
+class InstanceBound(BoundMethod[MakespanProblem]):
+    """A bound by ``value``, of a problem that is not plainly impossible."""
+
+    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
+        instance = build_instance(problem)
+        value = math.inf if impossible(instance) is not None else self.value(instance, monitor)
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+
+    @abstractmethod
+    def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
+        """What no schedule ends before."""
+
+
+class LongestChain(InstanceBound):
     """See ``MakespanInstance.critical`` for why it holds."""
 
     name = "critical path"
@@ -94,13 +108,11 @@ class LongestChain(BoundMethod[MakespanProblem]):
         "no chain of operators and transfers is shorter, wherever they run, and what enters or leaves one device queues"
     )
 
-    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
-        instance = build_instance(problem)
-        value = math.inf if impossible(instance) is not None else instance.critical
-        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+    def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
+        return instance.critical
 
 
-class DividedWork(BoundMethod[MakespanProblem]):
+class DividedWork(InstanceBound):
     """See ``work_bound`` for why it holds."""
 
     name = "work"
@@ -110,7 +122,5 @@ class DividedWork(BoundMethod[MakespanProblem]):
     def supports(self, problem: MakespanProblem) -> str | None:
         return None if problem.serial_operators else "operators on one device may overlap, so work divides as it likes"
 
-    def bound(self, problem: MakespanProblem, monitor: Monitor) -> Bound:
-        instance = build_instance(problem)
-        value = math.inf if impossible(instance) is not None else work_bound(instance)
-        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+    def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
+        return work_bound(instance)

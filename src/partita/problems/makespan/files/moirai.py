@@ -46,12 +46,7 @@ def read_moirai(data: bytes, path: str | Path, *, scale_communication: float = 1
     Times stay milliseconds, memory stays in bits; devices without a name are called by their number. Operators may say
     their ``type``, which the published ones do not.
 
-    Raises
-    ------
-    FormatError
-        If the file is malformed.
-    InputError
-        If the problem is invalid.
+    Raises ``FormatError`` if the file is malformed; ``InputError`` if the problem is invalid.
     """
     document = decode(data, _Workload, path)
     problem = MakespanProblem(

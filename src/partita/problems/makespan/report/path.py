@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.modules import part_modules, shortened
@@ -22,40 +22,25 @@ if TYPE_CHECKING:
 _MOST = 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class PathPart:
-    """A part of a critical path.
+    """A part of a critical path."""
 
-    Attributes
-    ----------
-    what
-        ``operators``, ``transfer`` or ``waiting``.
-    start, end
-        In the problem's unit.
-    device
-        Where operators run, and where a transfer comes from.
-    operators
-        Their ids; of a transfer that of its producer.
-    to
-        Where a transfer goes.
-    modules
-        Those of the operators.
-    """
-
-    what: str
+    what: str  #: ``operators``, ``transfer`` or ``waiting``.
+    #: In the problem's unit.
     start: float
     end: float
-    device: str = ""
-    operators: tuple[int, ...] = ()
-    to: str = ""
-    modules: tuple[str, ...] = ()
+    device: str = ""  #: Where operators run, and where a transfer comes from.
+    operators: list[int] = field(default_factory=list)  #: Their ids; of a transfer that of its producer.
+    to: str = ""  #: Where a transfer goes.
+    modules: tuple[str, ...] = ()  #: Those of the operators.
 
     def document(self) -> dict[str, Any]:
         """As plain values, without what does not apply."""
         values = {"what": self.what, "start": self.start, "end": self.end, "device": self.device, "to": self.to}
         found = {name: value for name, value in values.items() if value != ""}
         if self.operators:
-            found |= {"operators": list(self.operators), "modules": list(self.modules)}
+            found |= {"operators": self.operators, "modules": list(self.modules)}
         return found
 
 
@@ -69,41 +54,33 @@ def path_parts(
     count, names = len(problem.operators), [device.name for device in problem.devices]
     moved = [flow for flow in problem.flows if flow.id in plan.flows]
     found: list[PathPart] = []
-    runs: list[list[int]] = []
     reached = 0.0
     for place in critical_path(timeline):
         start, end = float(timeline.start[place]), float(timeline.end[place])
         if start - reached > TOLERANCE * timeline.finish:
             found.append(PathPart("waiting", reached, start))
-            runs.append([])
         reached = max(reached, end)
         if end <= start:
             continue
         if place >= count:
             flow = moved[place - count]
             sent = plan.flows[flow.id]
-            found.append(PathPart("transfer", start, end, names[sent.source], (flow.source,), names[sent.target]))
-            runs.append([])
+            found.append(PathPart("transfer", start, end, names[sent.source], [flow.source], names[sent.target]))
             continue
         op = problem.operators[place]
         device = names[plan.operators[op.id].device]
         if found and found[-1].what == "operators" and found[-1].device == device:
-            runs[-1].append(op.id)
-            found[-1] = PathPart("operators", found[-1].start, end, device)
+            found[-1].end = end
+            found[-1].operators.append(op.id)
         else:
-            found.append(PathPart("operators", start, end, device))
-            runs.append([op.id])
-    part_of = {identity: number for number, run in enumerate(runs) for identity in run}
+            found.append(PathPart("operators", start, end, device, [op.id]))
+    runs = [part for part in found if part.what == "operators"]
+    part_of = {identity: number for number, run in enumerate(runs) for identity in run.operators}
     # What is not on the path is a part of its own, so that modules that are only partly on it are said to be.
-    parts = part_modules(
-        ((part_of.get(identity, len(runs)), module) for identity, module in modules.items()), len(runs) + 1
-    )
-    return [
-        part
-        if part.what != "operators"
-        else PathPart(part.what, part.start, part.end, part.device, tuple(run), "", tuple(shortened(own)))
-        for part, run, own in zip(found, runs, parts[:-1], strict=True)
-    ]
+    rest = ((part_of.get(identity, len(runs)), module) for identity, module in modules.items())
+    for run, own in zip(runs, part_modules(rest, len(runs) + 1)[:-1], strict=True):
+        run.modules = tuple(shortened(own))
+    return found
 
 
 def path_table(problem: MakespanProblem, parts: Sequence[PathPart]) -> Table:

@@ -15,7 +15,7 @@ from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.report.path import path_parts, path_table
 from partita.problems.makespan.timeline import schedule_timeline
-from partita.simulator.critical import critical_path, critical_summary
+from partita.simulator.critical import CriticalSummary, critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
 from partita.simulator.timeline import OPERATOR, SORTS, TRANSFER, Timeline
 
@@ -42,10 +42,7 @@ class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation
     doing = "scheduling"
 
     def sentences(self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation) -> Sequence[str]:
-        timeline = schedule_timeline(problem, plan)
-        path = critical_path(timeline)
-        spent = critical_summary(timeline, path)
-        names = [timeline.label(place) for place in path]
+        names, spent = _critical(problem, plan)
         if len(names) > _NAMES:
             left_out = len(names) - _NAMES
             names = [*names[: _NAMES // 2], f"… {left_out} more …", *names[-_NAMES // 2 :]]
@@ -80,13 +77,11 @@ class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation
     def result_document(self, result: Result[MakespanProblem, MakespanPlan, MakespanEvaluation]) -> dict[str, Any]:
         if result.plan is None:
             return {"critical_path": None}
-        timeline = schedule_timeline(result.problem, result.plan)
-        path = critical_path(timeline)
-        spent = critical_summary(timeline, path)
+        names, spent = _critical(result.problem, result.plan)
         fused = {str(op.id): list(op.members) for op in result.problem.operators if op.members}
         return {
             "critical_path": {
-                "slices": [timeline.label(place) for place in path],
+                "slices": names,
                 "operators": spent.by_sort.get(SORTS[OPERATOR].name, 0.0),
                 "transfers": spent.by_sort.get(SORTS[TRANSFER].name, 0.0),
                 "waiting": spent.waiting,
@@ -157,6 +152,13 @@ def _simpler(answer: ModelPlan[MakespanProblem]) -> str | None:
     flows, time, name = min(near)
     more = time / result.objective - 1
     return f"Simpler: {name} takes {more:.1%} longer and moves {flows} tensors instead of {moved}."
+
+
+def _critical(problem: MakespanProblem, plan: MakespanPlan) -> tuple[list[str], CriticalSummary]:
+    """The slices of the critical path, and what it consists of."""
+    timeline = schedule_timeline(problem, plan)
+    path = critical_path(timeline)
+    return [timeline.label(place) for place in path], critical_summary(timeline, path)
 
 
 def _modules(answer: ModelPlan[MakespanProblem]) -> dict[int, str]:

@@ -12,7 +12,7 @@ from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.fusion import fuse_problem, lift
-from partita.problems.makespan.improving import begin, first_schedules, improve
+from partita.problems.makespan.improving import MakespanSearch, begin, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import State, offer, offer_heuristics, search
 from partita.problems.makespan.plan import MakespanPlan
@@ -27,25 +27,18 @@ _ROUNDS = 40
 _SHARE, _UNLIMITED_S = 0.5, 30.0
 
 
-class MakespanAnnealing(Solver):
+class MakespanAnnealing(MakespanSearch):
     """Iterated annealing from list schedules; proof of small problems only, beyond simple bounds."""
 
     name = "annealing"
     summary = "annealing on devices and order, schedules by a list scheduler; proof for small problems only"
     argument = "every choice of devices and order of a small problem was tried; else the longest chain, or work divided"
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[MakespanPlan] = Incumbent()
-
-        def work() -> None:
-            instance = begin(problem, best)
-            if instance is None:
-                return
-            first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS, exhaustive=True)
-            improve(instance, best, seed=options.seed, threads=options.threads)
-
-        run_in_background(best, monitor, work)
-        return outcome_of(best)
+    def search(
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+    ) -> None:
+        first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS, exhaustive=True)
+        improve(instance, best, seed=options.seed, threads=options.threads)
 
 
 class FusedFirst(Solver):

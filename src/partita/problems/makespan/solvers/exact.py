@@ -6,7 +6,7 @@ device of each separator, an arc as long as the best makespan of the block betwe
 ends bounds the problem; arcs on it are solved until its lower and upper lengths agree, and each only as far as it could
 still be part of a better path. So most arcs are never solved.
 
-Before that everything is tried, which is enough for small problems (``partita.problems.makespan.exhaustive``).
+Before that everything is tried, which is enough for small problems (``partita.problems.makespan.improving``).
 
 Where memory or classes couple the blocks so that no path that short keeps them, the path stays a bound, and one model
 of the whole problem is left to find and prove the rest. Without separators that is all there is.
@@ -15,16 +15,15 @@ of the whole problem is left to find and prove the rest. Without separators that
 from __future__ import annotations
 
 from partita.engines.mip.schedule import schedule_refusal
-from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
-from partita.problems.makespan.improving import begin, first_schedules, improve
+from partita.problems.makespan.improving import MakespanSearch, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.solvers.path import ShortestPath
@@ -44,7 +43,7 @@ _BOUNDS = 0.1
 _EACH, _PATIENCE = 6, 3
 
 
-class MakespanExact(Solver):
+class MakespanExact(MakespanSearch):
     """Exact where separators leave small blocks, or the problem is small; otherwise plan and bound so far."""
 
     name = "exact"
@@ -57,24 +56,9 @@ class MakespanExact(Solver):
     def supports(self, problem: MakespanProblem, options: Options) -> str | None:
         return schedule_refusal()
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        run = _Exact(problem, options, monitor)
-        run_in_background(run.best, monitor, run.work)
-        return outcome_of(run.best)
-
-
-class _Exact:
-    """One run; ``work`` runs in a worker thread."""
-
-    def __init__(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> None:
-        self.problem, self.options, self.monitor = problem, options, monitor
-        self.best: Incumbent[MakespanPlan] = Incumbent()
-
-    def work(self) -> None:
-        best, options = self.best, self.options
-        instance = begin(self.problem, best)
-        if instance is None:
-            return
+    def search(
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+    ) -> None:
         rounds = min(_MOST, max(_FEWEST, _OPERATORS // instance.count))
         first_schedules(instance, best, seed=options.seed, rounds=rounds, exhaustive=True)
         if best.done:
@@ -85,34 +69,38 @@ class _Exact:
         by_path = chain.helps and largest <= _BLOCK and len(chain.blocks) * instance.devices**2 <= _ARCS
         for method in DEFAULT_BOUNDS:
             # The path bounds blocks itself.
-            if not best.done and not (by_path and method.name == Separators.name) and not method.supports(self.problem):
-                best.prove(method.bound(self.problem, self.monitor.share(_BOUNDS)).value, method.name)
+            if (
+                not best.done
+                and not (by_path and method.name == Separators.name)
+                and not method.supports(instance.problem)
+            ):
+                best.prove(method.bound(instance.problem, monitor.share(_BOUNDS)).value, method.name)
         if by_path and not best.done:
-            ShortestPath(chain, best, options, self.monitor).close()
-        self._rest(instance)
+            ShortestPath(chain, best, options, monitor).close()
+        _rest(instance, best, options, monitor)
 
-    def _rest(self, instance: MakespanInstance) -> None:
-        """What is left without separators: schedules by windows and neighbourhoods, one model of all to prove them."""
-        best, options, devices = self.best, self.options, instance.devices
-        intervals = instance.count * devices + len(instance.problem.flows) * devices**2
-        if intervals > _TINY and not best.done:
-            modest = intervals <= _LARGE
-            part = self.monitor.share(_SOON if intervals <= _SMALL else _LATER if modest else 1.0)
 
-            def over() -> bool:
-                return best.done or part.stopping
+def _rest(instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor) -> None:
+    """What is left without separators: schedules by windows and neighbourhoods, one model of all to prove them."""
+    intervals = instance.count * instance.devices + len(instance.problem.flows) * instance.devices**2
+    if intervals > _TINY and not best.done:
+        modest = intervals <= _LARGE
+        part = monitor.share(_SOON if intervals <= _SMALL else _LATER if modest else 1.0)
 
-            failed, turn = 0, 0
-            large = Neighbourhoods(instance, best, options)
-            while failed < _PATIENCE and not over() and best.answer is not None:
-                value = best.value
-                turn += 1
-                seed = options.seed + turn
-                improve(instance, best, seed=seed, threads=options.threads, stop=over, patience=_PATIENCE)
-                if modest and not over():
-                    large.run(_EACH, over, lambda: part.remaining_s)
-                failed = 0 if best.value < value else failed + 1
-            if not modest and best.answer is not None:
-                return
-        if not best.done and intervals <= _LARGE:
-            prove_by_program(instance, best, lambda: best.done, time_s=self.monitor.remaining_s, options=options)
+        def over() -> bool:
+            return best.done or part.stopping
+
+        failed, turn = 0, 0
+        large = Neighbourhoods(instance, best, options)
+        while failed < _PATIENCE and not over() and best.answer is not None:
+            value = best.value
+            turn += 1
+            seed = options.seed + turn
+            improve(instance, best, seed=seed, threads=options.threads, stop=over, patience=_PATIENCE)
+            if modest and not over():
+                large.run(_EACH, over, lambda: part.remaining_s)
+            failed = 0 if best.value < value else failed + 1
+        if not modest and best.answer is not None:
+            return
+    if not best.done and intervals <= _LARGE:
+        prove_by_program(instance, best, lambda: best.done, time_s=monitor.remaining_s, options=options)

@@ -23,7 +23,7 @@ from partita.ground.rounding import lowered
 from partita.problems.makespan.bounds.chain import BlockBounds
 from partita.problems.makespan.bounds.energetic import destructive_bound
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
-from partita.problems.makespan.exhaustive import try_everything
+from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer, search
 from partita.problems.makespan.plan import MakespanPlan
@@ -43,22 +43,14 @@ _FIRST_S, _LONGER = 1.5, 2.0
 
 
 class Arc:
-    """A block between two devices.
-
-    Attributes
-    ----------
-    best
-        What is known of that.
-    patience_s
-        Seconds that the next attempt may take.
-    """
+    """A block between two devices: ``best`` is what is known of that."""
 
     def __init__(self, block: Block, source: int, target: int, least: float, stop: Longs) -> None:
         self.block, self.source, self.target = block, source, target
         self.best: Incumbent[MakespanPlan] = Incumbent()
         # One button stops the whole run.
         self.best.stop = stop
-        self.patience_s = _FIRST_S
+        self.patience_s = _FIRST_S  #: Seconds that the next attempt may take.
         self.empty = not block.members
         self.searched = self.bounded = self.ended = False
         self.small = not self.empty

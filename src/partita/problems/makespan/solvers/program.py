@@ -9,15 +9,14 @@ from collections.abc import Callable
 from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.model import Callbacks, ProgramStatus
 from partita.engines.mip.schedule import schedule_refusal, solve_schedule
-from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.improving import begin, first_schedules
+from partita.problems.makespan.improving import MakespanSearch, first_schedules
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.timetable import timetable
 
 #: Up to this many operators one thread is enough, and the same run gives the same answer.
@@ -100,7 +99,7 @@ def _prove(
     return answer.status is ProgramStatus.OPTIMAL, coarse
 
 
-class MakespanProgram(Solver):
+class MakespanProgram(MakespanSearch):
     """The whole problem as one model, started from a short annealing."""
 
     name = "cp-sat"
@@ -110,16 +109,9 @@ class MakespanProgram(Solver):
     def supports(self, problem: MakespanProblem, options: Options) -> str | None:
         return schedule_refusal()
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[MakespanPlan] = Incumbent()
-
-        def work() -> None:
-            instance = begin(problem, best)
-            if instance is None:
-                return
-            first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS)
-            if not best.done:
-                prove_by_program(instance, best, lambda: best.done, time_s=monitor.remaining_s, options=options)
-
-        run_in_background(best, monitor, work)
-        return outcome_of(best)
+    def search(
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+    ) -> None:
+        first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS)
+        if not best.done:
+            prove_by_program(instance, best, lambda: best.done, time_s=monitor.remaining_s, options=options)

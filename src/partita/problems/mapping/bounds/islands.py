@@ -37,23 +37,14 @@ _LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
 
 
 class DeviceIslands:
-    """A partition of the devices into islands.
-
-    Attributes
-    ----------
-    members
-        Of every island.
-    outside
-        Seconds per byte between islands, at least.
-    inside
-        For every island, seconds per byte of the fastest links inside, one device's each, ascending.
-    """
+    """A partition of the devices into islands, with the members of each."""
 
     def __init__(self, instance: MappingInstance, label: npt.NDArray[np.int64]) -> None:
         inverse = instance.arrays.inverse
         self.members = [np.flatnonzero(label == name) for name in np.unique(label)]
         other = label[:, None] != label[None, :]
-        self.outside = float(inverse[other].min())
+        self.outside = float(inverse[other].min())  #: Seconds per byte between islands, at least.
+        #: For every island, seconds per byte of the fastest links inside, one device's each, ascending.
         self.inside = []
         for members in self.members:
             block = np.sort(inverse[np.ix_(members, members)], axis=1)[:, 1:]

@@ -26,18 +26,10 @@ _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
 
 @dataclass(frozen=True)
 class Layers:
-    """Layers in execution order.
+    """Layers of the items of a contracted problem, in execution order: ``layer_of`` (items,) rises along its edges.
 
-    Attributes
-    ----------
-    instance
-        The contracted problem.
-    layer_of
-        (items,) layer of every item, monotone along the order's edges.
-    count
-        Number of layers.
-    before, after
-        1 if the first layer is an input part, or the last an output part, neither of which is a repeated block.
+    ``before`` and ``after`` are 1 if the first layer is an input part, or the last an output part: neither of them is a
+    repeated block.
     """
 
     instance: Instance

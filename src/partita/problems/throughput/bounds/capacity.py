@@ -1,7 +1,7 @@
 """The simple bound: work spread over the devices as if operators could be divided.
 
 Source: the simple bound max(largest operator, total work / devices) of "Pipelined inference" (ICML 2024, §3),
-generalised to device kinds by weighting every kind (see ``throughput.solvers.weights``).
+generalised to device kinds by weighting every kind (see ``throughput.solvers.remaining_capacity``).
 """
 
 from __future__ import annotations

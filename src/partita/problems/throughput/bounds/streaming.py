@@ -22,7 +22,7 @@ from partita.ground.rounding import rounded_down
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
-from partita.problems.throughput.problem import Operator, Schedule, ThroughputProblem
+from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem, TimedOperator
 from partita.problems.throughput.working_memory import PeakTable
 
 
@@ -42,7 +42,7 @@ def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float
         least = float(PeakTable(problem).own.min())
     else:
         least = min(op.workspace_bytes for op in problem.operators)
-    operators: list[Operator] = []
+    operators: list[TimedOperator] = []
     for op in problem.operators:
         times = tuple(None if time is None else time + rate * held[op.id] for time in op.times)
         operators.append(msgspec.structs.replace(op, times=times))
@@ -51,7 +51,7 @@ def with_reloading(problem: ThroughputProblem) -> tuple[ThroughputProblem, float
         operators=tuple(operators),
         parameters=(),
         saved=(),
-        schedule=Schedule(),
+        schedule=MicrobatchSchedule(),
         groups=(),
         working_memory="largest",
         streaming=False,

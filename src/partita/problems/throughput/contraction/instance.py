@@ -78,10 +78,6 @@ class Instance:
         """Number of device kinds."""
         return int(self.work.shape[1])
 
-    def with_order(self, edges: Longs) -> Instance:
-        """The same items with another order, given as ``edges``."""
-        return replace(self, graph=ordered_graph(edges, self.items))
-
     def reverse(self) -> Instance:
         """The same instance with the order turned round (loads and memories do not depend on it)."""
         return replace(self, graph=self.graph.turned())
@@ -197,12 +193,7 @@ def build_instance(problem: ThroughputProblem, *, free: bool = False, directed: 
 
 
 def _nets(
-    problem: ThroughputProblem,
-    group: Ints,
-    backward: Bools,
-    place_of: dict[int, int],
-    recompute: bool,
-    directed: bool,
+    problem: ThroughputProblem, group: Ints, backward: Bools, place_of: dict[int, int], recompute: bool, directed: bool
 ) -> list[tuple[tuple[int, ...], list[float]]]:
     """Merged nets: pins and [size, tensors, size of backward tensors, backward tensors, source, entering size, maker].
 

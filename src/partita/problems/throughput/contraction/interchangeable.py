@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
-from partita.problems.throughput.contraction.instance import Instance
+from partita.problems.throughput.contraction.instance import Instance, ordered_graph
 from partita.problems.throughput.contraction.sole_readers import memory_is_ample
 
 
@@ -81,4 +82,5 @@ def order_twins(instance: Instance) -> Instance:
     new = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
     if not new:
         return instance
-    return instance.with_order(np.concatenate([instance.graph.edges, np.array(new)]))
+    edges = np.concatenate([instance.graph.edges, np.array(new)])
+    return replace(instance, graph=ordered_graph(edges, instance.items))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from partita.ground.errors import FormatError, InputError
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import MovedTensor, ThroughputProblem, TimedOperator
 
 #: The format names no devices.
 DEFAULT_DEVICES = 8
@@ -251,7 +251,7 @@ def read_cost_graph(
             ),
         ),
         operators=tuple(
-            Operator(
+            TimedOperator(
                 id=node.id,
                 times=(node.cost,),
                 name=node.name,
@@ -261,7 +261,7 @@ def read_cost_graph(
             for node in kept
         ),
         tensors=tuple(
-            Tensor(producer=producer, consumers=tuple(sorted(readers)), size=size, name=name)
+            MovedTensor(producer=producer, consumers=tuple(sorted(readers)), size=size, name=name)
             for (producer, name), (size, readers) in tensors.items()
         ),
         notes=(

@@ -18,14 +18,14 @@ from partita.problems.published import (
 )
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.evaluation import Evaluation
-from partita.problems.throughput.problem import Operator, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import MovedTensor, ThroughputProblem, TimedOperator
 
 
 def read_throughput(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> ThroughputProblem:
     """Read a throughput workload. The published layer files give seconds for milliseconds: a scale of 1000 there."""
     document, tensors = read_document(data, path, scale_communication)
     operators = tuple(
-        Operator(
+        TimedOperator(
             id=node.id,
             times=(node.fpgaLatency if node.supportedOnFpga else None, node.cpuLatency),
             name=node.name,
@@ -51,7 +51,7 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         ),
         operators=operators,
         tensors=tuple(
-            Tensor(producer=source, consumers=tuple(sorted(readers)), size=cost * scale_communication)
+            MovedTensor(producer=source, consumers=tuple(sorted(readers)), size=cost * scale_communication)
             for source, (cost, readers) in tensors.items()
         ),
     )

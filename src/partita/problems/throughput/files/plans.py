@@ -20,7 +20,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.simulated import pipeline_document
 
 
-class _PlanDevice(msgspec.Struct):
+class _ListedStage(msgspec.Struct):
     name: str
     operators: list[int]
     kind: str = "accelerator"
@@ -33,15 +33,15 @@ class _PlanDevice(msgspec.Struct):
         return [self.name, *(name for name in self.replica_devices if name != self.name)]
 
 
-class _PlanDocument(msgspec.Struct):
-    devices: list[_PlanDevice]
+class _ListedStages(msgspec.Struct):
+    devices: list[_ListedStage]
     contiguity: Contiguity = "acyclic"
-    stages: list[_PlanDevice] | None = None
+    stages: list[_ListedStage] | None = None
 
 
 def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
     """The plan of a result file, as a plan of a problem; empty devices are dropped."""
-    document = decode(read_plan_bytes(path), _PlanDocument, f"{path}: plan")
+    document = decode(read_plan_bytes(path), _ListedStages, f"{path}: plan")
     kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
     stages = []
     for device in document.devices:
@@ -113,7 +113,7 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
 
     def contradictions(self, data: bytes, split: Split | None, path: str | Path) -> Iterator[str]:
         """The stages once more, and the split."""
-        plan = decode(data, _PlanDocument, f"{path}: plan")
+        plan = decode(data, _ListedStages, f"{path}: plan")
         for number, device in enumerate(plan.devices):
             if device.replicas is not None and device.operators and device.replicas != len(device.devices):
                 yield f"plan.devices[{number}].replicas is {device.replicas}, and it names {len(device.devices)}"
@@ -128,7 +128,7 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
             yield from _split_differences([device for device in plan.devices if device.operators], split)
 
 
-def _split_differences(devices: list[_PlanDevice], split: Split) -> Iterator[str]:
+def _split_differences(devices: list[_ListedStage], split: Split) -> Iterator[str]:
     if len(devices) != len(split.stages):
         yield f"split.stages are {len(split.stages)}, and plan.devices with operators {len(devices)}"
         return

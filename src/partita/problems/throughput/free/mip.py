@@ -46,13 +46,7 @@ def prove(
 
     calls = Callbacks(stop=stop, on_incumbent=found, on_bound=bounded, better=better if backend == "highs" else None)
     answer = solve_program(
-        program.model,
-        backend,
-        time_limit_s=time_s,
-        threads=threads,
-        seed=seed,
-        warm_start=warm,
-        callbacks=calls,
+        program.model, backend, time_limit_s=time_s, threads=threads, seed=seed, warm_start=warm, callbacks=calls
     )
     if answer.status is ProgramStatus.INFEASIBLE:
         # Every split is within the limit of the program, a known one by the choice of it.
@@ -69,13 +63,7 @@ def _worst(free: FreeInstance) -> float:
 
 
 def polish(
-    best: FreeIncumbent,
-    backend: str,
-    stop: Callable[[], bool],
-    rng: np.random.Generator,
-    *,
-    size: int,
-    time_s: float,
+    best: FreeIncumbent, backend: str, stop: Callable[[], bool], rng: np.random.Generator, *, size: int, time_s: float
 ) -> bool:
     """Split the items of a few devices anew, the most loaded one among them; True if their largest load fell.
 

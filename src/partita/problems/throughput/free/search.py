@@ -40,6 +40,9 @@ EXPONENTS = (4, 16, 2)
 SHARP = 64
 #: Share of the largest load that a whole memory limit of overflow costs, while no split is known that fits.
 PENALTY = 4.0
+#: Rounds per thread without a time limit, or where there are few items times devices.
+ROUNDS = 40
+SMALL = 150
 
 
 class FreeIncumbent(Incumbent[Ints]):
@@ -178,11 +181,6 @@ class FreeRounds(AnnealingSearch):
                 self.best.take(state.best, f"annealing, round {number}")
 
         return self.cool(plan.cooling, SLICE, part)
-
-
-#: Rounds per thread without a time limit, or where there are few items times devices.
-ROUNDS = 40
-SMALL = 150
 
 
 class FreeAnnealing(FreeSolver):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -60,7 +59,6 @@ class _FreeRun:
     options: Options
     monitor: Monitor
     contiguous: Solver
-    proof_over: threading.Event = field(default_factory=threading.Event)
     failed: bool = False
     backends: list[str] = field(
         default_factory=lambda: [name for name in ("highs", "cpsat", "scip") if available(name)]
@@ -94,7 +92,7 @@ class _FreeRun:
         with ThreadPoolExecutor(1) as pool:
             proof = pool.submit(self._prove)
             try:
-                self._improve(lambda: self.stop() or self.proof_over.is_set())
+                self._improve(lambda: self.stop() or proof.done())
             except BaseException:
                 self.failed = True
                 raise
@@ -143,22 +141,18 @@ class _FreeRun:
             turn += 1
 
     def _prove(self) -> None:
-        try:
-            self._proofs()
-        finally:
-            self.proof_over.set()
-
-    def _proofs(self) -> None:
         best = self.best
-        if self.best.free.items * len(self.best.free.devices) <= SMALL or best.answer is None:
+        if best.free.items * len(best.free.devices) <= SMALL or best.answer is None:
             time_s = self.monitor.remaining_s if best.answer is None else min(5.0, 0.3 * self.monitor.remaining_s)
             self._whole(("highs", "cpsat", "scip"), time_s)
-        if not self.stop() and "highs" in self.backends and best.answer is not None and not self._cheap():
+        gap = self.monitor.gap
+        # Where transfers matter so little, charges have nothing to add to what capacity counts.
+        cheap = gap is not None and gap < CHEAP_GAP
+        if not self.stop() and "highs" in self.backends and best.answer is not None and not cheap:
             charge = FreeCovering(best, self.stop, self.options.seed)
             with self._surviving():
                 charge.run()
-            self.best.counters["charge_rounds"] = float(charge.rounds)
-            self.best.counters["charge_programs"] = float(charge.programs)
+            best.counters |= {"charge_rounds": float(charge.rounds), "charge_programs": float(charge.programs)}
         # Transfers that cost next to nothing leave a number problem, which CP-SAT handles best.
         self._whole(("cpsat", "highs", "scip"), self.monitor.remaining_s)
 
@@ -169,8 +163,3 @@ class _FreeRun:
                 with self._surviving():
                     prove(self.best, backend, self.stop, time_s=time_s, threads=1, seed=self.options.seed)
                     return
-
-    def _cheap(self) -> bool:
-        """Whether transfers matter so little that charges have nothing to add to what capacity counts."""
-        gap = self.monitor.gap
-        return gap is not None and gap < CHEAP_GAP

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes
-from partita.problems.throughput.problem import Schedule, Tensor, ThroughputProblem
+from partita.problems.throughput.problem import MicrobatchSchedule, MovedTensor, ThroughputProblem
 
 
 def plain_problem(
@@ -97,7 +97,7 @@ def plain_problem(
             for parameter in problem.parameters
             if any(v in present for v in parameter.users)
         ),
-        schedule=Schedule(),
+        schedule=MicrobatchSchedule(),
         notes=tuple(notes),
         streaming=memory_bytes is not None,
     )
@@ -116,13 +116,13 @@ def _chosen(problem: ThroughputProblem, kind: str | None) -> int:
     return places[0]
 
 
-def _joined(tensors: list[Tensor]) -> list[Tensor]:
+def _joined(tensors: list[MovedTensor]) -> list[MovedTensor]:
     """One tensor for every producer: the total size, all readers."""
-    by_producer: dict[int, list[Tensor]] = {}
+    by_producer: dict[int, list[MovedTensor]] = {}
     for tensor in tensors:
         by_producer.setdefault(tensor.producer, []).append(tensor)
     return [
-        Tensor(
+        MovedTensor(
             producer=producer,
             consumers=tuple(sorted({v for tensor in made for v in tensor.consumers})),
             size=sum(tensor.size for tensor in made),

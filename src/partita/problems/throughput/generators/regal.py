@@ -14,7 +14,13 @@ from partita.ground.checks import check_at_least, check_number
 from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, REGAL_FAMILIES, random_dag
 from partita.problems.throughput.devices import DeviceKind
-from partita.problems.throughput.problem import Operator, Parameter, Tensor, ThroughputProblem, WorkingMemory
+from partita.problems.throughput.problem import (
+    MovedTensor,
+    StoredParameter,
+    ThroughputProblem,
+    TimedOperator,
+    WorkingMemory,
+)
 from partita.problems.throughput.working_memory import best_order
 
 #: Fewest and most operators of the published graphs.
@@ -124,7 +130,7 @@ def _hardness(problem: ThroughputProblem) -> float:
 
 def _draw(
     rng: np.random.Generator, family: str, nodes: int, noise: Noise, parameter_bytes: float
-) -> tuple[tuple[Operator, ...], tuple[Tensor, ...], tuple[Parameter, ...]]:
+) -> tuple[tuple[TimedOperator, ...], tuple[MovedTensor, ...], tuple[StoredParameter, ...]]:
     edges = random_dag(rng, family, nodes)
     sizes = np.maximum(1.0, np.round(rng.normal(SIZE_MEAN, SIZE_DEVIATION, nodes)))
     own = sizes.copy()
@@ -138,7 +144,9 @@ def _draw(
     weights = np.maximum(0.0, np.round(rng.normal(parameter_bytes, PARAMETER_DEVIATION * parameter_bytes, nodes)))
     held = enumerate(weights.tolist() if parameter_bytes > 0 else ())
     return (
-        tuple(Operator(id=i, times=(time,)) for i, time in enumerate(work.tolist())),
-        tuple(Tensor(producer=i, consumers=tuple(sorted(consumers[i])), size=float(sizes[i])) for i in range(nodes)),
-        tuple(Parameter(name=f"parameter:{i}", users=(i,), weight_bytes=weight) for i, weight in held),
+        tuple(TimedOperator(id=i, times=(time,)) for i, time in enumerate(work.tolist())),
+        tuple(
+            MovedTensor(producer=i, consumers=tuple(sorted(consumers[i])), size=float(sizes[i])) for i in range(nodes)
+        ),
+        tuple(StoredParameter(name=f"parameter:{i}", users=(i,), weight_bytes=weight) for i, weight in held),
     )

@@ -20,6 +20,9 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.search_run import run_search
 
+#: Orders without a time limit, as many as the published comparison takes.
+ORDERS = 10_000
+
 
 class OrderSolver(ABC):
     """A search over blocks as a solver: it says its ``name`` and ``summary``, and how to ``search``."""
@@ -62,10 +65,6 @@ class OrderSolver(ABC):
             incumbent.counters |= counters | {f"{name}_per_s": count / seconds for name, count in counters.items()}
 
         return run_search(incumbent, monitor, work, lambda label: plan_of(problem, made[0], label))
-
-
-#: Orders without a time limit, as many as the published comparison takes.
-ORDERS = 10_000
 
 
 class RandomOrders(OrderSolver):

@@ -13,7 +13,7 @@ from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
-from partita.problems.throughput.evaluation import Evaluation, Memory
+from partita.problems.throughput.evaluation import Evaluation, StageMemory
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.report.limits import limits
 from partita.problems.throughput.simulated import pipeline_document, sample_latency, simulated_pipeline, step_document
@@ -145,7 +145,7 @@ def _stage_table(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation)
 
 def _memory_table(evaluation: Evaluation) -> Table:
     """One row per stage: where its memory goes, and the limit."""
-    shown = [part for part in Memory().parts if any(stage.memory.parts[part] for stage in evaluation.stages)]
+    shown = [part for part in StageMemory().parts if any(stage.memory.parts[part] for stage in evaluation.stages)]
     several = any(stage.in_flight > 1 for stage in evaluation.stages)
     table = _device_table("Memory per device", (*shown, *(("in flight",) if several else ()), "total", "limit"))
     for number, stage in enumerate(evaluation.stages):

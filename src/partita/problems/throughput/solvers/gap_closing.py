@@ -13,7 +13,7 @@ from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.plain import ChargedItems
 from partita.problems.throughput.solvers.race import Target, check, searcher_of
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
+from partita.problems.throughput.solvers.view import ViewedSplit
 
 #: A refuted target this close below a plan is as close as it gets: differences within it may be rounding.
 DISTINCT = 2 * TOLERANCE
@@ -34,7 +34,8 @@ class GapCloser:
         self.search, self.incumbent, self.by = search, search.incumbent, by
         self.stop, self.low = self.incumbent.stop, self.incumbent.bound
         self.pool = ThreadPoolExecutor(2) if threads > 1 else None
-        self.rows = [_directions(view) for view in search.views]
+        # Both directions where memory does not depend on it.
+        self.rows = [[view] if view.instance.positional else [view.turned(), view] for view in search.views]
         self.nodes, self.rounds = 0, 0
         self.step_up = 1.0 / 16
         self.stuck = False
@@ -201,8 +202,3 @@ class GapCloser:
                 if target.full:
                     return
                 effort *= 2
-
-
-def _directions(view: SearchView) -> list[SearchView]:
-    """The view, and before it the one in the other direction where memory does not depend on it."""
-    return [view] if view.instance.positional else [view.turned(), view]

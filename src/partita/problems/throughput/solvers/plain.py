@@ -1,4 +1,4 @@
-"""The decision "is there an acyclic split with every load at most T?", resumable, and why its pruning is safe.
+"""The search of plain problems: their view, "is there an acyclic split with every load at most T?", and why it holds.
 
 A state is a downset I (items of the stages placed so far) and the devices used; R is what remains.
 
@@ -43,6 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.throughput.arrays import SliceTable
 from partita.engines.kernels.throughput.search_memory import new_store, new_tally
 from partita.engines.kernels.throughput.search_state import COLUMNS, DownsetSearch, Plain
 from partita.ground.rounding import TOLERANCE, clearly_below, raised, up_to
@@ -52,10 +53,14 @@ from partita.problems.throughput.contraction.sole_readers import absorb
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.remaining_capacity import Capacity
-from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split, Table
+from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split
 
 #: Most stages times nets that the annealing counts.
 MOST_COUNTS = 20_000_000
+#: Items up to which sums over everything before or after an item are computed exactly (n² bits).
+LARGEST_CLOSURE = 15_000
+#: Charged work must add up to so much more than work to take its place.
+WORTH = 1e-3
 
 
 class PlainView(SearchView):
@@ -102,23 +107,17 @@ class PlainView(SearchView):
         a = self.arrays
         return [CapacityRule(a.work, a.net_cost, 0, np.zeros(len(a.memory)), self.least_bytes, a.memory)]
 
-    def slice(self, order: Ints, limits: PhaseLoads, table: Table, stop: Longs) -> bool:
+    def slice(self, order: Ints, limits: PhaseLoads, table: SliceTable, stop: Longs) -> bool:
         from partita.engines.kernels.throughput.slicing import slice_order
 
         at_most = np.array([limits.both, np.inf])
-        return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, *table, stop))
+        return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, table, stop))
 
 
 def plain_view(problem: ThroughputProblem, *, backwards: bool | None = None) -> PlainView:
     """The view of a problem without its variants; ``backwards`` None for where memory depends on the position."""
     instance = order_twins(absorb(build_instance(problem)))
     return PlainView(problem, instance, instance.positional if backwards is None else backwards)
-
-
-#: Items up to which sums over everything before or after an item are computed exactly (n² bits).
-LARGEST_CLOSURE = 15_000
-#: Charged work must add up to so much more than work to take its place.
-WORTH = 1e-3
 
 
 @dataclass(frozen=True)

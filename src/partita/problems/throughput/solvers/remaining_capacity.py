@@ -156,13 +156,9 @@ def lower_bounds(view: SearchView) -> PhaseLoads:
 def capacity(view: SearchView, top: float) -> Capacity:
     """Rules for every remaining-count code, valid for limits up to ``top``."""
     a, rules = view.arrays, view.rules()
-    count = [int(c) for c in a.devices]
-    pools = len(count)
-    radix = np.ones(pools, dtype=np.int64)
-    for pool in range(1, pools):
-        radix[pool] = radix[pool - 1] * (count[pool - 1] + 1)
-    size = int(np.prod([c + 1 for c in count]))
-    left = np.stack([(np.arange(size) // radix[k]) % (count[k] + 1) for k in range(pools)], axis=1)
+    pools, sizes = len(a.devices), a.devices + 1
+    size, radix = int(sizes.prod()), sizes.cumprod() // sizes
+    left = np.arange(size)[:, None] // radix % sizes
     support = (left > 0) @ (1 << np.arange(pools))
     masks = [mask for mask in range(1, 1 << pools) if (support == mask).any()]
     most = max(1, MOST_ROWS // len(masks))

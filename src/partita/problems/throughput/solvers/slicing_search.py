@@ -17,9 +17,10 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.random import generator
+from partita.engines.kernels.throughput.arrays import SliceTable
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP, clearly_below, up_to
-from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage, Table, ViewedSplit
+from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage, ViewedSplit
 
 #: Decisions that an order may take.
 DECISIONS = 20
@@ -37,8 +38,8 @@ class OrderSlicer:
         self.view, self.low, self.stop = view, low, stop
         self.share = low.forward / max(low.forward + low.backward, 1e-300)
         shape = (view.items + 1, view.code_count)
-        fewest, back_from = np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
-        self.table = Table(fewest, back_from, np.zeros(shape, dtype=np.int8), np.ones(shape, dtype=np.int32))
+        fewest, start, replicas = np.zeros((3, *shape), dtype=np.int32)
+        self.table = SliceTable(fewest, start, np.zeros(shape, dtype=np.int8), replicas)
 
     def decide(self, order: Ints, target: float) -> Split | None:
         """Stages of objective at most ``target`` along the order, None if none are found (or the run stops)."""
@@ -64,8 +65,7 @@ class OrderSlicer:
         end, code = view.items, int(devices.argmin())
         stages: Split = []
         while end > 0:
-            pool, start = int(table.back_pool[end, code]), int(table.back_from[end, code])
-            replicas = int(table.back_replicas[end, code])
+            pool, start, replicas = (int(row[end, code]) for row in (table.kind, table.start, table.replicas))
             items = order[start:end]
             stages.append(SplitStage(pool, replicas, items.copy() if view.ordered else np.sort(items)))
             code -= int(view.codes.stride[pool]) * replicas

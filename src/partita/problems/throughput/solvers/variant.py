@@ -1,4 +1,4 @@
-"""The decision "is there an acyclic split with every line within its limit?", resumable, and why its pruning is safe.
+"""The search of variants: pools of alike devices, lines with limits, groups, replicas; and why its pruning is safe.
 
 The rules are those of ``partita.problems.throughput.solvers.plain``, with what changes for the variants.
 
@@ -34,7 +34,7 @@ from typing import ClassVar
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows
-from partita.engines.kernels.throughput.arrays import Lines
+from partita.engines.kernels.throughput.arrays import Lines, SliceTable
 from partita.engines.kernels.throughput.search_memory import downset_masks, enlarged, new_scratch, new_store, new_tally
 from partita.engines.kernels.throughput.search_state import (
     DOWNSETS,
@@ -51,15 +51,11 @@ from partita.problems.throughput.contraction.sole_readers import absorb
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.solvers.decision import Searcher
 from partita.problems.throughput.solvers.load_lines import BOTH, LoadLines, load_lines
-from partita.problems.throughput.solvers.view import (
-    CapacityRule,
-    Effort,
-    PhaseLoads,
-    SearchView,
-    Split,
-    Table,
-)
+from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split
 from partita.problems.throughput.working_memory import PeakTable
+
+#: Most downsets that are listed, and most of them that are kept.
+MOST_DOWNSETS, MOST_CUTS = 200_000, 3_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +211,11 @@ class VariantView(SearchView):
             rules.append(CapacityRule(item, np.zeros((len(a.memory), a.net_entering.shape[0])), None, a.memory))
         return rules
 
-    def slice(self, order: Ints, limits: PhaseLoads, table: Table, stop: Longs) -> bool:
+    def slice(self, order: Ints, limits: PhaseLoads, table: SliceTable, stop: Longs) -> bool:
         from partita.engines.kernels.throughput.slicing import slice_order
 
         at_most = raised(self.shape.limits(limits))
-        return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, *table, stop))
+        return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, table, stop))
 
 
 def variant_views(problem: ThroughputProblem) -> list[SearchView]:
@@ -297,10 +293,6 @@ class VariantSearcher(Searcher):
         from partita.engines.kernels.throughput.variant_search import search_variant
 
         return int(search_variant(search))
-
-
-#: Most downsets that are listed, and most of them that are kept.
-MOST_DOWNSETS, MOST_CUTS = 200_000, 3_000
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, as_arrays
-from partita.engines.kernels.throughput.arrays import Arrays, Codes
+from partita.engines.kernels.arrays import Floats, Ints, Longs, as_arrays
+from partita.engines.kernels.throughput.arrays import Arrays, Codes, SliceTable
 from partita.ground.rounding import up_to
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, operators_at
@@ -85,15 +85,6 @@ class CapacityRule:
     #: None where not.
     bytes: Floats | None = None
     memory: Floats | None = None
-
-
-class Table(NamedTuple):
-    """What slicing an order leaves: (items + 1, codes) fewest devices of pool 0, and the last stage of each."""
-
-    fewest: Ints
-    back_from: Ints
-    back_pool: Bytes
-    back_replicas: Ints
 
 
 @dataclass(frozen=True)
@@ -275,7 +266,7 @@ class SearchView(ABC):
         """What bounds the work of the devices that remain."""
 
     @abstractmethod
-    def slice(self, order: Ints, limits: PhaseLoads, table: Table, stop: Longs) -> bool:
+    def slice(self, order: Ints, limits: PhaseLoads, table: SliceTable, stop: Longs) -> bool:
         """Whether an order can be cut into stages within the limits; the cuts are left in the table."""
 
     def annealable(self, stages: int) -> bool:

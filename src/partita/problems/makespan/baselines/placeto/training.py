@@ -99,21 +99,11 @@ def _reach(reads: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Batch:
-    """Episodes side by side, from the same placement.
+    """Episodes side by side, from the same placement."""
 
-    Attributes
-    ----------
-    values
-        (G + 1, B) Makespans before the first step and after each.
-    chances
-        (G, B) Logarithms of the probabilities of what was chosen.
-    entropy
-        Mean entropy of the choices.
-    """
-
-    values: Floats
-    chances: Any
-    entropy: Any
+    values: Floats  #: (G + 1, B) Makespans before the first step and after each.
+    chances: Any  #: (G, B) Logarithms of the probabilities of what was chosen.
+    entropy: Any  #: Mean entropy of the choices.
 
 
 def train(world: World, first: Ints, *, episodes: int, seed: int, monitor: Monitor) -> list[float]:

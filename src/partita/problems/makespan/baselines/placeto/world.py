@@ -14,24 +14,12 @@ from partita.problems.makespan.instance import MakespanInstance
 
 
 class World:
-    """Placements of groups, judged by the list scheduler with operators by their upward ranks.
-
-    Parameters
-    ----------
-    instance, groups
-        The problem, and what goes to one device.
-
-    Attributes
-    ----------
-    able
-        (G, D) Where a group can run.
-    value, best
-        The smallest makespan that was met, and the device of every operator there.
-    """
+    """Placements of groups, judged by the list scheduler with operators by their upward ranks."""
 
     def __init__(self, instance: MakespanInstance, groups: OperatorGroups) -> None:
         self.instance, self.groups = instance, groups
-        self.able = np.isfinite(groups.time)
+        self.able = np.isfinite(groups.time)  #: (G, D) Where a group can run.
+        #: The smallest makespan that was met, and the device of every operator there.
         self.value, self.best = math.inf, np.full(instance.count, -1, dtype=np.int32)
         self._room = instance.room()
 

@@ -205,11 +205,7 @@ class MinMaxProgram:
             began = time.monotonic()
             try:
                 proven = self.solve(
-                    time_s,
-                    backend=backend,
-                    enough=lambda _: ended.is_set(),
-                    on_bound=self.run.prove,
-                    on_point=on_point,
+                    time_s, backend=backend, enough=lambda _: ended.is_set(), on_bound=self.run.prove, on_point=on_point
                 )
                 self.run.prove(proven)
             except SolverCrashError as error:

@@ -1,0 +1,180 @@
+"""Rows of stages laid out by hand: which configurations they take, and what is missing where none fit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import up_to
+from partita.ground.units import format_bytes
+from partita.nouns.pipeline import Plan, Stage
+from partita.problems.hybrid.blocks import menu_of
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.steady.baselines.choices import fastest_choices, least_memory
+from partita.problems.hybrid.steady.evaluate import evaluate
+from partita.problems.hybrid.steady.step_time import step_time
+
+#: Why there is no plan where a recipe has no layout at all.
+_UNUSED = "no setting of it uses the devices and microbatches there are"
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage of a layout: places in the order of layers from ``start`` to before ``end``, and its degrees.
+
+    ``machines`` and ``machine_group`` say where it is, if the problem has machines of several devices.
+    """
+
+    start: int
+    end: int
+    data_parallel: int
+    tensor_parallel: int
+    machines: int | None = None
+    machine_group: int | None = None
+
+
+class Layouts:
+    """Turns layouts into plans: the fastest configurations that fit into memory, stage by stage.
+
+    Stages are cut along one topological order of the problem's layers, ``order``.
+    """
+
+    def __init__(self, problem: HybridProblem) -> None:
+        self.problem = problem
+        self.order = [problem.layers[number] for number in problem.order()]
+        numbers: dict[tuple[object, ...], int] = {}
+        self.menus = [numbers.setdefault(menu_of(layer), len(numbers)) for layer in self.order]
+        self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
+        self._shards = problem.shards
+        self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
+
+    def plan(self, rows: Sequence[StageRow]) -> Plan | str | float:
+        """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
+        remaining = sum(row.data_parallel for row in rows)
+        stages, missing = [], 0.0
+        for row in rows:
+            in_flight = -(-remaining // row.data_parallel)
+            remaining -= row.data_parallel
+            found = self._stage(row, in_flight)
+            if isinstance(found, str):
+                return found
+            if isinstance(found, float):
+                missing = max(missing, found)
+            else:
+                stages.append(found)
+        return missing if missing > 0 else Plan(stages=tuple(stages))
+
+    def best(
+        self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, reason: str = _UNUSED, *, by_step: bool = False
+    ) -> Outcome:
+        """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
+
+        With ``by_step`` the best is the one with the shortest step, not the one with the best objective. ``reason`` is
+        the one where there is no layout.
+        """
+        best: Plan | None = None
+        value = missing = math.inf
+        for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
+            if monitor.stopping and (best is not None or missing < math.inf):
+                break
+            plan = self.plan(rows)
+            if isinstance(plan, str):
+                reason = plan if math.isinf(missing) else reason
+            elif isinstance(plan, float):
+                if plan < missing:
+                    missing = plan
+                    stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
+                    degrees = f"data {rows[0].data_parallel}, tensor {rows[0].tensor_parallel}"
+                    reason = (
+                        f"its smallest setting ({stages}, {degrees}) needs {format_bytes(plan)} more on a device than "
+                        f"the {format_bytes(self.problem.memory_bytes)} there are"
+                    )
+            else:
+                found = evaluate(self.problem, plan)
+                worth = step_time(self.problem, plan, found).step if by_step else found.objective
+                if found.feasible and worth < value:
+                    best, value = plan, worth
+                elif not found.feasible and math.isinf(missing):
+                    reason = found.violations[0]
+        return Outcome(best, reason="" if best is not None else reason)
+
+    def _stage(self, row: StageRow, in_flight: int) -> Stage | str | float:
+        degree = row.tensor_parallel
+        kinds: dict[int, list[int]] = {}
+        for place in range(row.start, row.end):
+            if not self.order[place].configurations.get(degree):
+                return f"{self.order[place].label} has no configuration of tensor-parallel degree {degree}"
+            kinds.setdefault(self.menus[place], []).append(place)
+        menus = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
+        replicas = row.data_parallel if self._shards else 1
+        key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight, replicas)
+        if key not in self._chosen:
+            self._chosen[key] = fastest_choices(menus, in_flight, self._limit, replicas)
+        found = self._chosen[key]
+        if found is None:
+            return float(least_memory(menus, in_flight, replicas) - (self.problem.memory_bytes or 0.0))
+        configurations: dict[int, str] = {}
+        for (menu, _), places, counts in zip(menus, kinds.values(), found, strict=True):
+            names = [choice.id for choice, times in zip(menu, counts, strict=True) for _ in range(times)]
+            configurations |= {self.order[place].id: name for place, name in zip(places, names, strict=True)}
+        held = [layer.id for layer in self.problem.layers if layer.id in configurations]
+        return Stage(
+            operators=tuple(held),
+            data_parallel=row.data_parallel,
+            tensor_parallel=degree,
+            machines=row.machines,
+            machine_group=row.machine_group,
+            configurations={identity: configurations[identity] for identity in held},
+        )
+
+
+@dataclass(frozen=True)
+class LaidOut(AnyProblem):
+    """The best of a family of layouts, a usual way to lay out training by hand."""
+
+    #: As of every solver.
+    name: str
+    summary: str
+    family: Callable[[Layouts], Iterable[Sequence[StageRow]]]  #: The layouts, each in the order of its stages.
+    without: str = _UNUSED  #: Why there is no plan where the family is empty.
+
+    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+        layouts = Layouts(problem)
+        return layouts.best(self.family(layouts), monitor, self.without)
+
+
+def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRow]]:
+    """A layout of stages with equal degrees on machines: as it is without machines, otherwise every even placement.
+
+    A machine holds d_1 of the d replicas of as many stages as fit, and the next stages are on other machines.
+    """
+    if problem.hierarchy is None:
+        return [list(rows)]
+    size = problem.devices_per_machine
+    replicas, degree = rows[0].data_parallel, rows[0].tensor_parallel
+    found = []
+    for inside in range(1, min(replicas, size // degree) + 1):
+        if replicas % inside:
+            continue
+        machines, together = replicas // inside, size // (inside * degree)
+        if machines * -(-len(rows) // together) <= problem.machines:
+            found.append(
+                [
+                    dataclasses.replace(row, machines=machines, machine_group=number // together)
+                    for number, row in enumerate(rows)
+                ]
+            )
+    return found
+
+
+def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[int]:
+    """Data-parallel degrees to try: all up to ``every``, beyond that powers of two, and the largest.
+
+    Larger degrees are hardly ever worse from two on, so little is lost.
+    """
+    allowed = problem.replicas(most)
+    return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]

@@ -1,0 +1,28 @@
+"""How people set up a step by hand, and planners that do without one of the means."""
+
+from __future__ import annotations
+
+from partita.problems.hybrid.protocol import Solver
+from partita.problems.hybrid.step.baselines import recipes, restricted
+from partita.problems.hybrid.step.baselines.kinds import FASTEST_KIND, PROPORTIONAL
+
+RECIPES: tuple[Solver, ...] = (
+    recipes.REPLICAS,
+    recipes.GROUP,
+    recipes.PIPELINE,
+    recipes.MEGATRON,
+    recipes.FSDP,
+    recipes.DEEPSPEED,
+    recipes.TORCHTITAN,
+    recipes.NANOTRON,
+)
+#: The last two are for several kinds of devices.
+RESTRICTED: tuple[Solver, ...] = (
+    restricted.NO_DATA_PARALLEL,
+    restricted.NO_TENSOR_PARALLEL,
+    restricted.NO_RECOMPUTATION,
+    FASTEST_KIND,
+    PROPORTIONAL,
+)
+#: By hand first, then the restricted planners.
+BASELINES = (*RECIPES, *RESTRICTED)

@@ -1,0 +1,141 @@
+"""Uniform meshes with bounds that hold whatever the layers of their stages are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from partita.ground.rounding import rounded_down
+from partita.problems.hybrid.blocks import divisors
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import most_room
+from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
+from partita.problems.hybrid.step.mesh import DeviceMesh
+from partita.problems.hybrid.step.pipeline import passing_time, refusal
+
+
+@dataclass(frozen=True)
+class CandidateMesh:
+    """A mesh with a bound on its steps, and bounds on the least φ, largest κs and single cost of a stage.
+
+    ``way`` is how all blocks run; empty where each layer runs in its own.
+    """
+
+    bound: float
+    mesh: DeviceMesh
+    passing: float
+    lows: tuple[float, float, float]
+    way: str = ""
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """By bound; of those that are alike the mesh that is looked at first."""
+        mesh = self.mesh
+        sizes = mesh.zero, mesh.data, mesh.tensor, mesh.stages, mesh.chunks, mesh.schedule
+        return self.bound, *sizes, self.passing, *self.lows, mesh.context, mesh.expert, self.way
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Sums over the layers at one degree."""
+
+    time: float
+    forward: float
+    gradients: float
+    update: float
+    once: float
+    memory: float
+
+
+def spreads_of(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
+    """What layers cost at every context- and expert-parallel degree that plans may have."""
+    training = problem.step
+    found = {
+        (context, expert): problem.at(context, expert)
+        for context, expert in itertools.product(training.context, training.expert)
+    }
+    return {degrees: spread for degrees, spread in found.items() if spread is not None}
+
+
+def candidates_of(
+    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
+) -> Iterator[CandidateMesh]:
+    """Every mesh that may run, with bounds that hold whatever the layers of its stages are.
+
+    ``problem`` is one at the context- and expert-parallel degrees, whose blocks all run that way.
+    """
+    training, batch, count = problem.step, problem.microbatches, len(problem.layers)
+    limit = most_room(problem.memory_bytes, count)
+    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
+    for t in sorted(shared & set(problem.degrees())):
+        for d in divisors(batch):
+            groups = d * context
+            if groups * t > problem.devices:
+                break
+            if groups % expert:
+                continue
+            # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
+            for zero in training.zero if groups > 1 else (min(training.zero),):
+                totals = _totals(problem, exchanges_of(problem, groups, t, zero, expert), t)
+                for stages in range(1, min(count, problem.devices // (groups * t)) + 1):
+                    if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
+                        continue
+                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
+                        mesh = DeviceMesh(problem, stages, d, t, schedule, chunks, zero, context, expert)
+                        if training.limits.meshes.admits(mesh.degrees):
+                            yield _bounded(totals, mesh, way)
+
+
+def _ways(
+    schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int, zero: int
+) -> Iterator[tuple[str, int]]:
+    """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds."""
+    simple = sorted((name for name in schedules if name != "interleaved"), key=lambda name: name == "gpipe")
+    for schedule in simple[:1] if stages == 1 else simple:
+        if refusal(schedule, stages, 1, microbatches, zero) is None:
+            yield schedule, 1
+    if "interleaved" in schedules and blocks % stages == 0:
+        for chunks in divisors(blocks // stages):
+            if chunks > 1 and refusal("interleaved", stages, chunks, microbatches, zero) is None:
+                yield "interleaved", chunks
+
+
+def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int) -> _Totals:
+    least = [
+        min(choice.memory_per_microbatch_bytes + choice.memory_bytes for choice in layer.configurations[degree])
+        for layer in problem.layers
+    ]
+    forward = float(exchanges.forward.sum())
+    return _Totals(
+        time=forward + float(exchanges.backward.sum()),
+        forward=forward,
+        gradients=float(exchanges.weight_gradients.sum()),
+        update=float(exchanges.update.sum()),
+        once=0.0 if exchanges.overlap else float(exchanges.reduce_once.sum() + exchanges.gather_once.sum()),
+        memory=float(exchanges.state.sum()) + sum(least),
+    )
+
+
+def _bounded(totals: _Totals, mesh: DeviceMesh, way: str) -> CandidateMesh:
+    """Stages share the work out evenly at best; waiting, transfers and what memory costs are left out."""
+    terms, stages, microbatches = terms_of(mesh.problem), mesh.stages, mesh.microbatches
+
+    def down(value: float) -> float:
+        return max(0.0, rounded_down(value, whole, terms))
+
+    backward = totals.time - totals.forward
+    passing = passing_time(mesh.schedule, mesh.chunks, totals.forward, backward, totals.gradients)
+    # φ + max κ ≥ φ + (n·τ − φ)/p, and φ may be larger than its least.
+    apart = mesh.schedule == "gpipe"
+    holding = (microbatches - 1) * (backward if apart else totals.time) / stages
+    ahead = (microbatches - 1) * totals.forward / stages if apart else 0.0
+    pipeline = passing * (1 - 1 / stages) + microbatches * totals.time / stages
+    once = (totals.update + totals.once) / stages
+    whole = microbatches * totals.time + passing + once
+    return CandidateMesh(down(pipeline + once), mesh, down(passing), (down(holding), down(ahead), down(once)), way)
+
+
+def terms_of(problem: HybridProblem) -> int:
+    """How many numbers make up the time of a step, at most."""
+    return 16 * len(problem.layers) + 8 * len(problem.edges) + 16

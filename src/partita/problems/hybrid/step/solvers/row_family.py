@@ -1,0 +1,180 @@
+"""Rows of stages with degrees of their own over suffix sets: what the kernels work on, and plans from their answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from partita.engines.kernels.hybrid.arrays import StageIndex
+from partita.engines.kernels.hybrid.passing import RowTask
+from partita.engines.kernels.hybrid.rows import FULL, Entries, Labels, Left, bound_rows, extend_rows
+from partita.nouns.pipeline import Plan, Stage
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.room import Room, most_room
+from partita.problems.hybrid.step.mesh import DeviceMesh
+from partita.problems.hybrid.step.rows import handover_price, row_in_flight
+from partita.problems.hybrid.step.solvers.caps import Box
+from partita.problems.hybrid.step.solvers.step_family import NUMBERS, StepFamily
+
+#: Most elements of a table of stages by option, and labels that are kept.
+MOST_STAGES = 12_000_000
+MOST_LABELS = 1 << 21
+#: Microbatches in flight whose loss is remembered.
+_COLUMNS = 256
+
+
+class LabelsFull(Exception):
+    """There are more labels than room for them."""
+
+
+@dataclass(frozen=True, order=True)
+class Choice:
+    """Degrees of a stage, and the kind of its devices by number."""
+
+    tensor: int
+    data: int
+    kind: int = 0
+
+    @property
+    def width(self) -> int:
+        """Devices."""
+        return self.tensor * self.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowBox(Box):
+    """Rows of a schedule and one of ZeRO's stages, with bounds on all replicas as well.
+
+    Stages have ``data`` replicas each, any number if that is 0, and on each kind of devices the same tensor-parallel
+    degree of ``tensors``, any if that is None.
+    """
+
+    schedule: str
+    zero: int
+    fewest: int = 0
+    replicas: int = 1 << 40
+    data: int = 0
+    tensors: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class FoundStages:
+    """A row: the plan, the sum of its passing times, and its replicas."""
+
+    plan: Plan
+    passing: float
+    replicas: int
+
+
+class RowFamily(StepFamily):
+    """Rows of stages of a problem with one of ZeRO's stages."""
+
+    def __init__(
+        self,
+        problem: HybridProblem,
+        choices: Sequence[Choice],
+        zero: int,
+        sets: Iterable[int],
+        stop: npt.NDArray[np.int64],
+        room: Room = most_room,
+    ) -> None:
+        super().__init__(problem, sorted({(choice.kind, choice.tensor) for choice in choices}), sets, stop, room)
+        self.choices, self.zero = sorted(choices, key=lambda choice: (choice.width, choice)), zero
+        meshes = [(c.kind, DeviceMesh(problem.kinds[c.kind], 1, c.data, c.tensor, zero=zero)) for c in self.choices]
+        most = max((mesh.microbatches for _, mesh in meshes), default=1)
+        options, self.sacks = self.tables(meshes, min(_COLUMNS, most + 1))
+        joints = (None, *problem.kinds)
+        prices = [[handover_price(mesh, other) for other in joints] for _, mesh in meshes]
+        self.options = options._replace(price=np.array(prices, dtype=np.float64).reshape(-1, len(joints), 2))
+        self.cheap = np.ascontiguousarray(self.options.price.min(axis=1))
+        pairs = np.isfinite(self.options.forward).sum()
+        size = len(self.sets)
+        self.entries = Entries(
+            np.zeros(size * size + 1, dtype=np.int64), np.zeros(pairs + 1, dtype=np.int32), np.zeros(pairs + 1)
+        )
+        columns = 1 if problem.others else problem.devices + 1
+        self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, columns)))
+        self.head = np.zeros(size, dtype=np.int64)
+        self.labels = _labels(1 << 15, len(problem.kinds))
+
+    def least(self, box: RowBox, limit: float = math.inf) -> float | None:
+        """No row within a box's caps has a smaller sum of passing times; None if stopped. What is left is kept."""
+        options, tensors = self.options, box.tensors
+        if tensors is not None:
+            # Options that are too wide for all devices are none.
+            asked = [choice.tensor == tensors[choice.kind] for choice in self.choices]
+            options = options._replace(width=np.where(asked, options.width, options.devices.sum() + 1))
+        task = _task(box, limit)
+        found = bound_rows(self.work, options, self.sacks, task, self.cheap, self.entries, self.left)
+        return None if found < 0 else float(self.left.rest[0, -1])
+
+    def best(self, box: RowBox, limit: float, effort: int) -> FoundStages | None:
+        """The row with the least sum of passing times below the limit, after ``least`` of no smaller box.
+
+        Raises
+        ------
+        LabelsFull
+            If it takes more labels than there is room for, or looks at more than ``effort``.
+        """
+        task = _task(box, limit)._replace(effort=effort)
+        while True:
+            passing, label = extend_rows(
+                self.work, self.options, self.sacks, task, self.entries, self.left, self.labels, self.head
+            )
+            if passing != FULL:
+                break
+            if label == -2 or len(self.labels.passing) >= MOST_LABELS:
+                raise LabelsFull
+            self.labels = _labels(len(self.labels.passing) * 4, len(self.problem.kinds))
+        if label < 0 or self.work.stop[0] != 0:
+            return None
+        return self._plan(box, float(passing), int(label))
+
+    def _plan(self, box: RowBox, passing: float, label: int) -> FoundStages | None:
+        replicas = int(self.labels.replicas[label])
+        stages = []
+        while label > 0:
+            o, outer = int(self.labels.option[label]), int(self.labels.place[label])
+            behind, parent = int(self.labels.replicas[label]), int(self.labels.parent[label])
+            inner, choice = int(self.labels.place[parent]), self.choices[o]
+            total = max(behind, box.fewest)
+            flying = row_in_flight(box.schedule, behind, total, choice.data, int(self.options.microbatches[o]))
+            room = float(self.sacks.room[self.options.sack[inner, outer, o]])
+            chosen = self.configurations(StageIndex(inner, outer, int(self.options.degree[o])), room, flying)
+            if chosen is None:
+                return None
+            stages.append(
+                Stage(
+                    operators=tuple(chosen),
+                    data_parallel=choice.data,
+                    tensor_parallel=choice.tensor,
+                    kind=self.problem.kinds[choice.kind].device if self.problem.others else "",
+                    configurations=chosen,
+                )
+            )
+            label = parent
+        plan = Plan(stages=tuple(stages), schedule=box.schedule, zero=self.zero)
+        return FoundStages(plan, passing, replicas)
+
+
+def _task(box: RowBox, limit: float) -> RowTask:
+    holding, ahead, once = box.highs
+    return RowTask(NUMBERS[box.schedule], holding, ahead, once, limit, box.fewest, box.replicas, box.data)
+
+
+def _labels(room: int, groups: int) -> Labels:
+    longs = {
+        name: np.zeros(room, dtype=np.int64) for name in ("replicas", "joint", "group", "narrow", "same", "parent")
+    }
+    return Labels(
+        used=np.zeros((room, groups), dtype=np.int64),
+        passing=np.zeros(room),
+        option=np.zeros(room, dtype=np.int32),
+        place=np.zeros(room, dtype=np.int32),
+        following=np.zeros(room, dtype=np.int64),
+        **longs,
+    )
