@@ -9,6 +9,7 @@ import math
 import os
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,20 +198,35 @@ def test_where_replicas_may_be() -> None:
 
 def test_a_split_that_ended_by_its_clock_is_not_known() -> None:
     """It may well fit: nothing is said but that there was no time."""
-    problem, where = instance(next(s for s in range(50) if len(instance(s)[0].operators) == 8))
-    found = module._split(
-        module._Task(replicas_of(problem).shapes(problem)[0], problem, None, where, 0, 1, time_limit_s=0.0)
-    )
+    problem, _ = instance(next(s for s in range(50) if len(instance(s)[0].operators) == 8))
+    found = module._split(replicas_of(problem).shapes(problem)[0], seed=0, threads=1, time_limit_s=0.0)
     assert found.late
     assert found.plan is not None or found.outcome == "no time"
-    assert module._Found(None, impossible=False, late=True).outcome == "no time"
-    assert module._Found(None, impossible=False, late=False).outcome == "no plan found"
-    assert module._Found(None, impossible=True, late=True).outcome == "does not fit"
+
+
+@pytest.mark.parametrize(
+    ("infeasible", "lossless", "time_limit_s", "outcome"),
+    [
+        (False, True, 0.0, "no time"),
+        (False, True, 20.0, "no plan found"),
+        (True, True, 0.0, "does not fit"),
+        (True, False, 0.0, "no time"),
+        (True, False, 20.0, "no plan found"),
+    ],
+)
+def test_only_a_lossless_proof_says_that_a_shape_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, infeasible: bool, lossless: bool, time_limit_s: float, outcome: str
+) -> None:
+    problem, _ = instance(FIRST)
+    shape = replicas_of(problem).shapes(problem)[0]
+    nothing = SimpleNamespace(plan=None, infeasible=infeasible, lossless=lossless)
+    monkeypatch.setattr(module, "replicas_of", lambda _: SimpleNamespace(split=lambda *_: nothing))
+    assert module._split(shape, seed=0, threads=1, time_limit_s=time_limit_s).outcome == outcome
 
 
 def test_splits_without_time_make_no_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, where = instance(next(s for s in range(50) if len(instance(s)[0].operators) == 8))
-    monkeypatch.setattr(module, "_split", lambda task: module._Found(None, impossible=False, late=True))
+    monkeypatch.setattr(module, "_split", lambda shape, **settings: module._Split(None, "no time", late=True))
     with pytest.raises(pt.InputError, match=r"no plan was found for small \(\d+ no time\)"):
         search_stages(problem, where, time_limit_s=None)
     plan = next(splits(problem, 1))
@@ -233,7 +249,7 @@ def test_what_does_not_fit_has_no_plan() -> None:
         for shape in facet.shapes(small):
             if shape.devices > where.device_count:
                 continue
-            found = module._split(module._Task(shape, shape.problem, None, where, 0, 1, time_limit_s=20.0))
+            found = module._split(shape, seed=0, threads=1, time_limit_s=20.0)
             outcomes.append("fits" if found.plan is not None else found.outcome)
             if outcomes[-1] != "does not fit":
                 continue

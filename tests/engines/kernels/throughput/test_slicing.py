@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from instances.kernel_arrays import NEVER, block_problems, cost_of, dags, values
 from instances.strategies import examples, halves
 from partita.engines.kernels.graph_arrays import graph_of, sets_of
-from partita.engines.kernels.throughput.arrays import Arrays, Codes
+from partita.engines.kernels.throughput.arrays import Arrays, Codes, SliceTable
 from partita.engines.kernels.throughput.blocks import BlockProblem, cut_nets
 from partita.engines.kernels.throughput.orders import costs_of, cut_order, decode
 from partita.engines.kernels.throughput.slicing import linearise, order_by, slice_order
@@ -138,11 +138,12 @@ def test_an_order_is_cut_if_it_can_be(made: tuple[Arrays, np.ndarray]) -> None:
                         continue
                     if fits(a, set(range(start, end)), kind, sum(more), limits[0]):
                         held[end].add(more)
-    table = (n + 1, second + 1)
-    fewest, back_from, back_kind = np.zeros(table, np.int32), np.zeros(table, np.int32), np.zeros(table, np.int8)
-    back_replicas = np.zeros(table, np.int32)
+    shape = (n + 1, second + 1)
+    fewest, back_from, back_replicas = (np.zeros(shape, np.int32) for _ in range(3))
+    back_kind = np.zeros(shape, np.int8)
+    table = SliceTable(fewest, back_from, back_kind, back_replicas)
     order = np.arange(n, dtype=np.int32)
-    found = slice_order(a, None, None, order, limits, codes, fewest, back_from, back_kind, back_replicas, NEVER)
+    found = slice_order(a, None, None, order, limits, codes, table, NEVER)
     assert found == bool(held[n])
     for code in range(second + 1):
         least = min((used for others, used in held[n] if others == code), default=NONE)
