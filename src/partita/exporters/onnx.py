@@ -9,7 +9,7 @@ import msgspec
 
 from partita.exporters.cards import ORDER, cards_of_split, order_notes
 from partita.exporters.exporter import Content, FolderExporter
-from partita.exporters.onnx_model import StagedModel, encoded, staged_model
+from partita.exporters.onnx_model import StagedModel, encoded, reads, staged_model
 from partita.frontends.options import passed_over
 from partita.ground.errors import InputError
 from partita.nouns.split import Split
@@ -61,8 +61,6 @@ def stage_models(staged: StagedModel, count: int) -> list[Any]:
     """An ``onnx.ModelProto`` for every stage."""
     import onnx
 
-    from partita.exporters.onnx_model import reads
-
     graph = staged.model.graph
     maker = {text: place for place, node in enumerate(graph.node) for text in node.output if text}
     stored = {entry.name: entry for entry in graph.initializer}
@@ -97,8 +95,6 @@ def stage_models(staged: StagedModel, count: int) -> list[Any]:
 
 def _members(staged: StagedModel, maker: dict[str, int], number: int) -> list[int]:
     """The nodes of a stage in order, with those of other stages that make constants for it."""
-    from partita.exporters.onnx_model import reads
-
     nodes = staged.model.graph.node
     own = {place for place, stage in enumerate(staged.stages) if stage == number}
     todo = list(own)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from dataclasses import dataclass
 from typing import Any
 
 from partita.exporters.align import Call, align, carries_state
+from partita.exporters.module_inputs import PREFIX, wrapped_model
+from partita.frontends.onnx.modules import Modules
 from partita.frontends.options import one_line
 from partita.ground.errors import InputError, UnsupportedError, require
 from partita.nouns.split import Split
@@ -59,11 +62,8 @@ def _read(path: str) -> Any:
 def _exported(split: Split) -> Any:
     require("torch", "torch")
     require("onnxscript", "onnx")
-    import io
 
     import torch
-
-    from partita.exporters.module_inputs import wrapped_model
 
     module, tensors = wrapped_model(split)
     try:
@@ -78,8 +78,6 @@ def _exported(split: Split) -> Any:
 
 
 def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedModel:
-    from partita.exporters.module_inputs import PREFIX
-
     nodes = list(model.graph.node)
     properties = [{entry.key: entry.value for entry in node.metadata_props} for node in nodes]
     # A plan of an ONNX file names its nodes as they were read, whatever wrote them.
@@ -141,8 +139,6 @@ def _is_of_file(split: Split) -> bool:
 
 def _paths_as_read(nodes: list[Any]) -> list[str]:
     """The module of every node, as plans of ONNX files name them."""
-    from partita.frontends.onnx.modules import Modules
-
     modules = Modules("")
     return [modules.of(node) for node in nodes]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.model import BuiltModel
+from partita.frontends.onnx.load import load_onnx
 from partita.frontends.options import Asked, asked_of
+from partita.frontends.userfile import build_file
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError, TraceError, require
 from partita.nouns.graph import Graph, Source
@@ -78,8 +81,6 @@ def load_model(
     asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode, given)
     of_hub = _checked(spec, asked)
     if not of_hub and spec.endswith(".onnx"):
-        from partita.frontends.onnx.load import load_onnx
-
         return load_onnx(spec, asked)
     with _saying_inputs():
         model = _built(spec, asked, of_hub, real=False)
@@ -99,8 +100,6 @@ def load_module(source: Source, *, seed: int | None = None) -> BuiltModel:
     of_hub = _checked(source.model, asked)
     with ExitStack() as after:
         if seed is not None:
-            import random
-
             import torch
 
             after.callback(random.setstate, random.getstate())
@@ -117,7 +116,6 @@ def _built(spec: str, asked: Asked, of_hub: bool, *, real: bool) -> BuiltModel:
         from partita.frontends.hf.load import build_transformers
 
         return build_transformers(spec[3:], sized(asked), real=real)
-    from partita.frontends.userfile import build_file
 
     return build_file(spec, asked, real=real)
 

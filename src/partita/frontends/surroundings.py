@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import checkpoint
 
 from partita.inside.replacing import replaced
 from partita.inside.torch_inside import converted_by, homes_of, tables_of, tree_map
@@ -134,7 +135,6 @@ def no_branches(note: Callable[[str], None]) -> AbstractContextManager[None]:
 
 def plain_checkpoints() -> AbstractContextManager[None]:
     """Within, reentrant checkpoints, which run a backward pass inside another, are of the other kind."""
-    from torch.utils import checkpoint
 
     def apply(function: Any, preserve: bool, *args: Any) -> Any:
         return checkpoint.checkpoint(function, *args, use_reentrant=False, preserve_rng_state=preserve)

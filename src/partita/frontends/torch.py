@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from partita.frontends.assemble import assemble
 from partita.frontends.experts import with_expected_experts
+from partita.frontends.options import one_line, parse_dtype
 from partita.ground.errors import InputError, PartitaError, TraceError, require
+from partita.inside.torchvision_inside import declare_where_missing
 from partita.nouns.graph import Graph
 
 if TYPE_CHECKING:
@@ -84,11 +87,8 @@ def trace_calls(
     require("torch", "torch")
     import torch
 
-    from partita.frontends.assemble import assemble
-    from partita.frontends.options import one_line, parse_dtype
     from partita.frontends.run import run_module
     from partita.inside.torch_inside import uncompiled
-    from partita.inside.torchvision_inside import declare_where_missing
 
     declare_where_missing()
     if not isinstance(module, torch.nn.Module):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 
 import msgspec
+import torch
 
 from partita.costs.calibration import calibrate
 from partita.costs.profile import Measurement, Phase, Profile, ProfileSettings
@@ -66,11 +67,8 @@ def profile_model(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = max(1, cores // processes) if threads is None else threads
     check_at_least("threads", threads)
-    if device != "cpu":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise InputError(f"there is no {device} device here; profile on the cpu, or where there is one")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise InputError(f"there is no {device} device here; profile on the cpu, or where there is one")
     job = Job(source, processes, threads, warm_up, repeats, device, folder="")
     reports = run_processes(job)
     graph = reports[0].graph

@@ -10,14 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+import torch.distributed as dist
+
 from partita.costs.profile import Hardware, MessageTime
 from partita.engines.processes.serving import Request, serve
+from partita.execution.inputs import Inputs
+from partita.frontends.models import load_module
+from partita.frontends.options import parse_dtype
 from partita.frontends.records import DispatchedCall
+from partita.frontends.tape import Tape
+from partita.frontends.torch import trace_calls
+from partita.inside.torch_inside import tree_map
 from partita.nouns.graph import Graph, Source
-from partita.profiler.steps import Observed
+from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
+from partita.profiler.links import time_messages
+from partita.profiler.steps import Observed, Step, observe
+from partita.profiler.timing import calibrated_clock
 
 if TYPE_CHECKING:
-    from partita.execution.inputs import Inputs
     from partita.frontends.model import BuiltModel
 
 
@@ -52,17 +63,6 @@ class Report:
 
 def work(job: Job, rank: int) -> Report:
     """Profile beside the other processes."""
-    import torch
-
-    from partita.execution.inputs import Inputs
-    from partita.frontends.models import load_module
-    from partita.frontends.tape import Tape
-    from partita.frontends.torch import trace_calls
-    from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
-    from partita.profiler.links import time_messages
-    from partita.profiler.steps import Step, observe
-    from partita.profiler.timing import calibrated_clock
-
     torch.set_num_threads(job.threads)
     torch.manual_seed(0)
     if job.device != "cpu":
@@ -97,11 +97,6 @@ def work(job: Job, rank: int) -> Report:
 
 def _ready(model: BuiltModel, inputs: Inputs, device: str) -> tuple[Any, Any, Any]:
     """Module and arguments with data, on the device and in the number format that was asked for."""
-    import torch
-
-    from partita.frontends.options import parse_dtype
-    from partita.inside.torch_inside import tree_map
-
     dtype = None if model.dtype is None else parse_dtype(model.dtype)
     args, kwargs = inputs.arguments(inputs.of(0))
 
@@ -118,7 +113,6 @@ def _meet(job: Job, rank: int) -> Callable[[], None]:
     """Join the other processes; returns what waits for them all."""
     if job.processes == 1:
         return lambda: None
-    import torch.distributed as dist
 
     dist.init_process_group(
         "gloo" if _link_device(job) == "cpu" else "nccl",
@@ -142,8 +136,6 @@ def _alone(job: Job, rank: int, together: Callable[[], None]) -> Iterator[None]:
 
 def _link_device(job: Job) -> str:
     """Where messages are: on the GPUs only if every process has one of its own."""
-    import torch
-
     return job.device if job.device != "cpu" and torch.cuda.device_count() >= job.processes else "cpu"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Literal, TypeVar
 
 from partita.engines.processes.child import module_paths
@@ -97,8 +98,6 @@ def _lost_worker() -> tuple[type[BaseException], ...]:
 
     found: list[type[BaseException]] = [TerminatedWorkerError, ConnectionError, EOFError]
     if "distributed" in sys.modules:
-        from concurrent.futures import CancelledError
-
         from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TypeProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from partita.frontends.onnx.arrays import Arrays, ArrayView, Operation, check_type
 from partita.frontends.onnx.files import describe
@@ -42,7 +43,6 @@ def known_outputs(model: Any, one: Operation, shapes: Sequence[tuple[int, ...]])
         return None
     if any(math.prod(shape) > MOST_KNOWN for shape in shapes):
         return None
-    from onnx.reference import ReferenceEvaluator
 
     arrays = {name: array for name, array in zip(node.input, one.inputs, strict=True) if array is not None}
     values = [helper.make_tensor_value_info(name, array.type, None) for name, array in arrays.items()]

@@ -9,6 +9,8 @@ from typing import Any, Generic
 
 import msgspec
 
+from partita.documents.document import decode
+from partita.documents.result_file import read_plan_bytes
 from partita.nouns.split import Split
 from partita.problems.facets import E, Facet, L, P
 
@@ -49,8 +51,5 @@ class Files(Facet, Generic[P, L, E]):
 
     def read_plan(self, path: str | Path, problem: P) -> L:
         """The plan of a result file, or of another format that plans of the problem are written in."""
-        from partita.documents.document import decode
-        from partita.documents.result_file import read_plan_bytes
-
         plan: L = decode(read_plan_bytes(path), self.kind.plan, f"{path}: plan")
         return plan

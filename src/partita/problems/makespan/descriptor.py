@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
+from partita.problems.makespan.bounds.simple import explain_infeasible
 from partita.problems.makespan.options import Changes, Options, change
 from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.problem import MakespanProblem
@@ -61,8 +62,6 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
         options: Options,
         time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.makespan.bounds.simple import explain_infeasible
-
         return explain_infeasible(problem)
 
     def unlimited(self, problem: MakespanProblem, evaluation: MakespanEvaluation) -> MakespanProblem | None:

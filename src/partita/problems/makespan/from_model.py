@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from partita.costs.table import cost_source
+from partita.fusion.fuse import fuse
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.graph import Workload
@@ -15,6 +17,7 @@ from partita.problems.facets.limits import devices_for, runtime_for
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.makespan.options import MakespanPricing
 from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.pricing import price
 from partita.problems.makespan.problem import MakespanProblem
 
 if TYPE_CHECKING:
@@ -70,16 +73,11 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         settings: MakespanPricing,
         change: Callable[[MakespanProblem], MakespanProblem] | None = None,
     ) -> Sequence[Priced[MakespanProblem]]:
-        from partita.costs.table import cost_source
-        from partita.problems.makespan.pricing import price
-
         runtime = runtime_for(settings.runtime, graph.workload)
         fused = None
         if runtime is not None:
             return [self._limited(graph, cluster, settings, runtime, change)]
         if settings.fuse or settings.fusion_rules is not None:
-            from partita.fusion.fuse import fuse
-
             fused = fuse(graph, settings.fusion_rules)
             graph = fused.graph
         problem = price(graph, cluster, tied=settings.tied, costs=cost_source(settings.costs), name=settings.name)
@@ -96,9 +94,6 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         change: Callable[[MakespanProblem], MakespanProblem] | None,
     ) -> Priced[MakespanProblem]:
         """What a runtime can run that puts parts of a model on devices as it likes."""
-        from partita.costs.table import cost_source
-        from partita.problems.makespan.pricing import price
-
         limits = runtime.limits
         if limits.contiguous:
             raise InputError(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.engines.kernels.makespan.exhaust import exhaust
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
@@ -111,8 +112,6 @@ def try_everything(
     Only schedules better than the best, and shorter than ``most``, are looked for. What is found goes to ``best``, and
     so does the proof, if it came to an end. Problems of many operators are not begun with.
     """
-    from partita.engines.kernels.makespan.exhaust import exhaust
-
     n, flows = instance.count, len(instance.problem.flows)
     if n > _OPERATORS or n + flows > _TASKS or best.done:
         return False

@@ -10,6 +10,7 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.makespan.anneal import anneal
+from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.evaluate import evaluate
@@ -68,8 +69,6 @@ def offer_heuristics(instance: MakespanInstance, best: Incumbent[MakespanPlan]) 
 
 def offer_state(instance: MakespanInstance, best: Incumbent[MakespanPlan], state: State, *, insertion: bool) -> None:
     """Offer the list schedule of a state, if it looks better."""
-    from partita.engines.kernels.makespan.lists import schedule
-
     room = instance.room()
     # Sums of the kernel are the evaluator's, so what is not better here is not there.
     if schedule(instance.arrays, *state, insertion, best.value, room) < best.value:

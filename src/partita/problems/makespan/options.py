@@ -10,6 +10,7 @@ import msgspec
 
 from partita.problems.facets.model import Pricing
 from partita.problems.kind import SearchOptions
+from partita.problems.makespan.fusion import fuse_problem
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.settings import setting
 
@@ -79,7 +80,6 @@ def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
         problem = problem.replace(**off)
     if changes.fuse or changes.fusion_rules is not None:
         # It needs compiled loops, which asking for help should not wait for.
-        from partita.problems.makespan.fusion import fuse_problem
 
         problem = fuse_problem(problem, changes.fusion_rules).problem
     return problem

@@ -12,6 +12,8 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.makespan.anneal import anneal
 from partita.engines.kernels.makespan.arrays import Room
+from partita.engines.kernels.makespan.lists import schedule
+from partita.engines.kernels.makespan.windows import close_window, find_lags, open_window
 from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import raised
@@ -94,8 +96,6 @@ class Windows(AnnealingSearch):
 
     def _anneal(self, chosen: tuple[int, int, float, int, Room]) -> tuple[int, int, Ints, Ints]:
         """A window, as it is after that: its place, and the devices and the order of its operators."""
-        from partita.engines.kernels.makespan.windows import close_window, open_window
-
         first, last, share, seed, room = chosen
         a, device, order = self.instance.arrays, self.device.copy(), self.order.copy()
         for mine, there in zip(room[:4], self.room[:4], strict=True):
@@ -131,8 +131,6 @@ class Windows(AnnealingSearch):
         return kept
 
     def _schedule(self, device: Ints, order: Ints) -> float:
-        from partita.engines.kernels.makespan.lists import schedule
-
         return float(schedule(self.instance.arrays, device, order, True, math.inf, self.room))
 
     def _fits(self, device: Ints) -> bool:
@@ -151,8 +149,6 @@ class Windows(AnnealingSearch):
 
     def _look(self) -> None:
         """Lags of the schedule that is in the room."""
-        from partita.engines.kernels.makespan.windows import find_lags
-
         starts = np.concatenate([self.room.start, self.room.flow_start])
         ends = np.concatenate([self.room.end, self.room.flow_end])
         tasks = np.lexsort((ends, starts))[::-1].astype(np.int64)

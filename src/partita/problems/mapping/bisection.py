@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints, Longs
+from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
@@ -37,8 +38,6 @@ def heavier_form(instance: MappingInstance) -> EasyForm:
 
 def bisection(instance: MappingInstance, form: EasyForm, stop: Longs, seed: int = 0) -> Ints:
     """The mapping that the published search finds for one form of a problem, whatever its own; ``stop`` is polled."""
-    from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
-
     easy = MappingInstance(instance.problem.replace(form=form))
     random = np.random.default_rng(seed).permutation(easy.devices)[: easy.count].astype(np.int32)
 

@@ -21,6 +21,7 @@ import math
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.mapping.depth_first import FOUND, NONE, depth_first
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP
 from partita.problems.mapping.bisection import placing_order
@@ -40,8 +41,6 @@ def settle(instance: MappingInstance, best: Incumbent[Placement], most: float = 
 
     There has to be a mapping in ``best``. What rounding takes off the bound no search gives back: then that ends, too.
     """
-    from partita.engines.kernels.mapping.depth_first import FOUND, NONE, depth_first
-
     order, above, twin = placing_order(instance, by_stage=False), _above(instance), _twins(instance)
     least, floor = best_loads(instance), np.zeros(instance.devices)
     if instance.devices > 1:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.costs.rows import row_of
+from partita.costs.table import cost_source
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.catalogue.runtimes import Runtime
@@ -19,6 +20,7 @@ from partita.nouns.split import StagePart
 from partita.problems.facets.limits import check_training, coarsest, devices_for, runtime_for
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, Pricing
 from partita.problems.throughput.options import Options, ThroughputPricing
+from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.row import UnitRow
 
@@ -41,9 +43,6 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
     def price(
         self, graph: Graph, cluster: Cluster, settings: ThroughputPricing, change: Change | None = None
     ) -> Sequence[Priced[ThroughputProblem]]:
-        from partita.costs.table import cost_source
-        from partita.problems.throughput.pricing import price
-
         runtime = runtime_for(settings.runtime, graph.workload)
         arguments = msgspec.structs.asdict(settings)
         del arguments["runtime"]

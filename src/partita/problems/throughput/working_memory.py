@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
@@ -228,8 +229,6 @@ def best_order(problem: ThroughputProblem, operators: Sequence[int], nodes: int 
 
 def ordered_plan(problem: ThroughputProblem, plan: Plan) -> Plan:
     """The plan with the operators of every stage in the best order found; the plan itself if memory needs no order."""
-    import msgspec
-
     if problem.working_memory != "peak":
         return plan
     table = PeakTable(problem)

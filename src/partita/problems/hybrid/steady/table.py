@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from partita.engines.kernels.hybrid.stages import fill_times
 from partita.ground.errors import UnsupportedError
 from partita.ground.rounding import clearly_below
 from partita.problems.hybrid.downsets import all_suffix_sets
@@ -34,7 +35,6 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
         If there are too many suffix sets, configurations of one degree differ in weights or synchronisation, or the
         problem has machines.
     """
-    from partita.engines.kernels.hybrid.stages import fill_times
 
     def refusal(cause: str) -> UnsupportedError:
         return UnsupportedError(f"problem {problem.name!r} has {cause}; solve it for one size at a time")

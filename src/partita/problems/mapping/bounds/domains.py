@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.kernels.mapping.matching import covers
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to
@@ -115,8 +116,6 @@ class Domains:
 
     def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
         """Whether no mapping is within a target; False also if it is told to stop."""
-        from partita.engines.kernels.mapping.matching import covers
-
         instance, limit = self.instance, up_to(target)
         domain: Bools = self.least <= limit
         capacity = np.full(instance.stages, instance.replicas, dtype=np.int32)

@@ -21,6 +21,7 @@ import math
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.mapping.matching import covers
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down
@@ -55,8 +56,6 @@ def lowered(instance: MappingInstance, value: float) -> float:
 
 def assignment_bound(instance: MappingInstance) -> float:
     """The bound; infinite if there are not enough devices."""
-    from partita.engines.kernels.mapping.matching import covers
-
     if not instance.enough:
         return math.inf
     loads = best_loads(instance)

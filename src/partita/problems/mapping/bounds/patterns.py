@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
+from partita.engines.kernels.mapping.depth_first import FOUND, NONE
+from partita.engines.kernels.mapping.patterns import place_pattern
 from partita.problems.mapping.instance import MappingInstance
 
 #: Replicas of every stage in a pattern, in turn, as places in the ring; the first one is at the device in question.
@@ -70,9 +72,6 @@ class ReplicaPatterns:
 
     def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take devices out of domains around which some pattern has no place; whether every stage still has devices."""
-        from partita.engines.kernels.mapping.depth_first import FOUND, NONE
-        from partita.engines.kernels.mapping.patterns import place_pattern
-
         stop = np.zeros(1, dtype=np.int64)
         for places, orders in self.patterns:
             known: npt.NDArray[np.bool_] = np.zeros_like(domain)

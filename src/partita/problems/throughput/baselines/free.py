@@ -10,6 +10,7 @@ import importlib.util
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.throughput.free_splits import descend, empty_state
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import MissingExtraError
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
@@ -45,8 +46,6 @@ class LocalSearch(_FreeSplits):
     summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        from partita.engines.kernels.throughput.free_splits import descend, empty_state
-
         free = free_instance(problem)
         kinds = [kind for _, kind in accelerator_devices(problem)]
         arrays = free.arrays._replace(

@@ -34,6 +34,7 @@ from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.simulated import simulated_pipeline
+from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.variants import refuse_variants
 from partita.problems.throughput.virtual_stages import stage_of_operators
 
@@ -86,8 +87,6 @@ def clustered_plan(
     problem: ThroughputProblem, instance: Instance, alpha: float, options: Options, monitor: Monitor
 ) -> Plan | None:
     """The refined plan of one weight; None if the clusters do not fit."""
-    from partita.problems.throughput.solvers.exact import Exact
-
     cluster = hyper_operators(instance, min(MOST, max(FEWEST, EACH * problem.device_count)), alpha)
     plan = Exact().solve(colocated(problem, cluster[instance.group]), options, monitor).plan
     if plan is None or len(problem.present) > 1 or len(plan.stages) < 2:

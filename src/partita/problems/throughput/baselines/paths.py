@@ -17,6 +17,9 @@ from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.solvers.plain import plain_view
+from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
+from partita.problems.throughput.solvers.slicing_search import OrderSlicer
 
 
 class LayerCuts(Solver):
@@ -78,10 +81,6 @@ def best_cuts(problem: ThroughputProblem, node: npt.ArrayLike) -> Outcome:
 
     ``node`` (operators,) is the node of each.
     """
-    from partita.problems.throughput.solvers.plain import plain_view
-    from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
-    from partita.problems.throughput.solvers.slicing_search import OrderSlicer
-
     view = plain_view(colocated(problem, node))
     low = lower_bounds(view)
     if np.isinf(low.both):

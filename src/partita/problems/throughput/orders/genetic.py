@@ -17,6 +17,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.orders import decode
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.throughput.orders.optimal_cuts import Cutter
 from partita.problems.throughput.orders.order_run import OrderSolver
@@ -75,8 +76,6 @@ class Genetic:
 
     def _decode(self, fresh: Floats) -> Floats:
         """Fitness of new chromosomes, fewer than given where the run stops; remembers the best."""
-        from partita.engines.kernels.throughput.orders import decode
-
         orders = np.empty(fresh.shape, dtype=np.int32)
         values = np.full(len(fresh), np.inf)
         done = decode(self.blocks, fresh, self.blocks.devices, self.arrange, self._above, values, orders, self.stop)

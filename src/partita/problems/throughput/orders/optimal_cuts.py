@@ -12,7 +12,8 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.orders import costs_of
+from partita.engines.kernels.throughput.orders import costs_of, cut_order
+from partita.engines.kernels.throughput.slicing import order_by
 from partita.ground.rounding import clearly_below
 
 #: Up to this many items the table for all numbers of blocks is faster than decisions.
@@ -31,14 +32,10 @@ class Cutter:
 
     def order(self, keys: Floats, mode: int = 0, stage: Ints | None = None) -> Ints:
         """A topological order, by stage first; ``mode`` as in ``kernels.throughput.slicing.linearise``."""
-        from partita.engines.kernels.throughput.slicing import order_by
-
         return order_by(self.blocks.graph, keys, mode, stage)
 
     def decide(self, order: Ints, target: float) -> Ints | None:
         """Labels of blocks of cost at most ``target`` along the order; None if there are none, or told to stop."""
-        from partita.engines.kernels.throughput.orders import cut_order
-
         cut_order(self.blocks, order, target, self._fewest, None, self._back, self.stop)
         if self._fewest[-1] > self.blocks.devices:
             return None
@@ -76,8 +73,6 @@ class Cutter:
         return None
 
     def _by_table(self, order: Ints, value: float, label: Ints) -> tuple[float, Ints]:
-        from partita.engines.kernels.throughput.orders import cut_order
-
         n, k = self.blocks.items, self.blocks.devices
         if self._table is None:
             self._table = np.empty((n + 1, k + 1)), np.empty((n + 1, k + 1), dtype=np.int32)

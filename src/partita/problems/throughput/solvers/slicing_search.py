@@ -17,7 +17,11 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.random import generator
+from partita.engines.kernels.throughput.anneal_acyclic import anneal
 from partita.engines.kernels.throughput.arrays import SliceTable
+from partita.engines.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
+from partita.engines.kernels.throughput.slicing import order_by
+from partita.engines.kernels.throughput.split_energies import SplitMemory
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP, clearly_below, up_to
 from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage, ViewedSplit
@@ -158,8 +162,6 @@ class SlicingSearch:
 
     def order(self, view: SearchView, mode: int, stage: Ints | None = None) -> Ints:
         """A random topological order; see ``partita.engines.kernels.throughput.slicing.linearise``."""
-        from partita.engines.kernels.throughput.slicing import order_by
-
         return order_by(view.arrays.graph, self.random.random(view.items), mode, stage)
 
     def try_order(self, slicer: OrderSlicer, order: Ints) -> bool:
@@ -208,10 +210,6 @@ class SlicingSearch:
             self.improve(10)
 
     def _anneal(self, trials: int) -> None:
-        from partita.engines.kernels.throughput.anneal_acyclic import anneal
-        from partita.engines.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
-        from partita.engines.kernels.throughput.split_energies import SplitMemory
-
         for exponent, start, end in ((12, 0.3, 0.003), (30, 0.05, 0.002)):
             best, cooling = self.incumbent.answer, Cooling(start, end, trials // 2)
             assert best is not None

@@ -35,6 +35,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows
 from partita.engines.kernels.throughput.arrays import Lines, SliceTable
+from partita.engines.kernels.throughput.downsets import find_cuts
 from partita.engines.kernels.throughput.search_memory import downset_masks, enlarged, new_scratch, new_store, new_tally
 from partita.engines.kernels.throughput.search_state import (
     DOWNSETS,
@@ -44,7 +45,10 @@ from partita.engines.kernels.throughput.search_state import (
     StateStore,
     Variant,
 )
-from partita.engines.kernels.throughput.working_memory import PeakArrays
+from partita.engines.kernels.throughput.slicing import slice_order
+from partita.engines.kernels.throughput.stage_loads import stage_values
+from partita.engines.kernels.throughput.variant_search import FIT_NODES, search_variant
+from partita.engines.kernels.throughput.working_memory import PeakArrays, peak_scratch
 from partita.ground.rounding import SUMMED, lowered, raised, up_to
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.sole_readers import absorb
@@ -170,8 +174,6 @@ class VariantView(SearchView):
         return space
 
     def value(self, split: Split) -> PhaseLoads:
-        from partita.engines.kernels.throughput.stage_loads import stage_values
-
         kinds = np.array([placed.pool for placed in split], dtype=np.int32)
         replicas = np.array([placed.replicas for placed in split], dtype=np.int64)
         # Backwards the devices up to and including a stage are those from it to the end of the pipeline.
@@ -212,8 +214,6 @@ class VariantView(SearchView):
         return rules
 
     def slice(self, order: Ints, limits: PhaseLoads, table: SliceTable, stop: Longs) -> bool:
-        from partita.engines.kernels.throughput.slicing import slice_order
-
         at_most = raised(self.shape.limits(limits))
         return bool(slice_order(self.arrays, self.lines, self.peak_arrays, order, at_most, self.codes, table, stop))
 
@@ -259,9 +259,6 @@ class VariantSearcher(Searcher):
         self.cuts = find_group_cuts(view, self.zobrist, top, self.capacity.item, self.capacity.net)
 
     def start(self, limits: PhaseLoads) -> DownsetSearch[Variant]:
-        from partita.engines.kernels.throughput.variant_search import FIT_NODES
-        from partita.engines.kernels.throughput.working_memory import peak_scratch
-
         view, cap = self.variant, self.capacity
         n, lines, (rules, _) = view.items, len(view.shape.limit), cap.choice.shape
         k, words = view.peak_arrays, math.ceil(n / 64)
@@ -290,8 +287,6 @@ class VariantSearcher(Searcher):
         return self._search(limits, store, new_tally(cap.item[:0], cap.net[:0]), own)
 
     def go_on(self, search: DownsetSearch[Variant]) -> int:
-        from partita.engines.kernels.throughput.variant_search import search_variant
-
         return int(search_variant(search))
 
 
@@ -327,8 +322,6 @@ def find_group_cuts(view: VariantView, zobrist: Words, top: float, item: Floats,
 
 def _all_downsets(view: VariantView, zobrist: Words) -> tuple[StateStore, Floats] | None:
     """All downsets, and (downsets, 2, lines) what the links carry there; None if there are too many."""
-    from partita.engines.kernels.throughput.downsets import find_cuts
-
     a = view.arrays
     tally = new_tally(np.zeros((0, view.items)), np.zeros((0, len(a.net.ptr) - 1)))
     scratch = new_scratch(a, zobrist, LINE_COLUMNS)

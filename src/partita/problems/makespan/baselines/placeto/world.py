@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.coarse import OperatorGroups
 from partita.problems.makespan.instance import MakespanInstance
@@ -28,8 +29,6 @@ class World:
 
         The best placement that fits is kept and reported.
         """
-        from partita.engines.kernels.makespan.lists import schedule
-
         limit = self.instance.arrays.limit
         placed = device[self.groups.group]
         value = float(schedule(self.instance.arrays, placed, self.instance.by_rank, True, math.inf, self._room))
