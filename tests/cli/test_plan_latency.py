@@ -76,6 +76,19 @@ def test_it_is_compared_and_swept(partita: Callable[..., Any], small: Path) -> N
     assert fast["objective"] <= slow["objective"] * (1 + 1e-9)
 
 
+def test_pieces_through_host_memory(partita: Callable[..., Any], small: Path, tmp_path: Path) -> None:
+    about = ("--cluster", "(2xT4+1xCPU)", "--objective", "host-memory", "--pieces", "2", "--memory", "4e6")
+    output = tmp_path / "r.json"
+    document = partita("plan", small, *about, "--time-limit", "10", "--output", output, "--json").document
+    assert document["bound"] <= document["objective"] * (1 + 1e-9)
+    assert document["plan"]["devices"][-1]["kind"] == "cpu"
+    assert document["plan"]["devices"][-1]["operators"], "not all weights fit on the accelerators"
+    simulated = partita("simulate", output, "--json").document
+    assert simulated["step_time"] == pytest.approx(document["objective"], rel=1e-9)
+    run = partita("plan", small, *about[2:], "--cluster", "2xT4")
+    assert (run.code, "use another objective: throughput or latency" in run.err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

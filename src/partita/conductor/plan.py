@@ -51,7 +51,7 @@ def choose_problem(
         if objective not in models:
             raise InputError(f"there is no objective {objective!r} for models; known are {', '.join(models)}")
         kind, model = models[objective]
-        others = " or ".join(suitable) or "none"
+        others = " or ".join(name for name in suitable if name != objective) or "none"
         if objective not in suitable:
             how = "leave --training out" if workload is Workload.TRAINING else "add --training"
             raise InputError(f"objective {objective} is not for {workload}; {how}, or use --objective {others}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from partita.problems.kind import Bounds, Certify, Evaluate, Solvers
     from partita.problems.latency.evaluate import LatencyEvaluation
     from partita.problems.latency.files.plans import PlanFiles
+    from partita.problems.latency.from_model import LatencyFromModel
     from partita.problems.latency.report import LatencyReport
     from partita.problems.latency.sweep import LatencySweep
     from partita.problems.latency.timeline import LatencyTimeLine
@@ -34,6 +35,7 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     bounds: lazy[Bounds[LatencyProblem]] = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
     baselines: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
     files: lazy[PlanFiles] = lazy("partita.problems.latency.files.plans:PlanFiles")
+    model: lazy[LatencyFromModel] = lazy("partita.problems.latency.from_model:LatencyFromModel")
     report: lazy[LatencyReport] = lazy("partita.problems.latency.report:LatencyReport")
     sweep: lazy[LatencySweep] = lazy("partita.problems.latency.sweep:LatencySweep")
     timeline: lazy[LatencyTimeLine] = lazy("partita.problems.latency.timeline:LatencyTimeLine")
