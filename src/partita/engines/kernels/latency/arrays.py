@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
-from partita.engines.kernels.graph_arrays import Graph, Partition
+from partita.engines.kernels.graph_arrays import GraphArrays, Partition
 
 
 class LatencyArrays(NamedTuple):
@@ -22,7 +22,7 @@ class LatencyArrays(NamedTuple):
     number of slots stands for the CPU.
     """
 
-    graph: Graph
+    graph: GraphArrays
     group: Partition
     cpu: Floats
     acc: Floats

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.engines.kernels.graph_arrays import Graph, Partition
+from partita.engines.kernels.graph_arrays import GraphArrays, Partition
 
 
 class MakespanArrays(NamedTuple):
@@ -18,7 +18,7 @@ class MakespanArrays(NamedTuple):
     memory: Floats
     limit: Floats
     cost: Floats  #: (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
-    graph: Graph  #: What waits for what.
+    graph: GraphArrays  #: What waits for what.
     #: (e,) The flow of every entry of ``graph.pred`` and of ``graph.succ``; −1 for none.
     in_flow: Ints
     out_flow: Ints

@@ -14,7 +14,7 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling, Steps, anneal_by
 from partita.engines.kernels.arrays import Ints, Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
-from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.random import below, share
 from partita.engines.kernels.throughput import split_energies as moves
 from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState
@@ -23,13 +23,13 @@ from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState
 class _Acyclic(NamedTuple):
     """What follows what beside a split, and the share of trials that exchange two items."""
 
-    graph: Graph
+    graph: GraphArrays
     split: moves.Energies
     swaps: float
 
 
 @inlined
-def _window(graph: Graph, label: Ints, v: int, k: int) -> tuple[int, int]:
+def _window(graph: GraphArrays, label: Ints, v: int, k: int) -> tuple[int, int]:
     """Blocks that v can be in while the others stay."""
     low, high = 0, k - 1
     for p in range(graph.pred_ptr[v], graph.pred_ptr[v + 1]):
@@ -41,7 +41,7 @@ def _window(graph: Graph, label: Ints, v: int, k: int) -> tuple[int, int]:
 
 
 @inlined
-def _adjacent(graph: Graph, v: int, u: int) -> bool:
+def _adjacent(graph: GraphArrays, v: int, u: int) -> bool:
     """Whether one of two items precedes the other directly."""
     for p in range(graph.succ_ptr[v], graph.succ_ptr[v + 1]):
         if graph.succ[p] == u:
@@ -95,7 +95,7 @@ _STEPS = Steps(_propose, _keep, _undo)
 
 @compiled
 def anneal(
-    graph: Graph,
+    graph: GraphArrays,
     a: FreeArrays,
     s: FreeState,
     memory: moves.SplitMemory,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.engines.kernels.graph_arrays import Graph, Sets
+from partita.engines.kernels.graph_arrays import GraphArrays, Sets
 
 
 class BlockProblem(NamedTuple):
@@ -27,7 +27,7 @@ class BlockProblem(NamedTuple):
     ``problems.throughput.contraction.instance.Instance``.
     """
 
-    graph: Graph
+    graph: GraphArrays
     net: Sets
     cover: Sets
     work: Floats  #: (n,) time of an item.

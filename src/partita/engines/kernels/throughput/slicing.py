@@ -17,7 +17,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
-from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, SliceTable
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.working_memory import PeakArrays
@@ -305,7 +305,7 @@ def _sooner(stage: Longs, second: Floats, u: int, v: int) -> bool:
 
 
 @compiled
-def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
+def linearise(graph: GraphArrays, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
     """A topological order whose first key is ``stage`` (which must rise along edges).
 
     Second key, from ``key`` in [0, 1): ``mode`` 0 that itself; 1 last in, first out, of what becomes ready at once by
@@ -355,7 +355,7 @@ def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -
                 count += 1
 
 
-def order_by(graph: Graph, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
+def order_by(graph: GraphArrays, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
     """The order that ``linearise`` makes, of one stage if none are given."""
     order = np.empty(key.shape[0], dtype=np.int32)
     stages = np.zeros(key.shape[0], dtype=np.int64) if stage is None else stage.astype(np.int64)

@@ -12,7 +12,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import allocating_nothing, inlined
-from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.graph_arrays import GraphArrays
 
 #: Answers of ``fit``: no order, an order (in ``PeakScratch.order``), undecided within the nodes allowed.
 OVER, FITS, OPEN = 0, 1, 2
@@ -21,7 +21,7 @@ OVER, FITS, OPEN = 0, 1, 2
 class PeakArrays(NamedTuple):
     """P operators, T tensors, and n items of operators; CSR pairs are (pointer, members)."""
 
-    graph: Graph  #: Who reads what an operator makes, each once.
+    graph: GraphArrays  #: Who reads what an operator makes, each once.
     #: Tensors that an operator makes or reads.
     op_ptr: Ints
     op_tensors: Ints
