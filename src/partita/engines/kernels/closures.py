@@ -8,6 +8,7 @@ from partita.engines.kernels.arrays import Floats, Words
 from partita.engines.kernels.bits import add, listed
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.graph_arrays import GraphArrays
+from partita.engines.kernels.rows import row_of
 
 
 @compiled
@@ -24,8 +25,7 @@ def closure_bits(graph: GraphArrays, first_to_last: bool) -> Words:
         v = i if first_to_last else n - 1 - i
         add(bits[v], v)
         start, end = (0, v // 64 + 1) if first_to_last else (v // 64, words)
-        for p in range(ptr[v], ptr[v + 1]):
-            u = adjacent[p]
+        for u in row_of(ptr, adjacent, v):
             for j in range(start, end):
                 bits[v, j] |= bits[u, j]
     return bits
@@ -52,6 +52,6 @@ def chain_sums(graph: GraphArrays, weights: Floats, first_to_last: bool, sums: F
         v = i if first_to_last else n - 1 - i
         for row in range(rows):
             best = 0.0
-            for p in range(ptr[v], ptr[v + 1]):
-                best = max(best, sums[row, adjacent[p]])
+            for u in row_of(ptr, adjacent, v):
+                best = max(best, sums[row, u])
             sums[row, v] = best + weights[row, v]

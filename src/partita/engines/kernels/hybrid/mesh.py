@@ -12,6 +12,7 @@ from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.hybrid.arrays import HybridWork
 from partita.engines.kernels.hybrid.passing import StageOptions
 from partita.engines.kernels.hybrid.stages import lacking, subset
+from partita.engines.kernels.rows import row_of
 
 
 class ReplicaExchanges(NamedTuple):
@@ -97,13 +98,11 @@ def fill_option(w: HybridWork, e: ReplicaExchanges, p: StageOptions, o: int, sta
                     once += e.reduce_once[row[k]] + e.gather_once[row[k]]
             state[inner, outer] = held + pair + whole
             enter, leave, gathered, returned = 0.0, 0.0, 0.0, 0.0
-            for k in range(h.cross_ptr[outer], h.cross_ptr[outer + 1]):
-                edge = h.cross[k]
+            for edge in row_of(h.cross_ptr, h.cross, outer):
                 if not has(h.members[inner], h.target[edge]):
                     enter += e.edge_bytes[edge]
                     gathered += e.edge_in[edge]
-            for k in range(h.cross_ptr[inner], h.cross_ptr[inner + 1]):
-                edge = h.cross[k]
+            for edge in row_of(h.cross_ptr, h.cross, inner):
                 if has(h.members[outer], h.source[edge]):
                     leave += e.edge_bytes[edge]
                     returned += e.edge_out[edge]

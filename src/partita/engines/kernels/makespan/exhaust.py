@@ -16,6 +16,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.makespan.arrays import MakespanArrays
+from partita.engines.kernels.rows import members_of
 from partita.ground.rounding import SUMMED
 
 #: Sums that are made in another order than those of a schedule may be larger by less than this.
@@ -76,17 +77,17 @@ def exhaust(
         d = chosen[k]
         if d == devices:
             chosen[k] = -1
-            for e in range(a.group.ptr[g], a.group.ptr[g + 1]):
-                home[a.group.members[e]] = -1
+            for w in members_of(a.group, g):
+                home[w] = -1
             k -= 1
             continue
         left[0] -= 1
         if left[0] < 0 or stop[0] != 0:
             return best, False
         allowed = held[k, d] + size[g] <= fits[d]
-        for e in range(a.group.ptr[g], a.group.ptr[g + 1]):
-            home[a.group.members[e]] = d
-            allowed = allowed and able[a.group.members[e], d]
+        for w in members_of(a.group, g):
+            home[w] = d
+            allowed = allowed and able[w, d]
         if allowed and _least(a, home, head, order, end) * _LESS < best:
             held[k + 1] = held[k]
             held[k + 1, d] += size[g]

@@ -16,6 +16,7 @@ from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.mapping.arrays import MappingArrays, load_of
 from partita.engines.kernels.random import below, share
+from partita.engines.kernels.rows import row_of
 
 #: Fastest links of a device that moves aim at.
 AIMED = 24
@@ -80,8 +81,8 @@ def _add(a: MappingArrays, x: int, mark: Ints, stamp: int, touched: Ints, count:
         mark[x] = stamp
         touched[count] = x
         count += 1
-    for k in range(a.ptr[s], a.ptr[s + 1]):
-        y = a.other[k] * replicas + r
+    for u in row_of(a.ptr, a.other, s):
+        y = u * replicas + r
         if mark[y] != stamp:
             mark[y] = stamp
             touched[count] = y

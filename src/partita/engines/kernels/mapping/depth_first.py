@@ -7,6 +7,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.mapping.arrays import MappingArrays
+from partita.engines.kernels.rows import row_of
 
 #: What came of a search: a mapping, the proof that there is none, or neither.
 FOUND, NONE, GAVE_UP = 1, 0, -1
@@ -39,8 +40,8 @@ def _fits(a: MappingArrays, device: Ints, x: int, floor: Floats, target: float) 
         return False
     count = a.replicas
     s, r = x // count, x % count
-    for k in range(a.ptr[s], a.ptr[s + 1]):
-        y = a.other[k] * count + r
+    for u in row_of(a.ptr, a.other, s):
+        y = u * count + r
         if device[y] >= 0 and not _within(a, device, y, floor, target):
             return False
     if a.ring[s] > 0.0:

@@ -19,6 +19,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import (
     Pile,
     Queue,
@@ -107,8 +108,7 @@ def nothing_run(priority: Floats, missing: Ints, things: int, groups: int) -> St
 def _start(tasks: TaskArrays, s: State, i: int, now: float) -> None:
     """Start a task, and say why now: if it was not ready only now, because of what was freed last of what it wants."""
     held_back, latest = s.ready[i] < now, 0
-    for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
-        thing = tasks.held[p]
+    for thing in row_of(tasks.held_offsets, tasks.held, i):
         s.busy[thing] = 1
         if held_back and s.freed[thing] > latest:
             latest = s.freed[thing]
@@ -121,9 +121,9 @@ def _start(tasks: TaskArrays, s: State, i: int, now: float) -> None:
 @inlined
 def _busy_thing(tasks: TaskArrays, s: State, i: int) -> int:
     """The first thing a task wants that is held, −1 for none."""
-    for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
-        if s.busy[tasks.held[p]]:
-            return int(tasks.held[p])
+    for u in row_of(tasks.held_offsets, tasks.held, i):
+        if s.busy[u]:
+            return int(u)
     return -1
 
 
@@ -195,16 +195,14 @@ def _admit(tasks: TaskArrays, s: State, i: int, fresh: int, now: float) -> int:
 @inlined
 def _end(tasks: TaskArrays, s: State, i: int, fresh: int, ended: int, now: float) -> int:
     """Free what a task held and tell those who wait for it, as the one of that number; how many to look at."""
-    for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
-        thing = tasks.held[p]
+    for thing in row_of(tasks.held_offsets, tasks.held, i):
         s.busy[thing] = 0
         s.freed[thing] = ended
         s.freed_by[thing] = i
         if s.first[thing] >= 0:
             s.fresh[fresh] = s.first[thing]
             fresh += 1
-    for p in range(tasks.after_offsets[i], tasks.after_offsets[i + 1]):
-        j = tasks.after[p]
+    for j in row_of(tasks.after_offsets, tasks.after, i):
         s.missing[j] -= 1
         if s.missing[j] == 0:
             if tasks.release[j] <= now:

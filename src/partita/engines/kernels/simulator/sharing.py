@@ -13,6 +13,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import inlined
+from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import Queue, empty_queue, put, take
 
 #: Rates and levels that differ by less than this share are equal but for rounding, and taken to be equal: what is
@@ -125,8 +126,8 @@ def _gather(s: Sharing) -> int:
                 s.filled[task] = 0.0
                 s.part[tasks] = task
                 tasks += 1
-                for k in range(s.offsets[task], s.offsets[task + 1]):
-                    _touch(s, s.used[k])
+                for u in row_of(s.offsets, s.used, task):
+                    _touch(s, u)
             p = s.following[p]
         s.room[link] = s.capacity[link]
         s.users[link] = users
@@ -150,8 +151,7 @@ def _fill(s: Sharing) -> None:
             task = s.user[p]
             if s.filled[task] == 0.0:
                 s.filled[task] = level
-                for k in range(s.offsets[task], s.offsets[task + 1]):
-                    other = s.used[k]
+                for other in row_of(s.offsets, s.used, task):
                     if other != link:
                         s.room[other] -= level
                         s.users[other] -= 1

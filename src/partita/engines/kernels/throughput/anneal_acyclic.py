@@ -16,6 +16,7 @@ from partita.engines.kernels.arrays import Ints, Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.random import below, share
+from partita.engines.kernels.rows import predecessors, successors
 from partita.engines.kernels.throughput import split_energies as moves
 from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState
 
@@ -32,22 +33,22 @@ class _Acyclic(NamedTuple):
 def _window(graph: GraphArrays, label: Ints, v: int, k: int) -> tuple[int, int]:
     """Blocks that v can be in while the others stay."""
     low, high = 0, k - 1
-    for p in range(graph.pred_ptr[v], graph.pred_ptr[v + 1]):
-        low = max(low, label[graph.pred[p]])
+    for u in predecessors(graph, v):
+        low = max(low, label[u])
     if low < k - 1:
-        for p in range(graph.succ_ptr[v], graph.succ_ptr[v + 1]):
-            high = min(high, label[graph.succ[p]])
+        for w in successors(graph, v):
+            high = min(high, label[w])
     return low, high
 
 
 @inlined
 def _adjacent(graph: GraphArrays, v: int, u: int) -> bool:
     """Whether one of two items precedes the other directly."""
-    for p in range(graph.succ_ptr[v], graph.succ_ptr[v + 1]):
-        if graph.succ[p] == u:
+    for w in successors(graph, v):
+        if w == u:
             return True
-    for p in range(graph.pred_ptr[v], graph.pred_ptr[v + 1]):  # noqa: SIM110 (compiled code knows no generators)
-        if graph.pred[p] == u:
+    for w in predecessors(graph, v):  # noqa: SIM110 (compiled code knows no generators)
+        if w == u:
             return True
     return False
 

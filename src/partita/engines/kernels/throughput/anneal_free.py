@@ -8,6 +8,7 @@ from partita.engines.kernels.annealing import Cooling, Steps, anneal_by
 from partita.engines.kernels.arrays import Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.random import draw, lower, upper
+from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput import split_energies as moves
 from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState
 
@@ -23,12 +24,10 @@ def _gather_ball(c: moves.Energies, random: Words, trial: int, at: int, to: int)
     while head < count and count < want:
         u = c.moves[head]
         head += 1
-        for q in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
-            e = a.net.of_item[q]
+        for e in sets_with(a.net, u):
             if c.s.pins[e, at] == 1:
                 continue
-            for i in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                w = a.net.pins[i]
+            for w in pins_of(a.net, e):
                 if c.seen[w] != trial and label[w] == at and count < want:
                     c.seen[w] = trial
                     if a.work[w, kind] != np.inf:

@@ -17,6 +17,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Bools, Bytes, Floats, Ints, Words
 from partita.engines.kernels.bits import add, has
 from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.throughput.blocks import BlockProblem
 
 
@@ -85,9 +86,9 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> BlockNetwork:
     order = np.empty((edges, 2), np.int32)
     a = 0
     for v in range(n):
-        for p in range(succ_ptr[v], succ_ptr[v + 1]):
-            order[a, 0], order[a, 1] = v, succ[p]
-            tail[a], tip[a] = succ[p], v
+        for w in row_of(succ_ptr, succ, v):
+            order[a, 0], order[a, 1] = v, w
+            tail[a], tip[a] = w, v
             a += 1
     gadget = n
     for e in range(m):
@@ -302,8 +303,7 @@ def _convex(succ_ptr: Ints, succ: Ints, inside: Bools) -> bool:
     n = inside.shape[0]
     left = np.zeros(n, np.int8)
     for v in range(n):
-        for p in range(succ_ptr[v], succ_ptr[v + 1]):
-            w = succ[p]
+        for w in row_of(succ_ptr, succ, v):
             if left[v] or inside[v]:
                 if inside[w]:
                     if left[v]:

@@ -18,6 +18,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.graph_arrays import GraphArrays
+from partita.engines.kernels.rows import row_of, sets_with, successors
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, SliceTable
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.working_memory import PeakArrays
@@ -87,8 +88,7 @@ def _enter_along(a: Arrays, met: Met, e: int, v: int, r: int, step: Floats) -> N
 def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, shared: Floats, step: Floats) -> None:
     """Take in v as the right end: ``step`` for bytes of its own and of its covers."""
     step[r] += own[v]
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        c = a.cover.of_item[p]
+    for c in sets_with(a.cover, v):
         if met.cover[c] >= 0:
             step[met.cover[c]] -= shared[c]
         step[r] += shared[c]
@@ -97,8 +97,8 @@ def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, 
 @inlined
 def meet_covers(a: Arrays | BlockProblem, met: Met, v: int, r: int) -> None:
     """The covers of v have their last pin at the right end."""
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        met.cover[a.cover.of_item[p]] = r
+    for c in sets_with(a.cover, v):
+        met.cover[c] = r
 
 
 @compiled
@@ -114,8 +114,7 @@ def _extend(k: PeakArrays, item: int, turn: int, end: int, near: Ints, met: Ints
         v = k.item_ops[first + size - 1 - i]
         here = end + i
         held[here] = k.scratch[v]
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            t = k.op_tensors[p]
+        for t in row_of(k.op_ptr, k.op_tensors, v):
             start = near[t] + 1 if met[t] == turn else here
             met[t], near[t] = turn, here
             for q in range(start, here + 1):
@@ -135,8 +134,7 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
     made = np.zeros(a.net.ptr.shape[0] - 1, np.bool_)
     for r in range(n):
         v = order[r]
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             size = a.net.ptr[e + 1] - a.net.ptr[e]
             for turn in range(2):
                 # Take away what the net paid before, add what it pays now.
@@ -197,8 +195,7 @@ def slice_order(
         held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
         v = order[r]
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             meet_net(met, e, r)
             if b is not None and b.maker[e] == v:
                 met.made[e] = r
@@ -345,8 +342,7 @@ def linearise(graph: GraphArrays, stage: Longs, key: Floats, mode: int, order: I
         heap[pos] = moved
         order[place] = u
         count = 0
-        for p in range(graph.succ_ptr[u], graph.succ_ptr[u + 1]):
-            w = graph.succ[p]
+        for w in successors(graph, u):
             missing[w] -= 1
             if missing[w] == 0:
                 if mode == 2:

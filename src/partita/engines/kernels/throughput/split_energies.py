@@ -12,6 +12,7 @@ import numpy as np
 from partita.engines.kernels.annealing import copy_into, largest, power
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.rows import sets_with
 from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState, relocate
 
 #: Most items moved at once.
@@ -139,8 +140,7 @@ def _move_alone(c: Energies, v: int, at: int, to: int) -> SplitMove:
     if c.memory.limited and s.held[to] + a.memory[v] + max(s.space[to], a.workspace[v]) > a.limit[to]:
         return no_move()
     load_at, load_to = s.load[at] - a.work[v, kind_at], s.load[to] + a.work[v, kind_to]
-    for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[q]
+    for e in sets_with(a.net, v):
         if s.pins[e, at] == 1:
             load_at -= a.net_cost[e, kind_at]
             if s.pins[e, to] == 0:

@@ -20,6 +20,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints
 from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.rows import pins_of, predecessors, successors
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import BlockFlow, BlockNetwork, cheapest_block, new_flow
 from partita.ground.rounding import TOLERANCE
@@ -76,11 +77,11 @@ def _follow_order(a: BlockProblem, first: Bytes, last: Bytes) -> bool:
     """No item is before its predecessors or after its successors; false if a window is empty then."""
     n = first.shape[0]
     for v in range(n):
-        for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-            first[v] = max(first[v], first[a.graph.pred[p]])
+        for u in predecessors(a.graph, v):
+            first[v] = max(first[v], first[u])
     for v in range(n - 1, -1, -1):
-        for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            last[v] = min(last[v], last[a.graph.succ[p]])
+        for w in successors(a.graph, v):
+            last[v] = min(last[v], last[w])
         if first[v] > last[v]:
             return False
     return True
@@ -140,8 +141,8 @@ def _push(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Windo
         for v in range(n):
             chain[v] = 0.0
             if last[v] > b:
-                for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-                    chain[v] = max(chain[v], chain[a.graph.pred[p]])
+                for u in predecessors(a.graph, v):
+                    chain[v] = max(chain[v], chain[u])
                 chain[v] += a.work[v]
                 if first[v] <= b and chain[v] > free:
                     first[v] = b + 1
@@ -150,8 +151,8 @@ def _push(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Windo
         for v in range(n - 1, -1, -1):
             chain[v] = 0.0
             if first[v] <= b:
-                for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-                    chain[v] = max(chain[v], chain[a.graph.succ[p]])
+                for w in successors(a.graph, v):
+                    chain[v] = max(chain[v], chain[w])
                 chain[v] += a.work[v]
                 if last[v] > b and chain[v] > free:
                     last[v] = b
@@ -194,13 +195,13 @@ def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None
         near[:] = 0
         for e in range(a.cost.shape[0]):
             low, high = room.crossing.shape[0] + 1, -1
-            for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                low, high = min(low, first[a.net.pins[p]]), max(high, last[a.net.pins[p]])
+            for w in pins_of(a.net, e):
+                low, high = min(low, first[w]), max(high, last[w])
             part = 0.0
             if not room.cut[e] and low <= b < high:
                 part = 1.0 / (high - low)
-                for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                    near[a.net.pins[p]] = 1
+                for w in pins_of(a.net, e):
+                    near[w] = 1
             i = room.arc[e]
             flow.capacity[i] *= part
             flow.capacity[network.pair[i]] *= part
@@ -256,14 +257,14 @@ def dividing_item(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) 
     for v in range(n):
         before[v] = 0.0
         if first[v] <= boundary < last[v]:
-            for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-                before[v] = max(before[v], before[a.graph.pred[p]])
+            for u in predecessors(a.graph, v):
+                before[v] = max(before[v], before[u])
             before[v] += a.work[v] + little
     item, best = -1, -1.0
     for v in range(n - 1, -1, -1):
         if first[v] <= boundary < last[v]:
-            for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-                after[v] = max(after[v], after[a.graph.succ[p]])
+            for w in successors(a.graph, v):
+                after[v] = max(after[v], after[w])
             after[v] += a.work[v] + little
             if min(before[v], after[v]) > best:
                 item, best = v, min(before[v], after[v])
