@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Floats, Ints, Longs, zeros
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import (
@@ -84,20 +84,19 @@ def nothing_run(priority: Floats, missing: Ints, things: int, groups: int) -> St
     """Before anything runs; ``missing`` (n,) is how many tasks each one waits for."""
     n = len(priority)
     ready = np.zeros(n)
-    return State(
+    return zeros(
+        State,
+        ("step fresh", n),
+        ("busy freed", things),
         events=empty_queue(np.zeros(n)),
         start=np.full(n, np.nan),
         cause=np.full(n, -1, np.int64),
         ready=ready,
-        step=np.zeros(n, np.int32),
         missing=missing,
-        fresh=np.empty(n, np.int32),
-        looked_at=Pile(priority, ready, np.empty(n, np.int32), np.empty(n, np.int32)),
-        parked=Pile(priority, ready, np.empty(n, np.int32), np.empty(n, np.int32)),
+        looked_at=Pile(priority, ready, np.zeros(n, np.int32), np.zeros(n, np.int32)),
+        parked=Pile(priority, ready, np.zeros(n, np.int32), np.zeros(n, np.int32)),
         parked_at=np.full(n, -1, np.int32),
         first=np.full(things, -1, np.int32),
-        busy=np.zeros(things, np.int32),
-        freed=np.zeros(things, np.int32),
         freed_by=np.full(things, -1, np.int32),
         leader=np.full(groups, -1, np.int32),
         followers=np.full(groups, -1, np.int32),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Floats, Ints, Longs, zeros
 from partita.engines.kernels.compiled import inlined
 from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import Queue, empty_queue, put, take
@@ -54,25 +54,20 @@ def nothing_moved(capacity: Floats, offsets: Longs, used: Longs, amount: Floats)
     # Without amounts nobody reads what there would be for each task.
     tasks, places, links = len(amount) if amount.any() else 0, len(used), len(capacity)
     user = np.repeat(np.arange(len(amount), dtype=np.int32), np.diff(offsets))
-    return Sharing(
+    return zeros(
+        Sharing,
+        ("following preceding", places),
+        ("since rate part", tasks),
+        ("links listed room users", links),
+        ("touched", 1),
         capacity=capacity,
         offsets=offsets,
         used=used,
         user=user,
         head=np.full(links, -1, np.int32),
-        following=np.empty(places, np.int32),
-        preceding=np.empty(places, np.int32),
         amount=amount[:tasks].copy(),
-        since=np.zeros(tasks),
-        rate=np.zeros(tasks),
         filled=np.full(tasks, -1.0),
-        part=np.empty(tasks, np.int32),
-        links=np.empty(links, np.int32),
-        listed=np.zeros(links, np.int32),
-        room=np.zeros(links),
-        users=np.zeros(links, np.int32),
         levels=empty_queue(np.zeros(links)),
-        touched=np.zeros(1, np.int64),
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints, zeros
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.graph_arrays import Sets, sets_of
 from partita.engines.kernels.rows import sets_with
@@ -91,17 +91,17 @@ class FreeState(NamedTuple):
 def empty_state(a: FreeArrays) -> FreeState:
     """A state with room for the arrays; ``label`` is to be filled and ``reset`` called."""
     n, m, c, devices = a.work.shape[0], a.net_cost.shape[0], a.cover_bytes.shape[0], a.kind_of.shape[0]
-    return FreeState(
-        label=np.zeros(n, np.int32),
-        load=np.zeros(devices),
-        pins=np.zeros((m, devices), np.int32),
-        touched=np.zeros(m, np.int32),
-        held=np.zeros(devices),
-        space=np.zeros(devices),
-        cover_pins=np.zeros((c, devices), np.int32),
-        best=np.zeros(n, np.int32),
-        value=np.array([math.inf]),
+    state = zeros(
+        FreeState,
+        ("label best", n),
+        ("load held space", devices),
+        ("pins", (m, devices)),
+        ("touched", m),
+        ("cover_pins", (c, devices)),
+        ("value", 1),
     )
+    state.value[0] = math.inf
+    return state
 
 
 @compiled

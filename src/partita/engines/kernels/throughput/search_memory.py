@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Floats, Words, row_masks
+from partita.engines.kernels.arrays import Floats, Words, row_masks, zeros
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.kernels.throughput.search_state import Scratch, StateStore, Tally
@@ -23,22 +23,17 @@ def new_store(codes: int, downsets: int, states: int, pool: int, levels: int = 0
     There are so many ``codes`` of used devices. Of so many ``levels``, counts of devices in use, each has a list of
     states; 0 for a queue.
     """
-    store = StateStore(
-        table=np.zeros(4 * downsets, dtype=np.int32),
-        downset_hash=np.zeros(downsets, dtype=np.uint64),
-        downset_first=np.zeros(downsets, dtype=np.int32),
-        downset_length=np.zeros(downsets, dtype=np.int32),
-        downset_offset=np.zeros(downsets, dtype=np.int64),
-        pool=np.zeros(pool, dtype=np.uint64),
-        fewest=np.zeros((downsets, codes), dtype=np.int32),
-        state_downset=np.zeros(states, dtype=np.int32),
-        state_code=np.zeros(states, dtype=np.int32),
+    store = zeros(
+        StateStore,
+        ("table", 4 * downsets),
+        ("downset_hash downset_first downset_length downset_offset", downsets),
+        ("pool", pool),
+        ("fewest", (downsets, codes)),
+        ("state_downset state_code state_kind state_replicas", states),
+        ("counters", 16),
         state_parent=np.full(states, -1, dtype=np.int32),
-        state_kind=np.zeros(states, dtype=np.int8),
-        state_replicas=np.zeros(states, dtype=np.int32),
         state_next=np.full(states if levels else 0, -1, dtype=np.int32),
         heads=np.full(levels, -1, dtype=np.int32),
-        counters=np.zeros(16, dtype=np.int64),
     )
     store.fewest[0, 1:] = 1 << 30
     store.heads[:1] = 0
@@ -99,37 +94,20 @@ def new_scratch(a: Arrays, zobrist: Words, columns: int) -> Scratch:
     full = np.full(words, 0xFFFFFFFFFFFFFFFF, dtype=np.uint64)
     if n % 64:
         full[-1] = np.uint64((1 << (n % 64)) - 1)
-    int32, int8 = np.int32, np.int8
-    return Scratch(
+    return zeros(
+        Scratch,
+        ("words", words),
+        ("in_downset missing ready_place ready_items status stamp_item missing_now head memory", n),
+        ("net_in stamp_net touched net_out net_here", m),
+        ("cover_here cover_memory", covers),
+        ("reach queue decision marks", n + 1),
+        ("queue_end mark_end", n + 2),
+        ("saved", (n + 2, columns)),
+        ("places", 8),
+        ("remaining", a.work.shape[0]),
+        ("most_before", 2),
         zobrist=zobrist,
-        words=np.zeros(words, dtype=np.uint64),
         full=full,
-        in_downset=np.zeros(n, int8),
-        missing=np.zeros(n, int32),
-        net_in=np.zeros(m, int32),
-        ready_place=np.zeros(n, int32),
-        ready_items=np.zeros(n, int32),
-        places=np.zeros(8, dtype=np.int64),
-        status=np.zeros(n, int8),
-        stamp_item=np.zeros(n, int32),
-        stamp_net=np.zeros(m, int32),
-        missing_now=np.zeros(n, int32),
-        head=np.zeros(n),
-        reach=np.zeros(n + 1, int32),
-        touched=np.zeros(m, int32),
-        net_out=np.zeros(m, int32),
-        net_here=np.zeros(m, int32),
-        cover_here=np.zeros(covers, int32),
-        queue=np.zeros(n + 1, int32),
-        decision=np.zeros(n + 1, int8),
-        queue_end=np.zeros(n + 2, int32),
-        mark_end=np.zeros(n + 2, int32),
-        marks=np.zeros(n + 1, int32),
-        saved=np.zeros((n + 2, columns)),
-        memory=np.zeros(n),
-        cover_memory=np.zeros(covers),
-        remaining=np.zeros(a.work.shape[0], dtype=np.int64),
-        most_before=np.zeros(2),
     )
 
 

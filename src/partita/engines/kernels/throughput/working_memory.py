@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words, zeros
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.rows import row_of, successors
@@ -61,24 +61,16 @@ def peak_scratch(operators: int, tensors: int, nodes: int) -> PeakScratch:
         slots *= 2
     words = np.random.default_rng(20240301).integers(0, 2**63, size=2 * operators, dtype=np.uint64)
     words = words << np.uint64(1) | np.uint64(1)
-    int32 = np.int32
-    return PeakScratch(
-        members=np.zeros(operators, int32),
-        order=np.zeros(operators, int32),
-        inside=np.zeros(operators, np.int8),
-        waiting=np.zeros(operators, int32),
-        ready=np.zeros(operators + 1, int32),
-        place=np.zeros(operators, int32),
-        forced=np.zeros(operators + 1, np.int8),
-        live=np.zeros(operators + 2),
-        change=np.zeros(operators + 1),
-        pins=np.zeros(tensors, int32),
-        done=np.zeros(tensors, int32),
+    return zeros(
+        PeakScratch,
+        ("members order inside waiting place", operators),
+        ("ready forced change", operators + 1),
+        ("live", operators + 2),
+        ("pins done", tensors),
+        ("table check", slots),
+        ("stamp", slots + 1),
         first=words[:operators].copy(),
         second=words[operators:].copy(),
-        table=np.zeros(slots, np.uint64),
-        check=np.zeros(slots, np.uint64),
-        stamp=np.zeros(slots + 1, np.int64),
     )
 
 
