@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bytes, Floats, Ints
+from partita.engines.kernels.arrays import Bytes, Floats
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.rows import pins_of, predecessors, successors
 from partita.engines.kernels.throughput.blocks import BlockProblem
@@ -30,14 +30,13 @@ ROUNDS = 20
 
 
 class WindowRoom(NamedTuple):
-    """What the search for windows works on: the network without work, the arc of each net in it, and room.
+    """What the search for windows works on: the network without work, and room.
 
     ``sums`` (k, k) is what windows p … q cost that are no part of a smaller run, ``chain`` (n,) the heaviest chains,
     ``cut`` (m,) the nets that are cut in any case, ``crossing`` (k − 1,) the least cost of the boundaries.
     """
 
     network: BlockNetwork
-    arc: Ints
     flow: BlockFlow
     sums: Floats
     chain: Floats
@@ -45,31 +44,12 @@ class WindowRoom(NamedTuple):
     crossing: Floats
 
 
-@compiled
 def new_window_room(blocks: BlockProblem, network: BlockNetwork) -> WindowRoom:
     """Room for the windows of a problem; no net of the network is forced."""
-    n, m, k = blocks.work.shape[0], blocks.cost.shape[0], blocks.devices
-    arc = np.empty(m, np.int32)
-    used = np.zeros(network.head.shape[0], np.int8)
-    for i in range(network.order_arc.shape[0]):
-        used[network.order_arc[i, 0]] = 1
-        used[network.order_arc[i, 1]] = 1
-    gadget = n
-    for e in range(m):
-        low, high = blocks.net.ptr[e], blocks.net.ptr[e + 1]
-        tail, tip = gadget, gadget + 1
-        if high - low == 2:
-            tail, tip = blocks.net.pins[low], blocks.net.pins[low + 1]
-        else:
-            gadget += 2
-        for i in range(network.ptr[tail], network.ptr[tail + 1]):
-            if network.head[i] == tip and not used[i] and network.capacity[i] == blocks.cost[e]:
-                arc[e] = i
-                used[i] = 1
-                used[network.pair[i]] = 1
-                break
-    room = np.zeros((k, k)), np.zeros(n), np.zeros(m, np.int8), np.zeros(max(0, k - 1))
-    return WindowRoom(network, arc, new_flow(network), room[0], room[1], room[2], room[3])
+    n, m, k = blocks.items, blocks.nets, blocks.devices
+    return WindowRoom(
+        network, new_flow(network), np.zeros((k, k)), np.zeros(n), np.zeros(m, np.int8), np.zeros(max(0, k - 1))
+    )
 
 
 @compiled
@@ -202,7 +182,7 @@ def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None
                 part = 1.0 / (high - low)
                 for w in pins_of(a.net, e):
                     near[w] = 1
-            i = room.arc[e]
+            i = network.net_arc[e]
             flow.capacity[i] *= part
             flow.capacity[network.pair[i]] *= part
         # Where all is decided nothing flows: only items with a net that may be cut here are sources.
