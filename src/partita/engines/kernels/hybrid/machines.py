@@ -30,6 +30,9 @@ from partita.engines.kernels.hybrid.stages import (
     sync_factor,
 )
 
+#: Quotients this close to a whole number of devices are that.
+WHOLE = 1e-6
+
 
 class Machines(NamedTuple):
     """What a problem with machines has beside ``HybridArrays``, over the same suffix sets; a machine has K devices.
@@ -72,7 +75,7 @@ def left_in_machine(devices: int, rest: float, outside: float, within: float) ->
     """Devices of each machine of a group that layers outside leave, where ``outside`` is done elsewhere."""
     if not rest > outside or within == np.inf:
         return devices
-    return int(devices + 1e-6 - (rest - outside) / within)
+    return int(devices + WHOLE - (rest - outside) / within)
 
 
 @compiled

@@ -17,11 +17,12 @@ from partita.engines.kernels.hybrid.arrays import HybridWork, StageIndex
 from partita.engines.kernels.hybrid.knapsack import cheapest, fill_items
 from partita.engines.kernels.hybrid.stages import lacking, subset
 from partita.engines.kernels.rows import row_of
+from partita.ground.rounding import SUMMED_FEW
 
 #: Schedules as numbers.
 IN_TURN, ALL_FORWARD, SPLIT_BACKWARD = 0, 1, 2
 #: Caps are kept but for this share.
-_WITHIN = 1.0 + 1e-12
+_WITHIN = 1.0 + SUMMED_FEW
 
 
 class StageOptions(NamedTuple):

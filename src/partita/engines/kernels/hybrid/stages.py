@@ -10,6 +10,7 @@ from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.engines.kernels.hybrid.knapsack import bracket, cheapest, fill_items
 from partita.engines.kernels.rows import row_of
+from partita.ground.rounding import TOLERANCE
 
 
 @inlined
@@ -216,7 +217,7 @@ def second_replicas(h: HybridArrays, target: float, one: float, weight: float) -
     else:
         # T·d² − (A + 4W)·d + 4W must not be negative: beyond the larger root. The smaller one is below 2.
         both = one + 4.0 * weight
-        least = (both + np.sqrt(max(0.0, both * both - 16.0 * weight * target))) / (2.0 * target) * (1.0 - 1e-9)
+        least = (both + np.sqrt(max(0.0, both * both - 16.0 * weight * target))) / (2.0 * target) * (1.0 - TOLERANCE)
     if not least < top:
         return int(top)
     return int(h.next_replicas[max(2, int(np.ceil(least)))])

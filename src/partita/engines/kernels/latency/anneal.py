@@ -17,6 +17,7 @@ from partita.engines.kernels.latency.arrays import LatencyArrays, PlacementState
 from partita.engines.kernels.latency.quotient import longest, relocate
 from partita.engines.kernels.random import below
 from partita.engines.kernels.rows import members_of, row_of
+from partita.ground.rounding import SUMMED_FEW
 
 #: Most operators of a group; classes come on top.
 GROUP = 32
@@ -134,7 +135,7 @@ def _keep(c: _Trials, move: _GroupMove) -> None:
     s = c.s
     s.value[1] = move.latency
     s.value[2] += move.rise
-    if move.latency < s.value[0] * (1.0 - 1e-12):
+    if move.latency < s.value[0] * (1.0 - SUMMED_FEW):
         s.value[0] = move.latency
         copy_into(s.best, s.slot)
 

@@ -19,6 +19,7 @@ from partita.engines.kernels.makespan.arrays import MakespanArrays, Room
 from partita.engines.kernels.makespan.lists import schedule_part
 from partita.engines.kernels.random import below, share
 from partita.engines.kernels.rows import members_of, predecessors, successors
+from partita.ground.rounding import NOT_ZERO, SUMMED_FEW
 
 
 class _ScheduleState(NamedTuple):
@@ -82,7 +83,7 @@ def _excess(a: MakespanArrays, held: Floats) -> float:
     for d in range(held.shape[0]):
         # Sums that are added to and taken from carry rounding, which is no excess; the evaluator has the last word.
         if held[d] > a.limit[d] * (1.0 + 1e-10):
-            total += (held[d] - a.limit[d]) / max(a.limit[d], 1e-300)
+            total += (held[d] - a.limit[d]) / max(a.limit[d], NOT_ZERO)
     return total
 
 
@@ -202,7 +203,7 @@ def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -
     excess = _excess(a, c.held) if count > 0 else c.value[1]
     most = c.value[0] * (1.0 + c.penalty * c.value[1]) + accepted_rise(random, temperature)
     # A little above, so that equal ones are taken; the schedule ends early where it would not be.
-    most = most / (1.0 + c.penalty * excess) * (1.0 + 1e-12)
+    most = most / (1.0 + c.penalty * excess) * (1.0 + SUMMED_FEW)
     found = schedule_part(a, device, c.order, c.first, c.last, c.insertion, most, c.room)
     return _ScheduleMove(0.0 if found < math.inf else math.inf, count, source, target, found, excess)
 

@@ -21,7 +21,7 @@ from partita.engines.kernels.rows import row_of
 #: Fastest links of a device that moves aim at.
 AIMED = 24
 #: Trials after which the rounding of the energies' sum is dropped.
-SUMMED = 65536
+ADDED_UP = 65536
 
 
 class _Mapping(NamedTuple):
@@ -115,7 +115,7 @@ def _partner(a: MappingArrays, random: Words, x: int) -> int:
 def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Swap:
     """Any replica, or one of the slower ones, to any device, or one near what it exchanges bytes with."""
     n, devices = c.device.shape[0], c.resident.shape[0]
-    if trial % SUMMED == SUMMED - 1:
+    if trial % ADDED_UP == ADDED_UP - 1:
         c.total[0] = 0.0
         for z in range(n):
             c.total[0] += c.energy[z]

@@ -2,7 +2,8 @@
 
 Source: Bertsekas & Gallager, "Data Networks" (2nd ed., 1992), §6.5.2: progressive filling. The rates of all grow alike
 until a link is full; who uses it keeps the rate, the others go on. Only what is connected with a change through links
-and what moves over them is filled again.
+and what moves over them is filled again. Rates that differ by rounding alone are taken to be equal: what is symmetric
+then ends at the same instant.
 """
 
 from __future__ import annotations
@@ -15,10 +16,7 @@ from partita.engines.kernels.arrays import Floats, Ints, Longs, zeros
 from partita.engines.kernels.compiled import inlined
 from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import Queue, empty_queue, put, take
-
-#: Rates and levels that differ by less than this share are equal but for rounding, and taken to be equal: what is
-#: symmetric then ends at the same instant.
-_EQUAL = 1e-12
+from partita.ground.rounding import SUMMED_FEW
 
 
 class Sharing(NamedTuple):
@@ -139,7 +137,7 @@ def _fill(s: Sharing) -> None:
     while s.levels.size[0] > 0:
         link = take(s.levels)
         # Levels only rise; below the last one they are by rounding.
-        if s.levels.key[link] > level * (1.0 + _EQUAL):
+        if s.levels.key[link] > level * (1.0 + SUMMED_FEW):
             level = s.levels.key[link]
         p = s.head[link]
         while p >= 0:
@@ -165,7 +163,7 @@ def share(s: Sharing, now: float, ends: Queue) -> None:
         old, new = s.rate[task], s.filled[task]
         s.filled[task] = -1.0
         # An end is worked out anew only if it moves: it would drift by rounding.
-        if abs(new - old) > _EQUAL * old:
+        if abs(new - old) > SUMMED_FEW * old:
             s.amount[task] = max(0.0, s.amount[task] - old * (now - s.since[task]))
             s.since[task] = now
             s.rate[task] = new

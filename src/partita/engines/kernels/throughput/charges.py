@@ -24,7 +24,7 @@ from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.forced_cuts import TargetFacts
 from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import NOT_ZERO, SUMMED_FEW, TOLERANCE
 
 #: Steps of one search for the heaviest block of an item.
 BUDGET = 300
@@ -61,9 +61,9 @@ def _heaviest(others: Ints, weight: Floats, size: Floats, room: float, apart: Wo
         if place < count:
             # What the rest can add at most.
             ahead = _fractional(others, place, weight, size, free, value)
-            if ahead > best * (1 + 1e-12):
+            if ahead > best * (1 + SUMMED_FEW):
                 x = others[place]
-                fits = size[x] <= free * (1 + 1e-12)
+                fits = size[x] <= free * (1 + SUMMED_FEW)
                 for i in range(depth):
                     y = others[chosen[i]]
                     if has(apart[x], y):
@@ -103,12 +103,12 @@ def raise_shares(items: Ints, share: Floats, size: Floats, room: float, apart: W
                 continue
             if size[x] + size[v] > room or has(apart[v], x):
                 continue
-            ratio[found] = -share[x] / max(size[x], 1e-300)
+            ratio[found] = -share[x] / max(size[x], NOT_ZERO)
             others[found] = x
             found += 1
         by_ratio = others[:found][np.argsort(ratio[:found])]
         most = _heaviest(by_ratio, share, size, room - size[v], apart, 1 - share[v])
-        share[v] = max(share[v], 1.0 - most * (1 + 1e-12))
+        share[v] = max(share[v], 1.0 - most * (1 + SUMMED_FEW))
         total += share[v]
     return total
 
@@ -140,9 +140,9 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
                 total = 0.0
                 for v in pins:
                     total += charge[v]
-                scale = a.cost[e] / max(min(room, total), 1e-300)
+                scale = a.cost[e] / max(min(room, total), NOT_ZERO)
                 for q in range(low, high):
-                    part[q] = charge[a.net.pins[q]] * scale * (1 - 1e-12)
+                    part[q] = charge[a.net.pins[q]] * scale * (1 - SUMMED_FEW)
                     charge[a.net.pins[q]] += part[q]
                 continue
             most = -1.0
@@ -152,7 +152,7 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
                     # One pin for all, in proportion to size, in equal parts of what fits by number.
                     share[v] = 0.0
                     if variant == 1:
-                        share[v] = charge[v] / max(room, 1e-300)
+                        share[v] = charge[v] / max(room, NOT_ZERO)
                     elif variant == 2:
                         share[v] = 1.0 / _number(pins, charge, room)
                 total = raise_shares(by_size, share, charge, room, parts.apart)
@@ -162,7 +162,7 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
                         best[v] = share[v]
             for q in range(low, high):
                 v = a.net.pins[q]
-                part[q] = a.cost[e] * best[v] * (1 - 1e-12)
+                part[q] = a.cost[e] * best[v] * (1 - SUMMED_FEW)
                 charge[v] += part[q]
     return charge
 
@@ -170,7 +170,7 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
 @compiled
 def _number(pins: Ints, size: Floats, room: float) -> int:
     """Most pins that fit into a block."""
-    left, count = room * (1 + 1e-12), 0
+    left, count = room * (1 + SUMMED_FEW), 0
     for s in np.sort(size[pins]):
         if s > left:
             break
@@ -292,11 +292,11 @@ def heaviest_blocks(
             avoid[u] = has(parts.apart[v], u)
             if not avoid[u]:
                 everything += weight[u]
-        most[v] = min(most[v], everything * (1 + 1e-12))
+        most[v] = min(most[v], everything * (1 + SUMMED_FEW))
         # Lines: weight + µ·(limit - cost), of a cheap and of a dear set; a unit of weight is worth ``rate`` load.
         low_weight, low_room = weight[v], 0.0
         high_weight, high_room = everything, 0.0
-        rate = rates[v] if rates[v] > 0 else limit / max(most[v], 1e-300)
+        rate = rates[v] if rates[v] > 0 else limit / max(most[v], NOT_ZERO)
         lowest = np.inf
         have_low, have_high = False, False
         for _ in range(CUTS):
@@ -325,7 +325,7 @@ def heaviest_blocks(
             cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, flow)
             least = cost + constant
             # Rounding of the flow may be as large as ``network.tiny`` on each arc; it is far below this.
-            value = (limit - least) / rate * (1 + TOLERANCE) + 1e-12
+            value = (limit - least) / rate * (1 + TOLERANCE) + SUMMED_FEW
             most[v] = min(most[v], value)
             if value < lowest:
                 lowest = value
@@ -337,11 +337,11 @@ def heaviest_blocks(
             # f of the set, as the cut counts it.
             load = least + rate * held
             if load > limit:
-                if have_high and held >= high_weight - 1e-12:
+                if have_high and held >= high_weight - SUMMED_FEW:
                     break
                 high_weight, high_room, have_high = held, limit - load, True
             else:
-                if have_low and held <= low_weight + 1e-12:
+                if have_low and held <= low_weight + SUMMED_FEW:
                     break
                 low_weight, low_room, have_low = held, limit - load, True
             if load <= limit and held >= most[v] - TOLERANCE:

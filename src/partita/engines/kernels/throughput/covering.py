@@ -26,7 +26,7 @@ from partita.engines.kernels.bits import add, has, listed
 from partita.engines.kernels.compiled import allocating_nothing, compiled, inlined
 from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import SUMMED_FEW, TOLERANCE
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
@@ -196,7 +196,7 @@ def _move_weight(
     for _sweep in range(SWEEPS):
         moved = False
         for e in range(left.shape[0]):
-            if not _untouched(x, s, e) or left[e] <= 1e-12:
+            if not _untouched(x, s, e) or left[e] <= SUMMED_FEW:
                 continue
             high = low = a.net.ptr[e]
             for p in range(a.net.ptr[e] + 1, a.net.ptr[e + 1]):
@@ -205,7 +205,7 @@ def _move_weight(
                 if profit[a.net.pins[p]] < profit[a.net.pins[low]]:
                     low = p
             u, v = a.net.pins[high], a.net.pins[low]
-            if profit[u] <= 1e-12:
+            if profit[u] <= SUMMED_FEW:
                 continue
             amount = 0.5 * (profit[u] - profit[v])
             if profit[v] < 0:

@@ -20,6 +20,7 @@ from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.graph_arrays import pointer_of
 from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.ground.rounding import SUMMED_FEW
 
 
 class BlockNetwork(NamedTuple):
@@ -243,7 +244,7 @@ def most_expensive_item(
     supply = np.full(n, np.inf)
     for _ in range(count):
         v = int(np.argmax(upper))
-        if upper[v] <= best * (1 + 1e-12):
+        if upper[v] <= best * (1 + SUMMED_FEW):
             break
         source[0] = v
         flow.capacity[:] = network.capacity

@@ -21,6 +21,7 @@ from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput import slicing
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.stage_loads import segment_loads
+from partita.ground.rounding import NOT_ZERO
 
 
 @inlined
@@ -165,5 +166,5 @@ def decode(
                 break
             top = top * 1.3 if top < above[1] else np.inf
         if results[row] < np.inf:
-            above[0] = results[row] * 1.1 + 1e-300
+            above[0] = results[row] * 1.1 + NOT_ZERO
     return int(count)

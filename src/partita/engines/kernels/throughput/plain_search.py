@@ -16,7 +16,7 @@ from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.kernels.throughput.search import StageSteps, search_downsets
 from partita.engines.kernels.throughput.search_state import HELD, LEVEL, DownsetSearch, Plain, Scratch, StageTrial
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import SUMMED_FEW, TOLERANCE
 
 #: Columns of ``Scratch.saved``, the numbers of a stage at one depth. Of the items that joined: work, communication that
 #: is certain, cost of nets whose fate is open, weight of nets that surely cross, bytes, workspace, entering bytes. Of
@@ -127,7 +127,7 @@ def _start(c: DownsetSearch[Plain], stage: StageTrial) -> _PlainStage:
         budget=w.budget[0, stage.rest],
         capacity=capacity,
         # Dominance uses a load that is smaller by more than rounding, so that what replaces a stage is surely kept.
-        inner=y.target * (1.0 - 1e-12),
+        inner=y.target * (1.0 - SUMMED_FEW),
         time=time,
         cost=cost,
         weight=weight,

@@ -21,6 +21,7 @@ from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.random import below, draw, lower, share, upper
 from partita.engines.kernels.rows import pins_of, predecessors, sets_with, successors
 from partita.engines.kernels.throughput.free_splits import FreeArrays, FreeState, relocate
+from partita.ground.rounding import NOT_ZERO, SUMMED_FEW
 
 #: Most items moved at once.
 BALL = 64
@@ -116,7 +117,7 @@ def energies(a: FreeArrays, s: FreeState, memory: SplitMemory, ref: float, expon
     # What an overflow is a share of: the limit, or all there is where nothing is allowed.
     whole, everything = np.empty(devices), a.memory.sum() + a.cover_bytes.sum() + a.workspace.sum()
     for d in range(devices):
-        whole[d] = a.limit[d] if a.limit[d] > 0.0 else max(everything, 1e-300)
+        whole[d] = a.limit[d] if a.limit[d] > 0.0 else max(everything, NOT_ZERO)
     moves, goals = np.zeros(BALL + 1, np.int32), np.zeros(BALL + 1, np.int32)
     seen, levels = np.full(a.work.shape[0], -1, np.int64), np.empty((2, devices))
     hard = memory.penalty == np.inf and memory.reload == 0.0 and a.cover_bytes.shape[0] == 0
@@ -187,7 +188,7 @@ def _keep(c: Energies, move: SplitMove) -> None:
         top = 0.0
         for d in range(c.level.shape[0]):
             top = max(top, _cost(c, d))
-        if top < s.value[0] * (1.0 - 1e-12):
+        if top < s.value[0] * (1.0 - SUMMED_FEW):
             s.value[0] = top
             copy_into(s.best, s.label)
 

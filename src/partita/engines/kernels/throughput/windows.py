@@ -23,7 +23,7 @@ from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.rows import pins_of, predecessors, successors
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import BlockFlow, BlockNetwork, cheapest_block, new_flow
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import NOT_ZERO, TOLERANCE
 
 #: Times that windows are narrowed in one call.
 ROUNDS = 20
@@ -232,7 +232,7 @@ def dividing_item(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) 
     if boundary < 0:
         return -1, -1
     # An item without work counts a little, so that one is found in any case.
-    little = (most + 1e-300) * TOLERANCE
+    little = (most + NOT_ZERO) * TOLERANCE
     before, after = room.chain, np.zeros(n)
     for v in range(n):
         before[v] = 0.0
