@@ -26,40 +26,29 @@ _WITHIN = 1.0 + SUMMED_FEW
 
 
 class StageOptions(NamedTuple):
-    """Ways to run a stage, O of them by number of devices, over Z suffix sets.
+    """Ways to run a stage, O of them by number of devices, over Z suffix sets."""
 
-    Attributes
-    ----------
-    width, replicas, microbatches, degree, group
-        (O,) devices, replicas, microbatches of each replica, row of the arrays' degrees, and group of devices.
-    price
-        (O, joints, 2) what a byte costs that is handed over, and a call. Joint 0 is to a stage in the same machine,
-        g + 1 to others on devices of group g; in a uniform mesh, j is between the stages of rank j and j + 1.
-    forward, backward, gradients, once
-        (Z, Z, O) time of one microbatch with the fastest configurations, what waits for replicas and the group's
-        traffic at both ends included; what of the backward part makes gradients of weights; and what is exposed once
-        in a step, with the update. Forward is infinite where there is no stage.
-    sack
-        (Z, Z, O) entry in ``Sacks``.
-    enter, leave
-        (Z, Z) bytes handed over.
-    devices, machine
-        (G,) devices of each group, and of one of its machines.
-    """
-
+    #: (O,) devices, replicas, microbatches of each replica, row of the arrays' degrees, and group of devices.
     width: Longs
     replicas: Longs
     microbatches: Longs
     degree: Longs
     group: Longs
+    #: (O, joints, 2) what a byte costs that is handed over, and a call. Joint 0 is to a stage in the same machine, g +
+    #: 1 to others on devices of group g; in a uniform mesh, j is between the stages of rank j and j + 1.
     price: Floats
+    #: (Z, Z, O) time of one microbatch with the fastest configurations, what waits for replicas and the group's traffic
+    #: at both ends included; what of the backward part makes gradients of weights; and what is exposed once in a step,
+    #: with the update. Forward is infinite where there is no stage.
     forward: Floats
     backward: Floats
     gradients: Floats
     once: Floats
-    sack: Ints
+    sack: Ints  #: (Z, Z, O) entry in ``Sacks``.
+    #: (Z, Z) bytes handed over.
     enter: Floats
     leave: Floats
+    #: (G,) devices of each group, and of one of its machines.
     devices: Longs
     machine: Longs
 
