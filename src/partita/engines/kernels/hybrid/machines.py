@@ -153,14 +153,7 @@ def fill_group(
 
 @compiled
 def extend_by_groups(
-    w: HybridWork,
-    m: Machines,
-    table: DeviceTable,
-    falls: Falls,
-    points: int,
-    inner: int,
-    outers: Ints,
-    target: float,
+    w: HybridWork, m: Machines, table: DeviceTable, falls: Falls, points: int, inner: int, outers: Ints, target: float
 ) -> None:
     """Try the groups of stages between one set and some supersets, on every number of machines."""
     h, fewest, how, room = w.arrays, table.fewest, m.group, m.room

@@ -14,9 +14,8 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling, Steps, anneal_by, copy_into, largest, power
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
-from partita.engines.kernels.mapping.arrays import MappingArrays, load_of
+from partita.engines.kernels.mapping.arrays import MappingArrays, load_of, partners
 from partita.engines.kernels.random import below, share
-from partita.engines.kernels.rows import row_of
 
 #: Fastest links of a device that moves aim at.
 AIMED = 24
@@ -75,24 +74,15 @@ def _energy(c: _Mapping, load: float) -> float:
 @inlined
 def _add(a: MappingArrays, x: int, mark: Ints, stamp: int, touched: Ints, count: int) -> int:
     """Note a replica, and those whose loads depend on its device."""
-    replicas = a.replicas
-    s, r = x // replicas, x % replicas
     if mark[x] != stamp:
         mark[x] = stamp
         touched[count] = x
         count += 1
-    for u in row_of(a.ptr, a.other, s):
-        y = u * replicas + r
+    for y in partners(a, x):
         if mark[y] != stamp:
             mark[y] = stamp
             touched[count] = y
             count += 1
-    if a.ring[s] > 0.0:
-        for y in (a.after[x], a.before[x]):
-            if mark[y] != stamp:
-                mark[y] = stamp
-                touched[count] = y
-                count += 1
     return count
 
 

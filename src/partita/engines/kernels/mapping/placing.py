@@ -11,8 +11,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled
-from partita.engines.kernels.mapping.arrays import MappingArrays
-from partita.engines.kernels.rows import row_of
+from partita.engines.kernels.mapping.arrays import MappingArrays, partners
 
 
 @compiled
@@ -105,16 +104,9 @@ def _fits(a: MappingArrays, device: Ints, x: int, floor: Floats, target: float) 
     """Whether a replica and its partners that are placed are within the target."""
     if not _within(a, device, x, floor, target):
         return False
-    count = a.replicas
-    s, r = x // count, x % count
-    for u in row_of(a.ptr, a.other, s):
-        y = u * count + r
+    for y in partners(a, x):  # noqa: SIM110 - a plain loop compiles
         if device[y] >= 0 and not _within(a, device, y, floor, target):
             return False
-    if a.ring[s] > 0.0:
-        for y in (a.after[x], a.before[x]):
-            if device[y] >= 0 and not _within(a, device, y, floor, target):
-                return False
     return True
 
 

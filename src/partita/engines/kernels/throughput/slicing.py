@@ -23,6 +23,9 @@ from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, Slic
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.working_memory import PeakArrays
 
+#: Rows of what is summed along an order beside costs: entering bytes, fixed and active ones, those to synchronise.
+ENTERS, FIXED, ACTIVE, SYNC = range(4)
+
 
 class Met(NamedTuple):
     """What the items up to the right end have met: positions, -1 for none, and numbers of pins.
@@ -153,6 +156,28 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
     return fits
 
 
+@inlined
+def _take_in(a: Arrays, b: Lines | None, met: Met, v: int, r: int, cost: Floats, along: Floats) -> None:
+    """Take in v as the right end: ``cost`` (K, L, n), and ``along`` (4, n) for what enters and is held."""
+    for e in sets_with(a.net, v):
+        meet_net(met, e, r)
+        if b is not None and b.maker[e] == v:
+            met.made[e] = r
+        for k in range(cost.shape[0]):
+            for line in range(cost.shape[1]):
+                into = a.net_cost[k, e] if b is None else b.cost_in[k, e, line]
+                out = a.net_cost[k, e] if b is None else b.cost_out[k, e, line]
+                pay_along(a, met, e, r, into, out, cost[k, line])
+        if a.recompute:
+            _enter_along(a, met, e, v, r, along[ENTERS])
+        met.last[e] = r
+    hold_along(a, met, v, r, a.fixed, a.cover_fixed, along[FIXED])
+    hold_along(a, met, v, r, a.active, a.cover_active, along[ACTIVE])
+    if b is not None:
+        hold_along(a, met, v, r, b.sync, b.cover_sync, along[SYNC])
+    meet_covers(a, met, v, r)
+
+
 @compiled
 def slice_order(
     a: Arrays,
@@ -179,7 +204,8 @@ def slice_order(
         cut_fits = _prefix_cuts(a, b, order, limits)
     met = nothing_met(m, covers)
     cost = np.zeros((kinds, lines, n))
-    enters, fixes, actives, syncs = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    along = np.zeros((4, n))
+    enters, fixes, actives, syncs = along[ENTERS], along[FIXED], along[ACTIVE], along[SYNC]
     fewest[:] = none
     fewest[0, 0] = 0
     reached = np.zeros(n + 1, np.bool_)
@@ -195,23 +221,7 @@ def slice_order(
         held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
         v = order[r]
-        for e in sets_with(a.net, v):
-            meet_net(met, e, r)
-            if b is not None and b.maker[e] == v:
-                met.made[e] = r
-            for k in range(kinds):
-                for line in range(lines):
-                    into = a.net_cost[k, e] if b is None else b.cost_in[k, e, line]
-                    out = a.net_cost[k, e] if b is None else b.cost_out[k, e, line]
-                    pay_along(a, met, e, r, into, out, cost[k, line])
-            if recompute:
-                _enter_along(a, met, e, v, r, enters)
-            met.last[e] = r
-        hold_along(a, met, v, r, a.fixed, a.cover_fixed, fixes)
-        hold_along(a, met, v, r, a.active, a.cover_active, actives)
-        if b is not None:
-            hold_along(a, met, v, r, b.sync, b.cover_sync, syncs)
-        meet_covers(a, met, v, r)
+        _take_in(a, b, met, v, r, cost, along)
         for k in range(kinds):
             alive[k] = a.devices[k] > 0
         work[:] = 0.0
