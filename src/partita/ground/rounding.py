@@ -25,6 +25,12 @@ UNIT = 2.0**-53
 #: What sums may be off by, as a share: those of 45,000 numbers, which is more than a plan's loads have.
 SUMMED = 1e-11
 
+#: The same of 4,500 numbers: what searches compare and add up inside.
+SUMMED_FEW = 1e-12
+
+#: What divisors that may be 0 are raised to: no time, size or weight is as small.
+NOT_ZERO = 1e-300
+
 #: What two values of one quantity may differ by and count as equal, as a share: a hundred times what sums may be off
 #: by, so that nothing is refused for rounding, and far less than any measured number is good for.
 TOLERANCE = 1e-9

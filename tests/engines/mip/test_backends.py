@@ -12,9 +12,10 @@ from engines.mip.programs import hard, spread
 from instances.program_points import violation
 from partita.engines.mip import child as children
 from partita.engines.mip import solve as door
-from partita.engines.mip.model import Callbacks, MixedProgram, ProgramStatus
+from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import BACKENDS, available, solve_program
 from partita.engines.processes import kept
+from partita.engines.search.result import Status
 from partita.ground.errors import InputError, MissingExtraError
 from running.soon import SOON_S
 
@@ -40,7 +41,7 @@ def best_spread(work: list[float]) -> float:
 def test_finds_and_proves_the_optimum(backend: str) -> None:
     model, _ = spread(WORK, 2)
     result = solve_program(model, backend, time_limit_s=20)
-    assert result.status is ProgramStatus.OPTIMAL
+    assert result.status is Status.OPTIMAL
     assert result.objective == pytest.approx(best_spread(WORK), rel=1e-6)
     assert result.bound <= best_spread(WORK)
     assert result.bound == pytest.approx(best_spread(WORK), rel=1e-6)
@@ -63,7 +64,7 @@ def test_infeasible_rows(backend: str) -> None:
     x = model.add_binary(1.0)
     model.add_row([(x, 1.0)], lower=2.0)
     result = solve_program(model, backend, time_limit_s=10)
-    assert result.status is ProgramStatus.INFEASIBLE
+    assert result.status is Status.INFEASIBLE
     assert result.values is None
     assert result.bound == math.inf
 
@@ -72,7 +73,7 @@ def test_a_cutoff_at_the_optimum_proves_that_there_is_nothing_below(backend: str
     model, _ = spread(WORK, 2)
     cutoff = best_spread(WORK) - 0.1
     result = solve_program(model, backend, time_limit_s=20, cutoff=cutoff)
-    assert result.status is ProgramStatus.INFEASIBLE
+    assert result.status is Status.INFEASIBLE
     assert result.bound == pytest.approx(cutoff)
     assert len(model.rows) == len(spread(WORK, 2)[0].rows), "the caller's model is left alone"
 
@@ -122,7 +123,7 @@ def test_stops_when_told_to(backend: str) -> None:
     result = solve_program(model, backend, time_limit_s=4 * SOON_S, gap=0.0, callbacks=Callbacks(stop=stop))
     assert 1.0 < time.monotonic() - began < SOON_S
     assert len(told) > 5, "asked often"
-    assert result.status in (ProgramStatus.FEASIBLE, ProgramStatus.UNKNOWN)
+    assert result.status in (Status.FEASIBLE, Status.UNKNOWN)
     assert result.bound <= result.objective
 
 
@@ -135,7 +136,7 @@ def test_a_time_limit_is_kept(backend: str, monkeypatch: pytest.MonkeyPatch) -> 
     began = time.monotonic()
     result = solve_program(model, backend, time_limit_s=1.5, gap=0.0)
     assert 1.2 < time.monotonic() - began < SOON_S
-    assert result.status in (ProgramStatus.FEASIBLE, ProgramStatus.UNKNOWN)
+    assert result.status in (Status.FEASIBLE, Status.UNKNOWN)
     assert result.bound <= result.objective
     assert kept.IDLE[backend] == idle, "the backend ended by itself; it was not ended"
 
@@ -167,5 +168,5 @@ def test_a_linear_program_without_binaries() -> None:
     x, y = model.add_continuous(0.0, 4.0, -1.0), model.add_continuous(0.0, 4.0, -1.0)
     model.add_row([(x, 1.0), (y, 2.0)], upper=6.0)
     result = solve_program(model, "highs")
-    assert result.status is ProgramStatus.OPTIMAL
+    assert result.status is Status.OPTIMAL
     assert result.objective == pytest.approx(-5.0)

@@ -12,8 +12,9 @@ import pytest
 
 from partita.engines.mip.backend import BackendSettings, Talk
 from partita.engines.mip.cautious import FEASIBILITY, linear_bound, proven, widened
-from partita.engines.mip.model import Callbacks, Floats, MixedProgram, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats, MixedProgram
 from partita.engines.mip.solve import BACKENDS, available, solve_program
+from partita.engines.search.result import Status
 
 
 @pytest.fixture(params=list(BACKENDS))
@@ -48,7 +49,7 @@ def test_a_bound_close_below_the_optimum_is_no_reason_to_cut_it_off(backend: str
     for share in (0.02, 0.9, 0.95, 0.999, 1.5):
         low = best - share * edge * 2.00235
         result = solve_program(chain(work, low, 2002.35, edges), backend, time_limit_s=20)
-        assert result.status is ProgramStatus.OPTIMAL
+        assert result.status is Status.OPTIMAL
         assert result.bound <= best / 2.00235
         assert result.bound == pytest.approx(best / 2.00235, rel=1e-6)
 
@@ -68,10 +69,10 @@ def test_large_and_tiny_items_together(backend: str) -> None:
         ):
             result = solve_program(chain(work, low, cutoff), backend, time_limit_s=20)
             if cutoff < best:
-                assert result.status is ProgramStatus.INFEASIBLE
+                assert result.status is Status.INFEASIBLE
                 refuted += 1
             else:
-                assert result.status is ProgramStatus.OPTIMAL
+                assert result.status is Status.OPTIMAL
                 assert result.bound * cutoff / 1000.0 <= best
                 assert result.bound * cutoff / 1000.0 == pytest.approx(best, rel=1e-6)
                 found += 1
@@ -163,7 +164,7 @@ def test_any_multipliers_prove_no_more_than_the_optimum() -> None:
     for _ in range(25):
         model = _linear(rng)
         result = solve_program(model, "highs")
-        assert result.status is ProgramStatus.OPTIMAL
+        assert result.status is Status.OPTIMAL
         assert result.bound <= result.objective + 1e-9 * abs(result.objective)
         assert result.bound == pytest.approx(result.objective, rel=1e-6, abs=1e-6)
         for _ in range(5):

@@ -18,12 +18,13 @@ import pytest
 
 from engines.mip.programs import hard
 from partita.engines.mip.backend import Backend
-from partita.engines.mip.model import Callbacks, MixedProgram, ProgramResult, ProgramStatus
+from partita.engines.mip.child import Told
+from partita.engines.mip.model import Callbacks, MixedProgram, ProgramResult
 from partita.engines.mip.solve import BACKENDS, available, solve_program
-from partita.engines.mip.worker import Told
 from partita.engines.processes import kept
 from partita.engines.processes.child import Child
 from partita.engines.processes.serving import Request
+from partita.engines.search.result import Status
 from partita.ground.errors import InputError, SolverCrashError
 from running import broken_backend as broken
 from running.soon import SOON_S
@@ -144,7 +145,7 @@ def test_a_child_that_hangs_is_given_up_after_its_time(started: list[Child]) -> 
     began = time.monotonic()
     result = within(lambda: solve_program(model, "broken", seed=broken.HANGS, time_limit_s=1.0, callbacks=calls))
     assert time.monotonic() - began >= 1.0
-    assert (result.status, result.bound) == (ProgramStatus.UNKNOWN, 1.0)
+    assert (result.status, result.bound) == (Status.UNKNOWN, 1.0)
     assert len(started) == 1
     assert started[0].process.returncode == -signal.SIGKILL
 
@@ -170,7 +171,7 @@ def test_what_a_callback_raises_ends_the_child(started: list[Child]) -> None:
 @pytest.mark.parametrize("limit", [0.0, -1.0])
 def test_without_time_nothing_is_started(limit: float, started: list[Child]) -> None:
     result = solve_program(program(), "broken", time_limit_s=limit)
-    assert (result.status, result.values, result.bound) == (ProgramStatus.UNKNOWN, None, -np.inf)
+    assert (result.status, result.values, result.bound) == (Status.UNKNOWN, None, -np.inf)
     assert started == []
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.model import Callbacks
 from partita.engines.mip.schedule import ScheduleModel, schedule_refusal, solve_schedule
+from partita.engines.search.result import Status
 
 pytestmark = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
 
@@ -44,7 +45,7 @@ def model(**changes: object) -> ScheduleModel:
 )
 def test_makespans(changes: dict[str, object], best: float) -> None:
     found = solve_schedule(model(**changes), time_limit_s=20.0)
-    assert found.status is ProgramStatus.OPTIMAL
+    assert found.status is Status.OPTIMAL
     assert found.objective == found.bound == best
 
 
@@ -61,8 +62,8 @@ def test_points_start_and_come_back() -> None:
 
 @pytest.mark.parametrize("changes", [{"horizon": 8}, {"limit": np.array([0, 0])}, {"time": np.full((3, 2), -1)}])
 def test_no_schedule(changes: dict[str, object]) -> None:
-    assert solve_schedule(model(**changes), time_limit_s=20.0).status is ProgramStatus.INFEASIBLE
+    assert solve_schedule(model(**changes), time_limit_s=20.0).status is Status.INFEASIBLE
 
 
 def test_without_time() -> None:
-    assert solve_schedule(model(), time_limit_s=0.0).status is ProgramStatus.UNKNOWN
+    assert solve_schedule(model(), time_limit_s=0.0).status is Status.UNKNOWN

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import partita as pt
 from instances.strategies import examples
-from partita.engines.kernels.makespan.lists import schedule
-from partita.engines.kernels.makespan.windows import close_window, find_lags, open_window
+from partita.engines.kernels.makespan.lists import close_window, find_lags, open_window, schedule
 from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from partita.engines.kernels.mapping.matching import covers
+from partita.engines.kernels.mapping.placing import covers
 from partita.engines.search.monitor import Monitor
 from partita.problems.mapping import exact
 from partita.problems.mapping.baselines import DEFAULT_BASELINES

@@ -45,22 +45,13 @@ class Cooling(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What tells one annealing from another; the first parameter is the state ``c``, whatever the kernel made it.
+    """What tells one annealing from another; the first parameter is the state ``c``, whatever the kernel made it."""
 
-    Attributes
-    ----------
-    propose
-        (c, random, trial, temperature) a move, a tuple whose first field is the rise of the energy, infinite for none.
-        It may have been made, or not yet.
-    keep
-        (c, move) it is accepted: make it for good, and note the best state.
-    undo
-        (c, move) it is not: take back what ``propose`` did.
-    """
-
+    #: (c, random, trial, temperature) a move, a tuple whose first field is the rise of the energy, infinite for none.
+    #: It may have been made, or not yet.
     propose: Callable[..., Any]
-    keep: Callable[..., None]
-    undo: Callable[..., None]
+    keep: Callable[..., None]  #: (c, move) it is accepted: make it for good, and note the best state.
+    undo: Callable[..., None]  #: (c, move) it is not: take back what ``propose`` did.
 
 
 @inlined

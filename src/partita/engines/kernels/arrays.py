@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
@@ -15,16 +16,26 @@ Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
 
 #: Types of the arrays; other fields are switches, counts, and named tuples of their own.
-_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8, Words: np.uint64}
+_TYPES = {Floats: np.float64, Ints: np.int32, Longs: np.int64, Bytes: np.int8, Bools: np.bool_, Words: np.uint64}
 _COUNTS = {int, bool}
 
 Struct = TypeVar("Struct", bound=tuple[Any, ...])
+
+_hints = cache(get_type_hints)
+
+
+def zeros(struct: type[Struct], *rows: tuple[str, int | tuple[int, ...]], **given: Any) -> Struct:
+    """A named tuple of zeros: rows have names of fields and the shape of each; the other fields are ``given``."""
+    for names, shape in rows:
+        for name in names.split():
+            given[name] = np.zeros(shape, _TYPES[_hints(struct)[name]])
+    return struct(**given)
 
 
 def as_arrays(struct: type[Struct], values: dict[str, Any]) -> Struct:
     """A named tuple from a mapping with its fields, each array contiguous and of the type that kernels expect."""
     fields: dict[str, Any] = {}
-    for name, hint in get_type_hints(struct).items():
+    for name, hint in _hints(struct).items():
         if hint in _TYPES:
             fields[name] = np.ascontiguousarray(values[name], dtype=_TYPES[hint])
         else:

@@ -7,11 +7,12 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Words
 from partita.engines.kernels.bits import add, listed
 from partita.engines.kernels.compiled import compiled
-from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.graph_arrays import GraphArrays
+from partita.engines.kernels.rows import row_of
 
 
 @compiled
-def closure_bits(graph: Graph, first_to_last: bool) -> Words:
+def closure_bits(graph: GraphArrays, first_to_last: bool) -> Words:
     """(n, words) rows of all that comes before each item with ``first_to_last``, otherwise after it; and itself.
 
     Items are numbered in an order of the graph.
@@ -24,15 +25,14 @@ def closure_bits(graph: Graph, first_to_last: bool) -> Words:
         v = i if first_to_last else n - 1 - i
         add(bits[v], v)
         start, end = (0, v // 64 + 1) if first_to_last else (v // 64, words)
-        for p in range(ptr[v], ptr[v + 1]):
-            u = adjacent[p]
+        for u in row_of(ptr, adjacent, v):
             for j in range(start, end):
                 bits[v, j] |= bits[u, j]
     return bits
 
 
 @compiled
-def closure_sums(graph: Graph, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+def closure_sums(graph: GraphArrays, weights: Floats, first_to_last: bool, sums: Floats) -> None:
     """``sums[row, v]``: weight of v and all before it with ``first_to_last``, otherwise after it."""
     rows, n = weights.shape
     bits = closure_bits(graph, first_to_last)
@@ -44,7 +44,7 @@ def closure_sums(graph: Graph, weights: Floats, first_to_last: bool, sums: Float
 
 
 @compiled
-def chain_sums(graph: Graph, weights: Floats, first_to_last: bool, sums: Floats) -> None:
+def chain_sums(graph: GraphArrays, weights: Floats, first_to_last: bool, sums: Floats) -> None:
     """As ``closure_sums``, but the heaviest chain only: a lower bound, for graphs too large for closures."""
     ptr, adjacent = (graph.pred_ptr, graph.pred) if first_to_last else (graph.succ_ptr, graph.succ)
     rows, n = weights.shape
@@ -52,6 +52,6 @@ def chain_sums(graph: Graph, weights: Floats, first_to_last: bool, sums: Floats)
         v = i if first_to_last else n - 1 - i
         for row in range(rows):
             best = 0.0
-            for p in range(ptr[v], ptr[v + 1]):
-                best = max(best, sums[row, adjacent[p]])
+            for u in row_of(ptr, adjacent, v):
+                best = max(best, sums[row, u])
             sums[row, v] = best + weights[row, v]

@@ -17,7 +17,7 @@ from partita.engines.kernels.arrays import Ints, Longs
 Places = npt.NDArray[np.integer]
 
 
-class Graph(NamedTuple):
+class GraphArrays(NamedTuple):
     """Who follows and who precedes each of n nodes, as rows; both in the order in which the edges were given."""
 
     succ_ptr: Ints
@@ -39,14 +39,14 @@ class Graph(NamedTuple):
         earlier = np.repeat(np.arange(len(self.succ_ptr) - 1), np.diff(self.succ_ptr))
         return np.stack([earlier, self.succ.astype(np.int64)], axis=1)
 
-    def turned(self) -> Graph:
+    def turned(self) -> GraphArrays:
         """The same graph with every edge turned round."""
-        return Graph(self.pred_ptr, self.pred, self.succ_ptr, self.succ)
+        return GraphArrays(self.pred_ptr, self.pred, self.succ_ptr, self.succ)
 
-    def numbered(self, nodes: Places) -> Graph:
+    def numbered(self, nodes: Places) -> GraphArrays:
         """The same graph with its nodes numbered as in this order of all of them."""
         number = np.argsort(nodes).astype(np.int32)
-        return Graph(
+        return GraphArrays(
             *chosen_rows(self.succ_ptr, self.succ, nodes, number), *chosen_rows(self.pred_ptr, self.pred, nodes, number)
         )
 
@@ -84,10 +84,10 @@ class Partition(NamedTuple):
     members: Ints
 
 
-def graph_of(edges: Iterable[tuple[int, int]] | Longs, nodes: int) -> Graph:
+def graph_of(edges: Iterable[tuple[int, int]] | Longs, nodes: int) -> GraphArrays:
     """The graph of so many nodes with these edges, each from the earlier node to the later one."""
     pairs = np.array(edges if isinstance(edges, np.ndarray) else list(edges), dtype=np.int64).reshape(-1, 2)
-    return Graph(*rows_of(pairs[:, 0], pairs[:, 1], nodes), *rows_of(pairs[:, 1], pairs[:, 0], nodes))
+    return GraphArrays(*rows_of(pairs[:, 0], pairs[:, 1], nodes), *rows_of(pairs[:, 1], pairs[:, 0], nodes))
 
 
 def sets_of(rows: Iterable[Iterable[int]], items: int) -> Sets:

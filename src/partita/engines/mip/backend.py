@@ -13,7 +13,8 @@ import time
 from dataclasses import dataclass
 
 from partita.engines.mip import cautious
-from partita.engines.mip.model import Callbacks, Floats, Minimised, MixedProgram, ProgramResult, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats, Minimised, MixedProgram, ProgramResult
+from partita.engines.search.result import Status
 from partita.ground.rounding import GAP
 
 
@@ -113,15 +114,15 @@ class Talk:
         """What follows from what a backend found: nothing is proven beyond the cutoff, or the solution."""
         most = math.inf if cutoff is None else cutoff
         if found.infeasible:
-            return ProgramResult(ProgramStatus.INFEASIBLE, None, math.inf, most)
+            return ProgramResult(Status.INFEASIBLE, None, math.inf, most)
         objective = math.inf if found.values is None else self.program.value(found.values)
         proven = max(self._proven, found.bound) if math.isfinite(found.bound) else self._proven
         bound = min(self._cautious(min(proven, objective)), most) if math.isfinite(proven) else -math.inf
         if found.multipliers is not None and isinstance(self.program, MixedProgram):
             bound = min(cautious.linear_bound(self.program, found.multipliers), most)
         if found.values is None:
-            return ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, bound)
-        status = ProgramStatus.OPTIMAL if found.solved else ProgramStatus.FEASIBLE
+            return ProgramResult(Status.UNKNOWN, None, math.inf, bound)
+        status = Status.OPTIMAL if found.solved else Status.FEASIBLE
         return ProgramResult(status, found.values, objective, bound)
 
 

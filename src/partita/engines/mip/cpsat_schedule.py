@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
-from partita.engines.mip.cpsat_run import run_cpsat
+from partita.engines.mip.cpsat import run_cpsat
 from partita.engines.mip.model import Floats
 from partita.engines.mip.schedule import ScheduleModel
 

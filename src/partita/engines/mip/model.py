@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from partita.engines.search.result import Status
 
 Floats = npt.NDArray[np.float64]
 
@@ -74,29 +75,20 @@ class MixedProgram:
         return float(np.dot(self.cost, values))
 
 
-class ProgramStatus(enum.StrEnum):
-    """What a backend has proven."""
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    INFEASIBLE = "infeasible"
-    UNKNOWN = "unknown"
-
-
 @dataclass(frozen=True)
 class ProgramResult:
     """What a backend answers."""
 
     #: ``optimal``: ``values`` are optimal up to the gap asked for; ``feasible``: they are a solution; ``infeasible``:
     #: there is none; ``unknown``: the run ended before anything was found.
-    status: ProgramStatus
+    status: Status
     values: Floats | None  #: The best solution; None if there is none.
     objective: float  #: Its objective.
     bound: float  #: Proven lower bound; minus infinity for none, infinity if infeasible.
 
 
 #: Nothing found, nothing proven.
-UNKNOWN = ProgramResult(ProgramStatus.UNKNOWN, None, math.inf, -math.inf)
+UNKNOWN = ProgramResult(Status.UNKNOWN, None, math.inf, -math.inf)
 
 
 def _never() -> bool:

@@ -6,16 +6,14 @@ makespan, one after the other.
 
 from __future__ import annotations
 
-import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.mip.backend import SCHEDULERS, BackendSettings
+from partita.engines.mip.backend import SCHEDULERS
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, ProgramResult
+from partita.engines.mip.model import QUIET, Callbacks, Floats, ProgramResult
 from partita.ground.errors import MissingExtraError
 
 #: The only one there is.
@@ -69,13 +67,6 @@ def solve_schedule(
     """
     if schedule_refusal() is not None:
         raise MissingExtraError(SCHEDULERS[NAME].package, "solvers")
-    if time_limit_s is not None and time_limit_s <= 0:
-        return UNKNOWN
-    settings = BackendSettings(
-        ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
-        threads=max(1, threads),
-        seed=seed,
-        gap=0.0,
-        warm_start=warm_start,
+    return run_in_child(
+        NAME, model, callbacks, time_limit_s, threads=max(1, threads), seed=seed, gap=0.0, warm_start=warm_start
     )
-    return run_in_child(NAME, model, settings, callbacks)

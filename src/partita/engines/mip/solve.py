@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 
-from partita.engines.mip.backend import BACKENDS, BackendSettings
+from partita.engines.mip.backend import BACKENDS
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import QUIET, UNKNOWN, Callbacks, Floats, MixedProgram, ProgramResult
+from partita.engines.mip.model import QUIET, Callbacks, Floats, MixedProgram, ProgramResult
 from partita.ground.errors import InputError, MissingExtraError
 from partita.ground.rounding import GAP
 
@@ -77,14 +76,15 @@ def solve_program(
         raise MissingExtraError(BACKENDS[backend].package, "solvers")
     if not BACKENDS[backend].open_ranges and not all(map(math.isfinite, model.lower + model.upper)):
         raise InputError(f"the MIP backend {backend} needs finite bounds of every variable")
-    if time_limit_s is not None and time_limit_s <= 0:
-        return UNKNOWN
     if cutoff is not None:
         # As a row, because every backend means something else by a cutoff.
         model = dataclasses.replace(model, rows=list(model.rows))
         model.add_row([(v, cost) for v, cost in enumerate(model.cost) if cost], upper=cutoff)
-    settings = BackendSettings(
-        ends=math.inf if time_limit_s is None else time.monotonic() + time_limit_s,
+    return run_in_child(
+        backend,
+        model,
+        callbacks,
+        time_limit_s,
         threads=max(1, threads),
         seed=seed,
         gap=gap,
@@ -92,4 +92,3 @@ def solve_program(
         cutoff=cutoff,
         central=central,
     )
-    return run_in_child(backend, model, settings, callbacks)

@@ -16,10 +16,11 @@ import math
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
-from partita.engines.mip.model import Callbacks, Floats, MixedProgram, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.ground.dags import topological_order
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
@@ -202,7 +203,7 @@ def prove_exactly(
             stop=lambda: incumbent.done, on_incumbent=found, on_bound=lambda bound: incumbent.prove(bound, NAME)
         ),
     )
-    if result.status is ProgramStatus.INFEASIBLE:
+    if result.status is Status.INFEASIBLE:
         # The plan that is known is a solution: this raises.
         incumbent.refute(NAME)
     elif math.isfinite(result.bound):

@@ -96,7 +96,7 @@ class MakespanInstance:
         since for every edge u → v its producer is on some device c, ends no earlier than head[u, c], and the flow takes
         its time from c to d after that; the least over c is below. The same holds backwards for ``tail``. Both are of
         one device of v, so that the makespan is at least min over d of head + tail, for every v. Producers and readers
-        that must queue raise both (``partita.engines.kernels.makespan.labels``).
+        that must queue raise both (``partita.engines.kernels.makespan.relaxations``).
         """
         return critical_of(self.head, self.arrays.tail)
 
@@ -177,7 +177,7 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
 
 def labels(arrays: MakespanArrays, order: Longs, time: Floats) -> tuple[Floats, Floats]:
     """Heads and tails with other times than the problem's; see ``MakespanInstance``."""
-    from partita.engines.kernels.makespan.labels import find_labels
+    from partita.engines.kernels.makespan.relaxations import find_labels
 
     head, tail = np.zeros(time.shape), np.zeros(time.shape)
     find_labels(arrays, order, time, head, tail)

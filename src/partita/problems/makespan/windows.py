@@ -1,4 +1,4 @@
-"""Schedules of large problems by annealing one window of the order after the other (``kernels.makespan.windows``)."""
+"""Schedules of large problems by annealing one window of the order after the other (``kernels.makespan.lists``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.makespan.anneal import anneal
 from partita.engines.kernels.makespan.arrays import Room
-from partita.engines.kernels.makespan.lists import schedule
-from partita.engines.kernels.makespan.windows import close_window, find_lags, open_window
+from partita.engines.kernels.makespan.lists import close_window, find_lags, open_window, schedule
 from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import raised

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints, Longs
-from partita.engines.kernels.mapping.depth_first import FOUND, depth_first
+from partita.engines.kernels.mapping.placing import FOUND, depth_first
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance

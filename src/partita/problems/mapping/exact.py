@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
-from partita.engines.kernels.mapping.depth_first import FOUND, NONE, depth_first
+from partita.engines.kernels.mapping.placing import FOUND, NONE, depth_first
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP
 from partita.problems.mapping.bisection import placing_order

@@ -22,8 +22,15 @@ from partita.engines.kernels.hybrid.arrays import HybridArrays, StageIndex
 from partita.engines.kernels.hybrid.decide import known_better, supersets
 from partita.engines.kernels.hybrid.device_table import NONE, DeviceTable, Falls, close
 from partita.engines.kernels.hybrid.knapsack import bracket, cheapest, fill_items
-from partita.engines.kernels.hybrid.mesh import exposed
-from partita.engines.kernels.hybrid.passing import ALL_FORWARD, IN_TURN, SPLIT_BACKWARD, delay, held_time, lost_time
+from partita.engines.kernels.hybrid.passing import (
+    ALL_FORWARD,
+    IN_TURN,
+    SPLIT_BACKWARD,
+    delay,
+    exposed,
+    held_time,
+    lost_time,
+)
 from partita.engines.kernels.hybrid.stages import (
     between,
     capacity,

@@ -15,11 +15,8 @@ from instances.kernel_arrays import NEVER, dags, values
 from instances.strategies import examples, halves
 from partita.engines.kernels.graph_arrays import graph_of, partition_of
 from partita.engines.kernels.makespan.arrays import MakespanArrays, new_room
-from partita.engines.kernels.makespan.energy import overfull
-from partita.engines.kernels.makespan.forest import cheapest_placement
-from partita.engines.kernels.makespan.labels import find_labels
-from partita.engines.kernels.makespan.lists import schedule, schedule_part
-from partita.engines.kernels.makespan.windows import close_window, find_lags, open_window
+from partita.engines.kernels.makespan.lists import close_window, find_lags, open_window, schedule, schedule_part
+from partita.engines.kernels.makespan.relaxations import cheapest_placement, find_labels, overfull
 
 Edges = list[tuple[int, int]]
 

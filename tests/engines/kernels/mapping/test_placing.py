@@ -15,9 +15,7 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.graph_arrays import csr
 from partita.engines.kernels.mapping.anneal import anneal
 from partita.engines.kernels.mapping.arrays import MappingArrays, load_of
-from partita.engines.kernels.mapping.depth_first import FOUND, GAVE_UP, NONE, depth_first
-from partita.engines.kernels.mapping.matching import covers
-from partita.engines.kernels.mapping.patterns import place_pattern
+from partita.engines.kernels.mapping.placing import FOUND, GAVE_UP, NONE, covers, depth_first, place_pattern
 from partita.engines.kernels.random import generator
 
 

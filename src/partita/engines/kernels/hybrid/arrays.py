@@ -16,88 +16,57 @@ class HybridArrays(NamedTuple):
     over the layers between, however large what cancels is. Bytes are already divided by the bandwidth. Where
     ``uniform`` is 0 the configurations of a degree differ in weights, sharded memory or synchronisation, and sums hold
     the smallest value of each layer.
-
-    Attributes
-    ----------
-    degree
-        (R,) tensor-parallel degrees.
-    uniform
-        (R,) whether every layer's configurations share weights, sharded memory and synchronisation.
-    members
-        (Z, words) bit sets.
-    work
-        (Z, 2) least device time of the set.
-    rest
-        (Z,) least device time of the layers outside it, transfers included.
-    missing
-        (R, Z) layers of the set without the degree.
-    time, weight, active, fixed
-        (R, Z, 2) sums of p, w/B, a and b of the fastest configurations.
-    sharded
-        (R, Z, 2) sums of the memory that replicas share out.
-    cross_ptr, cross
-        Edges from outside each set into it, as ranges of edge numbers.
-    source, target, edge_time, edge_enter, edge_leave
-        (m,) ends, 2·c/B; (R, m) 2·(c + sync)/B of the fastest configurations, for the reader and the writer.
-    in_ptr, in_edges, out_ptr, out_edges
-        Edges into and out of each layer.
-    segment
-        (R, S + 1) segment of y microbatches in flight: in a segment the smallest configurations stay the same.
-    small_active, small_fixed, small_time
-        (Y, Z, 2) sums of a, b and p of the smallest configurations.
-    option_ptr
-        (R, n + 1) options of each layer, the fastest first; configurations that are never better are left out.
-    option_time, option_weight, option_active, option_fixed, option_sharded
-        (options,) p, w/B, a, b, memory that replicas share out.
-    option_in_ptr, option_in, option_out_ptr, option_out
-        Synchronisation time 2·sync/B of each option, in the order of the layer's edges.
-    kind
-        (R, n) layers with the same number share all memory of all options.
-    next_replicas
-        (S + 2,) the smallest allowed data-parallel degree at least d; S + 1 stands for none.
-    limits
-        [memory, tolerance included; microbatches N; 1 if weights are synchronised once per batch; relative rounding of
-        the time of a stage]
     """
 
-    degree: Longs
-    uniform: Bytes
-    members: Words
-    work: Floats
-    rest: Floats
-    missing: Ints
+    degree: Longs  #: (R,) tensor-parallel degrees.
+    uniform: Bytes  #: (R,) whether every layer's configurations share weights, sharded memory and synchronisation.
+    members: Words  #: (Z, words) bit sets.
+    work: Floats  #: (Z, 2) least device time of the set.
+    rest: Floats  #: (Z,) least device time of the layers outside it, transfers included.
+    missing: Ints  #: (R, Z) layers of the set without the degree.
+    #: (R, Z, 2) sums of p, w/B, a and b of the fastest configurations.
     time: Floats
     weight: Floats
     active: Floats
     fixed: Floats
-    sharded: Floats
+    sharded: Floats  #: (R, Z, 2) sums of the memory that replicas share out.
+    #: Edges from outside each set into it, as ranges of edge numbers.
     cross_ptr: Ints
     cross: Ints
+    #: (m,) ends, 2·c/B; (R, m) 2·(c + sync)/B of the fastest configurations, for the reader and the writer.
     source: Ints
     target: Ints
     edge_time: Floats
     edge_enter: Floats
     edge_leave: Floats
+    #: Edges into and out of each layer.
     in_ptr: Ints
     in_edges: Ints
     out_ptr: Ints
     out_edges: Ints
+    #: (R, S + 1) segment of y microbatches in flight: in a segment the smallest configurations stay the same.
     segment: Ints
+    #: (Y, Z, 2) sums of a, b and p of the smallest configurations.
     small_active: Floats
     small_fixed: Floats
     small_time: Floats
+    #: (R, n + 1) options of each layer, the fastest first; configurations that are never better are left out.
     option_ptr: Ints
+    #: (options,) p, w/B, a, b, memory that replicas share out.
     option_time: Floats
     option_weight: Floats
     option_active: Floats
     option_fixed: Floats
     option_sharded: Floats
+    #: Synchronisation time 2·sync/B of each option, in the order of the layer's edges.
     option_in_ptr: Ints
     option_in: Floats
     option_out_ptr: Ints
     option_out: Floats
-    kind: Ints
-    next_replicas: Longs
+    kind: Ints  #: (R, n) layers with the same number share all memory of all options.
+    next_replicas: Longs  #: (S + 2,) the smallest allowed data-parallel degree at least d; S + 1 stands for none.
+    #: [memory, tolerance included; microbatches N; 1 if weights are synchronised once per batch; relative rounding of
+    #: the time of a stage].
     limits: Floats
 
 
@@ -106,26 +75,16 @@ class HybridKnown(NamedTuple):
 
     Stages with layers alike, as in a row of equal layers, share what is known: entry kind · R + r belongs to a kind of
     stage. All arrays have one element where nothing is remembered.
-
-    Attributes
-    ----------
-    kind
-        (Z · Z,) kind of the stage between each inner and outer set, -1 where there is none.
-    inner, outer
-        An example of each kind.
-    free
-        The most microbatches in flight that the fastest configurations hold.
-    ptr
-        First entry of ``low`` and ``high`` for the counts after ``free``, as far as the smallest configurations reach.
-    low, high
-        The least time lies between these; NaN while nothing is known.
     """
 
-    kind: Ints
+    kind: Ints  #: (Z · Z,) kind of the stage between each inner and outer set, -1 where there is none.
+    #: An example of each kind.
     inner: Ints
     outer: Ints
-    free: Ints
+    free: Ints  #: The most microbatches in flight that the fastest configurations hold.
+    #: First entry of ``low`` and ``high`` for the counts after ``free``, as far as the smallest configurations reach.
     ptr: Longs
+    #: The least time lies between these; NaN while nothing is known.
     low: Floats
     high: Floats
 

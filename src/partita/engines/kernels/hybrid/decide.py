@@ -13,7 +13,7 @@ from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.engines.kernels.hybrid.device_table import NONE, DeviceTable, Falls, close
-from partita.engines.kernels.hybrid.machines import Machines, extend_by_groups
+from partita.engines.kernels.hybrid.machines import WHOLE, Machines, extend_by_groups
 from partita.engines.kernels.hybrid.stages import (
     between,
     boundary,
@@ -58,7 +58,7 @@ def decide(w: HybridWork, m: Machines | None, table: DeviceTable, target: float)
         look_ahead(h, target, table.limits[0], ahead, w.stop)
     else:
         for i in range(sets):
-            ahead[i] = int(min(np.ceil(h.rest[i] / one - 1e-6), float(NONE)))
+            ahead[i] = int(min(np.ceil(h.rest[i] / one - WHOLE), float(NONE)))
     for i in range(sets - 1):
         if w.stop[0] != 0:
             return -1
@@ -90,12 +90,12 @@ def look_ahead(h: HybridArrays, target: float, devices: int, ahead: Ints, stop: 
         if stop[0] != 0:
             return
         # What is inside needs its device time; more than the devices left is as good as never.
-        best = int(devices - np.ceil(least_work(h, 0, i) / target - 1e-6)) + 1
-        floor = np.ceil(h.rest[i] / target - 1e-6)
+        best = int(devices - np.ceil(least_work(h, 0, i) / target - WHOLE)) + 1
+        floor = np.ceil(h.rest[i] / target - WHOLE)
         for o in range(i + 1, sets):
             if best <= floor:
                 break
-            least = least_work(h, i, o) / target - 1e-6
+            least = least_work(h, i, o) / target - WHOLE
             if least >= best:
                 break
             if max(least, 1.0) + ahead[o] >= best or not subset(h.members, i, o):
@@ -166,7 +166,7 @@ def extend(
             compute = between(h.time, r, inner, outer)
             if compute > most * target:
                 continue
-            if not remember and known_better(fewest[outer], at[0], best, int(np.ceil(compute / target - 1e-6)), t):
+            if not remember and known_better(fewest[outer], at[0], best, int(np.ceil(compute / target - WHOLE)), t):
                 continue
             one = compute + boundary(h, inner, outer, r)
             weight = between(h.weight, r, inner, outer)

@@ -14,27 +14,17 @@ NONE = 1 << 30
 
 
 class DeviceTable(NamedTuple):
-    """The table of a decision over the Z sets and the sums s of data-parallel degrees, 0 to S.
+    """The table of a decision over the Z sets and the sums s of data-parallel degrees, 0 to S."""
 
-    Attributes
-    ----------
-    fewest
-        (Z, S + 1) fewest devices, or machines, that run each set with degrees summing to at most s.
-    least
-        The smallest bottleneck of the plans that attain it, if it has the shape of ``fewest``: a plan with the fewest
-        devices for a set and a sum has the fewest for the sets inside it, too, so that the bottleneck follows the same
-        recursion. That needs every degree uniform and ``fill_times`` first.
-    limits
-        (S + 1,) only plans are of interest that have at most so many devices, which never rises, for all layers if the
-        degrees of some sets inside add up to s: other entries of ``fewest`` may stay at NONE.
-    ahead
-        (Z,) devices, or machines, that the layers outside need at least.
-    """
-
-    fewest: Ints
+    fewest: Ints  #: (Z, S + 1) fewest devices, or machines, that run each set with degrees summing to at most s.
+    #: The smallest bottleneck of the plans that attain it, if it has the shape of ``fewest``: a plan with the fewest
+    #: devices for a set and a sum has the fewest for the sets inside it, too, so that the bottleneck follows the same
+    #: recursion. That needs every degree uniform and ``fill_times`` first.
     least: Floats
+    #: (S + 1,) only plans are of interest that have at most so many devices, which never rises, for all layers if the
+    #: degrees of some sets inside add up to s: other entries of ``fewest`` may stay at NONE.
     limits: Ints
-    ahead: Ints
+    ahead: Ints  #: (Z,) devices, or machines, that the layers outside need at least.
 
 
 class Falls(NamedTuple):

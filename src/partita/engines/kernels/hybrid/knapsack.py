@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.bits import has
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridScratch, StageIndex
 from partita.ground.rounding import UNIT
 
@@ -158,31 +158,13 @@ def _slack(s: HybridScratch, count: int) -> float:
     return float(2.0 * (3.0 * s.first[count] + count + 8.0) * UNIT)
 
 
-@compiled
-def cheapest(s: HybridScratch, kinds: Ints, count: int, need: float, limit: float, first: bool, stop: Longs) -> float:
-    """The least loss that gains ``need``, if it is at most ``limit``; infinity otherwise.
-
-    ``kinds`` is the degree's row of ``HybridArrays.kind``. With ``first`` any loss within the limit will do. Otherwise
-    ``s.best`` holds the option of every layer afterwards. Infinity, too, when ``stop`` is set: the caller must look.
-    """
-    if need <= 0.0:
-        return 0.0 if limit >= 0.0 else np.inf
-    if count == 0 or limit < 0.0:
-        return np.inf
-    value, slope, rounded = _relax(s, count, need)
-    # Hull sums differ from the sums the search forms by rounding only.
-    slack = _slack(s, count) * (abs(limit) if limit < np.inf else value)
-    if value == np.inf or value > limit + slack:
-        return np.inf
-    if first and rounded <= limit:
-        return rounded
-    s.counters[0] += 1
+@inlined
+def _line_up(s: HybridScratch, kinds: Ints, count: int, slope: float) -> None:
+    """Sort the layers by efficiency; find whom each one follows, and what it and those after it gain at most."""
     for i in range(count):
         s.order[i] = i
         s.last[kinds[s.item[i]]] = -1
     _sort(s.ratio, s.order, count)
-    s.suffix_gain[count] = 0.0
-    s.suffix_best[count] = 0.0
     for depth in range(count):
         i = s.order[depth]
         kind = kinds[s.item[i]]
@@ -203,6 +185,8 @@ def cheapest(s: HybridScratch, kinds: Ints, count: int, need: float, limit: floa
             if same:
                 s.follow[depth] = p
         s.last[kind] = depth
+    s.suffix_gain[count] = 0.0
+    s.suffix_best[count] = 0.0
     for depth in range(count - 1, -1, -1):
         i = s.order[depth]
         most = 0.0
@@ -210,6 +194,28 @@ def cheapest(s: HybridScratch, kinds: Ints, count: int, need: float, limit: floa
             most = max(most, slope * s.gain[k] - s.loss[k])
         s.suffix_best[depth] = s.suffix_best[depth + 1] + most
         s.suffix_gain[depth] = s.suffix_gain[depth + 1] + s.gain[s.first[i + 1] - 1]
+
+
+@compiled
+def cheapest(s: HybridScratch, kinds: Ints, count: int, need: float, limit: float, first: bool, stop: Longs) -> float:
+    """The least loss that gains ``need``, if it is at most ``limit``; infinity otherwise.
+
+    ``kinds`` is the degree's row of ``HybridArrays.kind``. With ``first`` any loss within the limit will do. Otherwise
+    ``s.best`` holds the option of every layer afterwards. Infinity, too, when ``stop`` is set: the caller must look.
+    """
+    if need <= 0.0:
+        return 0.0 if limit >= 0.0 else np.inf
+    if count == 0 or limit < 0.0:
+        return np.inf
+    value, slope, rounded = _relax(s, count, need)
+    # Hull sums differ from the sums the search forms by rounding only.
+    slack = _slack(s, count) * (abs(limit) if limit < np.inf else value)
+    if value == np.inf or value > limit + slack:
+        return np.inf
+    if first and rounded <= limit:
+        return rounded
+    s.counters[0] += 1
+    _line_up(s, kinds, count, slope)
     best, found = limit + slack, np.inf
     depth, nodes = 0, 0
     s.acc_gain[0], s.acc_loss[0] = 0.0, 0.0

@@ -30,34 +30,23 @@ from partita.engines.kernels.hybrid.stages import (
     sync_factor,
 )
 
+#: Quotients this close to a whole number of devices are that.
+WHOLE = 1e-6
+
 
 class Machines(NamedTuple):
-    """What a problem with machines has beside ``HybridArrays``, over the same suffix sets; a machine has K devices.
+    """What a problem with machines has beside ``HybridArrays``, over the same suffix sets; a machine has K devices."""
 
-    Attributes
-    ----------
-    weight
-        (1, Z, 2) time to move the whole weights of the set between machines once.
-    edge_time
-        (m,) time between machines of each edge.
-    size
-        [devices per machine; machines]
-    group
-        (Z, S + 1) how a set runs on the fewest machines with degrees that add up to at most s: (inner set ·
-        (machines + 1) + machines of the group) · (K + 1) + replicas in one machine.
-    room
-        (Z, K + 1, K + 1) of one group: most microbatches of later groups, per machine replica, for which the layers
-        between the inner set and this one run on so many devices with so many replicas in a machine; -1 for none.
-    stage
-        (Z, K + 1, K + 1) how: (set before · R + degree number) · (K + 1) + replicas of the last stage.
-    """
-
-    weight: Floats
-    edge_time: Floats
-    size: Longs
+    weight: Floats  #: (1, Z, 2) time to move the whole weights of the set between machines once.
+    edge_time: Floats  #: (m,) time between machines of each edge.
+    size: Longs  #: [devices per machine; machines].
+    #: (Z, S + 1) how a set runs on the fewest machines with degrees that add up to at most s: (inner set · (machines +
+    #: 1) + machines of the group) · (K + 1) + replicas in one machine.
     group: Longs
+    #: (Z, K + 1, K + 1) of one group: most microbatches of later groups, per machine replica, for which the layers
+    #: between the inner set and this one run on so many devices with so many replicas in a machine; -1 for none.
     room: Ints
-    stage: Longs
+    stage: Longs  #: (Z, K + 1, K + 1) how: (set before · R + degree number) · (K + 1) + replicas of the last stage.
 
 
 @compiled
@@ -72,7 +61,7 @@ def left_in_machine(devices: int, rest: float, outside: float, within: float) ->
     """Devices of each machine of a group that layers outside leave, where ``outside`` is done elsewhere."""
     if not rest > outside or within == np.inf:
         return devices
-    return int(devices + 1e-6 - (rest - outside) / within)
+    return int(devices + WHOLE - (rest - outside) / within)
 
 
 @compiled
@@ -164,14 +153,7 @@ def fill_group(
 
 @compiled
 def extend_by_groups(
-    w: HybridWork,
-    m: Machines,
-    table: DeviceTable,
-    falls: Falls,
-    points: int,
-    inner: int,
-    outers: Ints,
-    target: float,
+    w: HybridWork, m: Machines, table: DeviceTable, falls: Falls, points: int, inner: int, outers: Ints, target: float
 ) -> None:
     """Try the groups of stages between one set and some supersets, on every number of machines."""
     h, fewest, how, room = w.arrays, table.fewest, m.group, m.room

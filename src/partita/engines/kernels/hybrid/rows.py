@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridWork
 from partita.engines.kernels.hybrid.passing import (
     ALL_FORWARD,
@@ -211,6 +211,27 @@ def rules(p: StageOptions, n: Labels, a: int, b: int) -> bool:
     return True
 
 
+@inlined
+def _keep_label(p: StageOptions, n: Labels, head: Longs, outer: int, label: int) -> tuple[bool, int]:
+    """Whether a new label is put before those of its set, instead of those it rules; how many it was compared with."""
+    before, other, looked = -1, head[outer], 0
+    while other >= 0:
+        looked += 1
+        after = n.following[other]
+        if rules(p, n, other, label):
+            return False, looked
+        if not rules(p, n, label, other):
+            before = other
+        elif before < 0:
+            head[outer] = after
+        else:
+            n.following[before] = after
+        other = after
+    n.following[label] = head[outer]
+    head[outer] = label
+    return True, looked
+
+
 @compiled
 def extend_rows(
     w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, e: Entries, left: Left, n: Labels, head: Longs
@@ -291,25 +312,8 @@ def extend_rows(
                                 best, found = n.passing[count], count
                                 count += 1
                             continue
-                        beaten = False
-                        before, other_label = -1, head[outer]
-                        while other_label >= 0:
-                            looked += 1
-                            after = n.following[other_label]
-                            if rules(p, n, other_label, count):
-                                beaten = True
-                                break
-                            if rules(p, n, count, other_label):
-                                if before < 0:
-                                    head[outer] = after
-                                else:
-                                    n.following[before] = after
-                            else:
-                                before = other_label
-                            other_label = after
-                        if not beaten:
-                            n.following[count] = head[outer]
-                            head[outer] = count
-                            count += 1
+                        kept, compared = _keep_label(p, n, head, outer, count)
+                        looked += compared
+                        count += kept
             label = n.following[label]
     return (best if found >= 0 else np.inf), found

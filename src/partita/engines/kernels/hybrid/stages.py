@@ -9,6 +9,8 @@ from partita.engines.kernels.bits import has
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.engines.kernels.hybrid.knapsack import bracket, cheapest, fill_items
+from partita.engines.kernels.rows import row_of
+from partita.ground.rounding import TOLERANCE
 
 
 @inlined
@@ -54,12 +56,10 @@ def boundary(h: HybridArrays, inner: int, outer: int, r: int) -> float:
 def crossing(h: HybridArrays, enter: Floats, leave: Floats, inner: int, outer: int) -> float:
     """A sum over the edges that enter a stage, and over those that leave it."""
     total = 0.0
-    for k in range(h.cross_ptr[outer], h.cross_ptr[outer + 1]):
-        e = h.cross[k]
+    for e in row_of(h.cross_ptr, h.cross, outer):
         if not has(h.members[inner], h.target[e]):
             total += enter[e]
-    for k in range(h.cross_ptr[inner], h.cross_ptr[inner + 1]):
-        e = h.cross[k]
+    for e in row_of(h.cross_ptr, h.cross, inner):
         if has(h.members[outer], h.source[e]):
             total += leave[e]
     return total
@@ -217,7 +217,7 @@ def second_replicas(h: HybridArrays, target: float, one: float, weight: float) -
     else:
         # T·d² − (A + 4W)·d + 4W must not be negative: beyond the larger root. The smaller one is below 2.
         both = one + 4.0 * weight
-        least = (both + np.sqrt(max(0.0, both * both - 16.0 * weight * target))) / (2.0 * target) * (1.0 - 1e-9)
+        least = (both + np.sqrt(max(0.0, both * both - 16.0 * weight * target))) / (2.0 * target) * (1.0 - TOLERANCE)
     if not least < top:
         return int(top)
     return int(h.next_replicas[max(2, int(np.ceil(least)))])

@@ -16,6 +16,8 @@ from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.latency.arrays import LatencyArrays, PlacementState
 from partita.engines.kernels.latency.quotient import longest, relocate
 from partita.engines.kernels.random import below
+from partita.engines.kernels.rows import members_of, row_of
+from partita.ground.rounding import SUMMED_FEW
 
 #: Most operators of a group; classes come on top.
 GROUP = 32
@@ -65,8 +67,7 @@ def _slot_for(c: _Trials, random: Words, v: int) -> int:
 @inlined
 def _join(c: _Trials, ptr: Ints, others: Ints, u: int, at: int, mark: int, count: int, most: int) -> int:
     """List what an operator is next to in its slot and is not listed; how many are."""
-    for i in range(ptr[u], ptr[u + 1]):
-        w = others[i]
+    for w in row_of(ptr, others, u):
         if count < most and c.s.seen[w] != mark and c.s.slot[w] == at:
             c.s.seen[w] = mark
             c.s.moved[count] = w
@@ -93,8 +94,7 @@ def _group(c: _Trials, random: Words, v: int, mark: int, stays: bool) -> int:
     if not stays:
         for i in range(count):
             group = a.group.of[moved[i]]
-            for e in range(a.group.ptr[group], a.group.ptr[group + 1]):
-                w = a.group.members[e]
+            for w in members_of(a.group, group):
                 if c.s.seen[w] != mark:
                     c.s.seen[w] = mark
                     moved[count] = w
@@ -135,7 +135,7 @@ def _keep(c: _Trials, move: _GroupMove) -> None:
     s = c.s
     s.value[1] = move.latency
     s.value[2] += move.rise
-    if move.latency < s.value[0] * (1.0 - 1e-12):
+    if move.latency < s.value[0] * (1.0 - SUMMED_FEW):
         s.value[0] = move.latency
         copy_into(s.best, s.slot)
 

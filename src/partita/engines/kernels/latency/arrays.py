@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from partita.engines.kernels.arrays import Floats, Ints, Longs
-from partita.engines.kernels.graph_arrays import Graph, Partition
+from partita.engines.kernels.arrays import Floats, Ints, Longs, zeros
+from partita.engines.kernels.graph_arrays import GraphArrays, Partition
 
 
 class LatencyArrays(NamedTuple):
@@ -22,7 +20,7 @@ class LatencyArrays(NamedTuple):
     number of slots stands for the CPU.
     """
 
-    graph: Graph
+    graph: GraphArrays
     group: Partition
     cpu: Floats
     acc: Floats
@@ -71,27 +69,18 @@ def empty_placement(a: LatencyArrays) -> PlacementState:
     """A placement with room for the arrays and everything on the CPU; ``reset`` is to be called."""
     n, edges = a.cpu.shape[0], a.graph.pred.shape[0]
     devices, slots = int(a.shape[0]), int(a.shape.prod())
-    return PlacementState(
-        slot=np.full(n, slots, np.int32),
-        readers=np.zeros((n, slots + 1), np.int32),
-        into=np.zeros(slots),
-        out=np.zeros(slots),
-        work=np.zeros(slots),
-        held=np.zeros(devices),
-        links=np.zeros((slots, slots), np.int32),
-        degree=np.zeros(slots, np.int32),
-        on_cpu=np.zeros(n, np.int32),
-        where=np.zeros(n, np.int32),
-        outside=np.zeros(1, np.int32),
-        best=np.full(n, slots, np.int32),
-        value=np.full(3, math.inf),
-        moved=np.zeros(n, np.int32),
-        goal=np.zeros(n, np.int32),
-        seen=np.full(n, -1, np.int64),
-        start=np.zeros(slots + n),
-        open=np.zeros(slots + n, np.int32),
-        first=np.zeros(slots, np.int32),
-        following=np.zeros(edges, np.int32),
-        target=np.zeros(edges, np.int32),
-        stack=np.zeros(slots + n, np.int32),
+    state = zeros(
+        PlacementState,
+        ("slot on_cpu where best moved goal seen", n),
+        ("readers", (n, slots + 1)),
+        ("into out work degree first", slots),
+        ("held", devices),
+        ("links", (slots, slots)),
+        ("outside", 1),
+        ("value", 3),
+        ("start open stack", slots + n),
+        ("following target", edges),
     )
+    for field, value in ((state.slot, slots), (state.best, slots), (state.value, math.inf), (state.seen, -1)):
+        field.fill(value)
+    return state

@@ -12,6 +12,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.latency.arrays import LatencyArrays
+from partita.engines.kernels.rows import members_of, predecessors, successors
 
 #: What a call ends with: all is tried, a placement is found, its steps are used up.
 OVER, FOUND, SPENT = 0, 1, 2
@@ -30,8 +31,7 @@ def rests(a: LatencyArrays, barred: Ints) -> tuple[Floats, Floats]:
     n = a.cpu.shape[0]
     on_cpu, in_piece = np.zeros(n), np.zeros(n)
     for v in range(n - 1, -1, -1):
-        for i in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            w = a.graph.succ[i]
+        for w in successors(a.graph, v):
             there = a.cpu[w] + on_cpu[w]
             here = np.inf if barred[w] else a.acc[w] + in_piece[w]
             on_cpu[v] = max(on_cpu[v], min(there, a.comm[v] + here))
@@ -97,8 +97,7 @@ def _put(a: LatencyArrays, barred: Ints, chained: bool, slot: Ints, v: int, opti
     device = -1 if option == 0 else (option - 1) // pieces
     piece = 0 if option == 0 else (option - 1) % pieces
     used, first = 0, True
-    for i in range(a.group.ptr[a.group.of[v]], a.group.ptr[a.group.of[v] + 1]):
-        u = a.group.members[i]
+    for u in members_of(a.group, a.group.of[v]):
         if u < v:
             first = False
             if device != (slot[u] // each if slot[u] < slots else -1):
@@ -143,8 +142,7 @@ def _least(
     for u in range(count):
         home = slot[u]
         seen[u] = 0
-        for i in range(a.graph.succ_ptr[u], a.graph.succ_ptr[u + 1]):
-            w = a.graph.succ[i]
+        for w in successors(a.graph, u):
             if w < count and slot[w] != home:
                 seen[u] |= OUT
                 if slot[w] < slots and not (seen[u] >> slot[w]) & 1:
@@ -164,8 +162,7 @@ def _least(
         rounds += 1
         for v in range(count):
             ready = 0.0
-            for i in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-                u = a.graph.pred[i]
+            for u in predecessors(a.graph, v):
                 if slot[u] == slots:
                     ready = max(ready, end[slots + u])
                 elif slot[u] != slot[v]:
@@ -189,8 +186,7 @@ def _least(
         done = end[slots + u] if slot[u] == slots else end[slot[u]]
         # A piece hands a tensor out once, whoever reads it.
         out, after = 0.0 if seen[u] & OUT else a.comm[u], 0.0
-        for i in range(a.graph.succ_ptr[u], a.graph.succ_ptr[u + 1]):
-            w = a.graph.succ[i]
+        for w in successors(a.graph, u):
             if w >= count:
                 there, here = a.cpu[w] + rest[0][w], a.acc[w] + rest[1][w]
                 if slot[u] == slots:

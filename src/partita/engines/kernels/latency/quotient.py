@@ -11,6 +11,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.latency.arrays import LatencyArrays, PlacementState
+from partita.engines.kernels.rows import predecessors, successors
 
 
 @inlined
@@ -19,8 +20,7 @@ def relocate(a: LatencyArrays, s: PlacementState, v: int, to: int) -> int:
     slot, readers, into, out, links, degree = s.slot, s.readers, s.into, s.out, s.links, s.degree
     slots = s.into.shape[0]
     at = slot[v]
-    for i in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-        u = a.graph.pred[i]
+    for u in predecessors(a.graph, v):
         home, c, all_readers = slot[u], a.comm[u], a.graph.succ_ptr[u + 1] - a.graph.succ_ptr[u]
         before = readers[u, home]
         readers[u, at] -= 1
@@ -103,15 +103,15 @@ def longest(a: LatencyArrays, s: PlacementState) -> float:
         if open_[slots + v] == 0:
             stack[ready] = slots + v
             ready += 1
-        for j in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-            p = slot[a.graph.pred[j]]
+        for u in predecessors(a.graph, v):
+            p = slot[u]
             if p < slots:
                 s.target[edges] = v
                 s.following[edges] = first[p]
                 first[p] = edges
                 edges += 1
-        for j in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            p = slot[a.graph.succ[j]]
+        for u in successors(a.graph, v):
+            p = slot[u]
             if p < slots:
                 open_[p] += 1
     for p in range(slots):
@@ -146,8 +146,7 @@ def longest(a: LatencyArrays, s: PlacementState) -> float:
         else:
             v = at - slots
             end = start[at] + a.cpu[v]
-            for j in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-                w = a.graph.succ[j]
+            for w in successors(a.graph, v):
                 p = slot[w]
                 if p == slots:
                     p = slots + w
@@ -192,8 +191,8 @@ def reset(a: LatencyArrays, s: PlacementState, slot: Ints) -> float:
             s.where[v] = s.outside[0]
             s.outside[0] += 1
         leaves = False
-        for i in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            home = s.slot[a.graph.succ[i]]
+        for w in successors(a.graph, v):
+            home = s.slot[w]
             s.readers[v, home] += 1
             if home != p:
                 leaves = True

@@ -7,6 +7,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.latency.arrays import LatencyArrays
+from partita.engines.kernels.rows import predecessors, row_of, successors
 
 
 @compiled
@@ -23,13 +24,13 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
     groups, n = cpu.shape[0], order.shape[0]
     group_of = np.zeros(n, np.int32)
     for g in range(groups):
-        for i in range(group_ptr[g], group_ptr[g + 1]):
-            group_of[order[i]] = g
+        for w in row_of(group_ptr, order, g):
+            group_of[w] = g
     last = np.zeros(n, np.int32)
     for v in range(n):
         last[v] = -1
-        for i in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            last[v] = max(last[v], group_of[a.graph.succ[i]])
+        for w in successors(a.graph, v):
+            last[v] = max(last[v], group_of[w])
     cost = np.full((most + 1, groups + 1), np.inf)
     choice = np.full((most + 1, groups + 1), -2, np.int32)
     cost[0, 0] = 0.0
@@ -42,14 +43,12 @@ def slice_order(a: LatencyArrays, order: Ints, group_ptr: Ints, cpu: Floats, mos
                 choice[j, left + 1] = -1
         work, out, into, held = 0.0, 0.0, 0.0, 0.0
         for right in range(left, groups):
-            for i in range(group_ptr[right], group_ptr[right + 1]):
-                v = order[i]
+            for v in row_of(group_ptr, order, right):
                 work += a.acc[v]
                 held += a.mem[v]
                 if last[v] > right:
                     out += a.comm[v]
-                for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-                    u = a.graph.pred[e]
+                for u in predecessors(a.graph, v):
                     if group_of[u] < left:
                         if seen[u] != left:
                             seen[u] = left

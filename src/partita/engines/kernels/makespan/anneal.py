@@ -18,6 +18,8 @@ from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.makespan.arrays import MakespanArrays, Room
 from partita.engines.kernels.makespan.lists import schedule_part
 from partita.engines.kernels.random import below, share
+from partita.engines.kernels.rows import members_of, predecessors, successors
+from partita.ground.rounding import NOT_ZERO, SUMMED_FEW
 
 
 class _ScheduleState(NamedTuple):
@@ -81,15 +83,14 @@ def _excess(a: MakespanArrays, held: Floats) -> float:
     for d in range(held.shape[0]):
         # Sums that are added to and taken from carry rounding, which is no excess; the evaluator has the last word.
         if held[d] > a.limit[d] * (1.0 + 1e-10):
-            total += (held[d] - a.limit[d]) / max(a.limit[d], 1e-300)
+            total += (held[d] - a.limit[d]) / max(a.limit[d], NOT_ZERO)
     return total
 
 
 @inlined
 def _carry(a: MakespanArrays, device: Ints, held: Floats, group: int, target: int) -> None:
     """Take a group to a device."""
-    for k in range(a.group.ptr[group], a.group.ptr[group + 1]):
-        v = a.group.members[k]
+    for v in members_of(a.group, group):
         held[device[v]] -= a.memory[v]
         held[target] += a.memory[v]
         device[v] = target
@@ -111,8 +112,8 @@ def _neighbour(a: MakespanArrays, random: Words, v: int) -> int:
 @inlined
 def _can_run(a: MakespanArrays, group: int, d: int) -> bool:
     total = 0.0
-    for k in range(a.group.ptr[group], a.group.ptr[group + 1]):
-        total += a.time[a.group.members[k], d]
+    for w in members_of(a.group, group):
+        total += a.time[w, d]
     return total < math.inf
 
 
@@ -147,10 +148,10 @@ def _reorder(c: _ScheduleState, random: Words, v: int) -> int:
     """Take an operator anywhere between what it waits for and what waits for it; where it is then."""
     a, place = c.a, c.place
     low, high, target = c.first, c.last - 1, int(np.int64(place[v]))
-    for e in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-        low = max(low, place[a.graph.pred[e]] + 1)
-    for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-        high = min(high, place[a.graph.succ[e]] - 1)
+    for u in predecessors(a.graph, v):
+        low = max(low, place[u] + 1)
+    for w in successors(a.graph, v):
+        high = min(high, place[w] - 1)
     if high > low:
         target = low + below(random, high - low + 1)
         if target != place[v]:
@@ -202,7 +203,7 @@ def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -
     excess = _excess(a, c.held) if count > 0 else c.value[1]
     most = c.value[0] * (1.0 + c.penalty * c.value[1]) + accepted_rise(random, temperature)
     # A little above, so that equal ones are taken; the schedule ends early where it would not be.
-    most = most / (1.0 + c.penalty * excess) * (1.0 + 1e-12)
+    most = most / (1.0 + c.penalty * excess) * (1.0 + SUMMED_FEW)
     found = schedule_part(a, device, c.order, c.first, c.last, c.insertion, most, c.room)
     return _ScheduleMove(0.0 if found < math.inf else math.inf, count, source, target, found, excess)
 

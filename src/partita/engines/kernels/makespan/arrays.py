@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.engines.kernels.graph_arrays import Graph, Partition
+from partita.engines.kernels.arrays import Bools, Floats, Ints, zeros
+from partita.engines.kernels.graph_arrays import GraphArrays, Partition
 
 
 class MakespanArrays(NamedTuple):
@@ -18,7 +16,7 @@ class MakespanArrays(NamedTuple):
     memory: Floats
     limit: Floats
     cost: Floats  #: (F, D, D) Time of every flow from the first device to the second; 0 on the diagonal.
-    graph: Graph  #: What waits for what.
+    graph: GraphArrays  #: What waits for what.
     #: (e,) The flow of every entry of ``graph.pred`` and of ``graph.succ``; −1 for none.
     in_flow: Ints
     out_flow: Ints
@@ -56,18 +54,12 @@ def new_room(arrays: MakespanArrays) -> Room:
     n, devices = arrays.time.shape
     flows = arrays.cost.shape[0]
     wide = max(n, flows) + 1
-    return Room(
-        start=np.zeros(n),
-        end=np.zeros(n),
-        flow_start=np.zeros(flows),
-        flow_end=np.zeros(flows),
-        busy_start=np.zeros((3 * devices, wide)),
-        busy_end=np.zeros((3 * devices, wide)),
-        busy=np.zeros(3 * devices, dtype=np.int32),
-        slots=np.zeros(max(n, len(arrays.graph.pred)) + 1, dtype=np.int32),
-        base_start=np.zeros((3 * devices, wide)),
-        base_end=np.zeros((3 * devices, wide)),
-        base=np.zeros(3 * devices, dtype=np.int32),
-        lag=np.zeros((n, devices)),
-        row_lag=np.zeros(3 * devices),
+    return zeros(
+        Room,
+        ("start end", n),
+        ("flow_start flow_end", flows),
+        ("busy_start busy_end base_start base_end", (3 * devices, wide)),
+        ("busy base row_lag", 3 * devices),
+        ("slots", max(n, len(arrays.graph.pred)) + 1),
+        ("lag", (n, devices)),
     )

@@ -10,12 +10,14 @@ The same schedule says which task is next: none that begins when another could h
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.makespan.arrays import MakespanArrays
+from partita.engines.kernels.rows import members_of
 from partita.ground.rounding import SUMMED
 
 #: Sums that are made in another order than those of a schedule may be larger by less than this.
@@ -76,17 +78,17 @@ def exhaust(
         d = chosen[k]
         if d == devices:
             chosen[k] = -1
-            for e in range(a.group.ptr[g], a.group.ptr[g + 1]):
-                home[a.group.members[e]] = -1
+            for w in members_of(a.group, g):
+                home[w] = -1
             k -= 1
             continue
         left[0] -= 1
         if left[0] < 0 or stop[0] != 0:
             return best, False
         allowed = held[k, d] + size[g] <= fits[d]
-        for e in range(a.group.ptr[g], a.group.ptr[g + 1]):
-            home[a.group.members[e]] = d
-            allowed = allowed and able[a.group.members[e], d]
+        for w in members_of(a.group, g):
+            home[w] = d
+            allowed = allowed and able[w, d]
         if allowed and _least(a, home, head, order, end) * _LESS < best:
             held[k + 1] = held[k]
             held[k + 1, d] += size[g]
@@ -121,6 +123,67 @@ def _least(a: MakespanArrays, home: Ints, head: Floats, order: Longs, end: Float
     return found
 
 
+class _Tasks(NamedTuple):
+    """Operators, then flows; those that are not moved are done from the start."""
+
+    #: How long each takes, the longest chain from its start on, what it excludes others from (two rows at most), and
+    #: the operator that a flow waits for; −1 for none.
+    length: Floats
+    rest: Floats
+    rows: Ints
+    waits: Ints
+    #: Whether each has been put in, and when it began and ends then.
+    done: Bools
+    begin: Floats
+    end: Floats
+    #: From when on each row is free, and how many tasks are still to come there.
+    free: Floats
+    others: Ints
+    #: Scratch of ``_next``: the work to come on each row, when each task may begin, and whether it is next.
+    load: Floats
+    at: Floats
+    ready: Bools
+
+
+@compiled
+def _tasks_of(a: MakespanArrays, home: Ints, order: Longs) -> _Tasks:
+    """The tasks of a placement, none of them put in."""
+    n, devices = a.time.shape
+    total = n + a.cost.shape[0]
+    length, rest, begin, end, at = np.zeros(total), np.zeros(total), np.zeros(total), np.zeros(total), np.zeros(total)
+    rows, waits = np.full((total, 2), -1, dtype=np.int32), np.full(total, -1, dtype=np.int32)
+    done, ready = np.ones(total, dtype=np.bool_), np.zeros(total, dtype=np.bool_)
+    free, load, others = np.zeros(3 * devices), np.zeros(3 * devices), np.zeros(3 * devices, dtype=np.int32)
+    for place in range(n - 1, -1, -1):
+        v = order[place]
+        d = home[v]
+        done[v] = False
+        length[v] = a.time[v, d]
+        after = 0.0
+        for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            w, f = a.graph.succ[e], a.out_flow[e]
+            through = rest[w]
+            if f >= 0 and home[w] != d:
+                x = n + f
+                done[x] = False
+                waits[x] = v
+                length[x] = a.cost[f, d, home[w]]
+                through += length[x]
+                rest[x] = through
+                if a.serial[1]:
+                    rows[x, 0] = devices + d
+                if a.serial[2]:
+                    rows[x, 1] = 2 * devices + home[w]
+            after = max(after, through)
+        rest[v] = length[v] + after
+        if a.serial[0]:
+            rows[v, 0] = d
+    for row in rows.ravel():
+        if row >= 0:
+            others[row] += 1
+    return _Tasks(length, rest, rows, waits, done, begin, end, free, others, load, at, ready)
+
+
 @compiled
 def _orders(
     a: MakespanArrays,
@@ -135,52 +198,14 @@ def _orders(
 ) -> float:
     """The least makespan of a placement below ``most``, else ``most``; ``left`` is below 0 if it gave up."""
     n, devices = a.time.shape
-    total = n + a.cost.shape[0]
     held = np.zeros(devices)
     for v in range(n):
         held[home[v]] += a.memory[v]
     for d in range(devices):
         if held[d] > a.limit[d]:
             return most
-    # Tasks: operators, then flows that are moved. What each excludes others from (two rows at most), how long it takes,
-    # and the longest chain from its start on.
-    length, rest = np.zeros(total), np.zeros(total)
-    rows = np.full((total, 2), -1, dtype=np.int32)
-    waits = np.full(total, -1, dtype=np.int32)
-    done = np.ones(total, dtype=np.bool_)
-    tasks = n
-    for place in range(n - 1, -1, -1):
-        v = order[place]
-        d = home[v]
-        done[v] = False
-        length[v] = a.time[v, d]
-        after = 0.0
-        for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            w, f = a.graph.succ[e], a.out_flow[e]
-            through = rest[w]
-            if f >= 0 and home[w] != d:
-                x = n + f
-                tasks += 1
-                done[x] = False
-                waits[x] = v
-                length[x] = a.cost[f, d, home[w]]
-                through += length[x]
-                rest[x] = through
-                if a.serial[1]:
-                    rows[x, 0] = devices + d
-                if a.serial[2]:
-                    rows[x, 1] = 2 * devices + home[w]
-            after = max(after, through)
-        rest[v] = length[v] + after
-        if a.serial[0]:
-            rows[v, 0] = d
-    load, others = np.zeros(3 * devices), np.zeros(3 * devices, dtype=np.int32)
-    for x in range(total):
-        for k in range(2):
-            if rows[x, k] >= 0:
-                others[rows[x, k]] += 1
-    free, begin, end = np.zeros(3 * devices), np.zeros(total), np.zeros(total)
-    at, open_to = np.zeros(total), np.zeros(total, dtype=np.bool_)
+    k = _tasks_of(a, home, order)
+    tasks = n + (k.waits >= 0).sum()
     candidates = np.empty((tasks + 1, tasks), dtype=np.int32)
     begins = np.empty((tasks + 1, tasks))
     counts, places = np.zeros(tasks + 1, dtype=np.int32), np.zeros(tasks + 1, dtype=np.int32)
@@ -198,45 +223,42 @@ def _orders(
             if depth == tasks:
                 finish = 0.0
                 for v in range(n):
-                    finish = max(finish, end[v])
+                    finish = max(finish, k.end[v])
                 if finish < best:
                     best = finish
                     device[:] = home
                     # Not ends less lengths: rounding could change who is first.
-                    start[:] = begin[:n]
-                    flow_start[:] = begin[n:]
+                    start[:] = k.begin[:n]
+                    flow_start[:] = k.begin[n:]
             else:
-                counts[depth] = _next(
-                    a, home, rows, waits, length, rest, done, end, free, load, others, lasts[depth], best, at, open_to,
-                    candidates[depth], begins[depth],
-                )  # fmt: skip
+                counts[depth] = _next(a, home, k, lasts[depth], best, candidates[depth], begins[depth])
         if places[depth] == counts[depth]:
             depth -= 1
             fresh = False
             if depth < 0:
                 break
             x = put[depth]
-            done[x] = False
-            for k in range(2):
-                row = rows[x, k]
+            k.done[x] = False
+            for side in range(2):
+                row = k.rows[x, side]
                 if row >= 0:
-                    free[row] = before[depth, k]
-                    others[row] += 1
+                    k.free[row] = before[depth, side]
+                    k.others[row] += 1
             continue
         x = candidates[depth, places[depth]]
         begun = begins[depth, places[depth]]
         places[depth] += 1
         put[depth] = x
-        done[x] = True
-        begin[x], end[x] = begun, begun + length[x]
+        k.done[x] = True
+        k.begin[x], k.end[x] = begun, begun + k.length[x]
         alone = True
-        for k in range(2):
-            row = rows[x, k]
+        for side in range(2):
+            row = k.rows[x, side]
             if row >= 0:
-                alone = alone and others[row] == 1
-                before[depth, k] = free[row]
-                free[row] = end[x]
-                others[row] -= 1
+                alone = alone and k.others[row] == 1
+                before[depth, side] = k.free[row]
+                k.free[row] = k.end[x]
+                k.others[row] -= 1
         # What excludes nothing more does not count among the starts.
         lasts[depth + 1] = lasts[depth] if alone else max(lasts[depth], begun)
         depth += 1
@@ -245,72 +267,56 @@ def _orders(
 
 
 @compiled
-def _next(
-    a: MakespanArrays,
-    home: Ints,
-    rows: Ints,
-    waits: Ints,
-    length: Floats,
-    rest: Floats,
-    done: Bools,
-    end: Floats,
-    free: Floats,
-    load: Floats,
-    others: Ints,
-    last: float,
-    best: float,
-    at: Floats,
-    open_to: Bools,
-    candidates: Ints,
-    begins: Floats,
-) -> int:
+def _next(a: MakespanArrays, home: Ints, k: _Tasks, last: float, best: float, candidates: Ints, begins: Floats) -> int:
     """Tasks that may be put in next, where they begin, and how many; none if nothing better can come of it."""
     n = home.shape[0]
     first, ends = -1, math.inf
-    load[:] = 0.0
-    for x in range(length.shape[0]):
-        if done[x]:
+    k.load[:] = 0.0
+    for x in range(k.length.shape[0]):
+        if k.done[x]:
             continue
         begun, ready, alone = 0.0, True, True
         if x >= n:
-            ready = done[waits[x]]
-            begun = end[waits[x]] if ready else 0.0
+            ready = k.done[k.waits[x]]
+            begun = k.end[k.waits[x]] if ready else 0.0
         else:
             for e in range(a.graph.pred_ptr[x], a.graph.pred_ptr[x + 1]):
                 u, f = a.graph.pred[e], a.in_flow[e]
                 y = n + f if f >= 0 and home[u] != home[x] else u
-                if done[y]:
-                    begun = max(begun, end[y])
+                if k.done[y]:
+                    begun = max(begun, k.end[y])
                 else:
                     ready = False
-        for k in range(2):
-            row = rows[x, k]
+        for side in range(2):
+            row = k.rows[x, side]
             if row >= 0:
-                begun = max(begun, free[row])
-                alone = alone and others[row] == 1
-                load[row] += length[x]
-        at[x], open_to[x] = begun, ready
+                begun = max(begun, k.free[row])
+                alone = alone and k.others[row] == 1
+                k.load[row] += k.length[x]
+        k.at[x], k.ready[x] = begun, ready
         # What excludes something yet comes after all that did when it was put in.
-        if (begun if alone else max(begun, last)) + rest[x] >= best:
+        if (begun if alone else max(begun, last)) + k.rest[x] >= best:
             return 0
         if ready and alone:
             candidates[0], begins[0] = x, begun
             return 1
-        if ready and begun + length[x] < ends:
-            first, ends = x, begun + length[x]
-    for row in range(load.shape[0]):
-        opened = max(free[row], last) if others[row] > 1 else free[row]
-        if others[row] > 0 and opened + load[row] * _LESS >= best:
+        if ready and begun + k.length[x] < ends:
+            first, ends = x, begun + k.length[x]
+    for row in range(k.load.shape[0]):
+        opened = max(k.free[row], last) if k.others[row] > 1 else k.free[row]
+        if k.others[row] > 0 and opened + k.load[row] * _LESS >= best:
             return 0
     count = 0
-    for x in range(length.shape[0]):
-        if done[x] or not open_to[x] or at[x] < last or not (at[x] < ends or x == first):
+    for x in range(k.length.shape[0]):
+        if k.done[x] or not k.ready[x] or k.at[x] < last or not (k.at[x] < ends or x == first):
             continue
         # The earliest first, of these the one with most behind it.
-        k = count
-        while k > 0 and (begins[k - 1] > at[x] or (begins[k - 1] == at[x] and rest[candidates[k - 1]] < rest[x])):
-            candidates[k], begins[k] = candidates[k - 1], begins[k - 1]
-            k -= 1
-        candidates[k], begins[k] = x, at[x]
+        place = count
+        while place > 0 and (
+            begins[place - 1] > k.at[x] or (begins[place - 1] == k.at[x] and k.rest[candidates[place - 1]] < k.rest[x])
+        ):
+            candidates[place], begins[place] = candidates[place - 1], begins[place - 1]
+            place -= 1
+        candidates[place], begins[place] = x, k.at[x]
         count += 1
     return count

@@ -14,13 +14,13 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling, Steps, anneal_by, copy_into, largest, power
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
-from partita.engines.kernels.mapping.arrays import MappingArrays, load_of
+from partita.engines.kernels.mapping.arrays import MappingArrays, load_of, partners
 from partita.engines.kernels.random import below, share
 
 #: Fastest links of a device that moves aim at.
 AIMED = 24
 #: Trials after which the rounding of the energies' sum is dropped.
-SUMMED = 65536
+ADDED_UP = 65536
 
 
 class _Mapping(NamedTuple):
@@ -74,24 +74,15 @@ def _energy(c: _Mapping, load: float) -> float:
 @inlined
 def _add(a: MappingArrays, x: int, mark: Ints, stamp: int, touched: Ints, count: int) -> int:
     """Note a replica, and those whose loads depend on its device."""
-    replicas = a.replicas
-    s, r = x // replicas, x % replicas
     if mark[x] != stamp:
         mark[x] = stamp
         touched[count] = x
         count += 1
-    for k in range(a.ptr[s], a.ptr[s + 1]):
-        y = a.other[k] * replicas + r
+    for y in partners(a, x):
         if mark[y] != stamp:
             mark[y] = stamp
             touched[count] = y
             count += 1
-    if a.ring[s] > 0.0:
-        for y in (a.after[x], a.before[x]):
-            if mark[y] != stamp:
-                mark[y] = stamp
-                touched[count] = y
-                count += 1
     return count
 
 
@@ -114,7 +105,7 @@ def _partner(a: MappingArrays, random: Words, x: int) -> int:
 def _propose(c: _Mapping, random: Words, trial: int, temperature: float) -> _Swap:
     """Any replica, or one of the slower ones, to any device, or one near what it exchanges bytes with."""
     n, devices = c.device.shape[0], c.resident.shape[0]
-    if trial % SUMMED == SUMMED - 1:
+    if trial % ADDED_UP == ADDED_UP - 1:
         c.total[0] = 0.0
         for z in range(n):
             c.total[0] += c.energy[z]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from partita.engines.kernels.arrays import Floats, Ints
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import compiled, inlined
 
 
 class MappingArrays(NamedTuple):
@@ -22,6 +23,17 @@ class MappingArrays(NamedTuple):
     #: (n,) The next and the previous replica in the ring of every replica.
     after: Ints
     before: Ints
+
+
+@inlined
+def partners(a: MappingArrays, x: int) -> Iterator[int]:
+    """The replicas whose loads depend on the device of one: those it exchanges bytes with, and those in its ring."""
+    s, r = x // a.replicas, x % a.replicas
+    for k in range(a.ptr[s], a.ptr[s + 1]):
+        yield a.other[k] * a.replicas + r
+    if a.ring[s] > 0.0:
+        yield a.after[x]
+        yield a.before[x]
 
 
 @compiled

@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Floats, Ints, Longs, zeros
 from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import (
     Pile,
     Queue,
@@ -83,20 +84,19 @@ def nothing_run(priority: Floats, missing: Ints, things: int, groups: int) -> St
     """Before anything runs; ``missing`` (n,) is how many tasks each one waits for."""
     n = len(priority)
     ready = np.zeros(n)
-    return State(
+    return zeros(
+        State,
+        ("step fresh", n),
+        ("busy freed", things),
         events=empty_queue(np.zeros(n)),
         start=np.full(n, np.nan),
         cause=np.full(n, -1, np.int64),
         ready=ready,
-        step=np.zeros(n, np.int32),
         missing=missing,
-        fresh=np.empty(n, np.int32),
-        looked_at=Pile(priority, ready, np.empty(n, np.int32), np.empty(n, np.int32)),
-        parked=Pile(priority, ready, np.empty(n, np.int32), np.empty(n, np.int32)),
+        looked_at=Pile(priority, ready, np.zeros(n, np.int32), np.zeros(n, np.int32)),
+        parked=Pile(priority, ready, np.zeros(n, np.int32), np.zeros(n, np.int32)),
         parked_at=np.full(n, -1, np.int32),
         first=np.full(things, -1, np.int32),
-        busy=np.zeros(things, np.int32),
-        freed=np.zeros(things, np.int32),
         freed_by=np.full(things, -1, np.int32),
         leader=np.full(groups, -1, np.int32),
         followers=np.full(groups, -1, np.int32),
@@ -107,8 +107,7 @@ def nothing_run(priority: Floats, missing: Ints, things: int, groups: int) -> St
 def _start(tasks: TaskArrays, s: State, i: int, now: float) -> None:
     """Start a task, and say why now: if it was not ready only now, because of what was freed last of what it wants."""
     held_back, latest = s.ready[i] < now, 0
-    for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
-        thing = tasks.held[p]
+    for thing in row_of(tasks.held_offsets, tasks.held, i):
         s.busy[thing] = 1
         if held_back and s.freed[thing] > latest:
             latest = s.freed[thing]
@@ -121,9 +120,9 @@ def _start(tasks: TaskArrays, s: State, i: int, now: float) -> None:
 @inlined
 def _busy_thing(tasks: TaskArrays, s: State, i: int) -> int:
     """The first thing a task wants that is held, −1 for none."""
-    for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
-        if s.busy[tasks.held[p]]:
-            return int(tasks.held[p])
+    for u in row_of(tasks.held_offsets, tasks.held, i):
+        if s.busy[u]:
+            return int(u)
     return -1
 
 
@@ -195,16 +194,14 @@ def _admit(tasks: TaskArrays, s: State, i: int, fresh: int, now: float) -> int:
 @inlined
 def _end(tasks: TaskArrays, s: State, i: int, fresh: int, ended: int, now: float) -> int:
     """Free what a task held and tell those who wait for it, as the one of that number; how many to look at."""
-    for p in range(tasks.held_offsets[i], tasks.held_offsets[i + 1]):
-        thing = tasks.held[p]
+    for thing in row_of(tasks.held_offsets, tasks.held, i):
         s.busy[thing] = 0
         s.freed[thing] = ended
         s.freed_by[thing] = i
         if s.first[thing] >= 0:
             s.fresh[fresh] = s.first[thing]
             fresh += 1
-    for p in range(tasks.after_offsets[i], tasks.after_offsets[i + 1]):
-        j = tasks.after[p]
+    for j in row_of(tasks.after_offsets, tasks.after, i):
         s.missing[j] -= 1
         if s.missing[j] == 0:
             if tasks.release[j] <= now:

@@ -2,7 +2,8 @@
 
 Source: Bertsekas & Gallager, "Data Networks" (2nd ed., 1992), §6.5.2: progressive filling. The rates of all grow alike
 until a link is full; who uses it keeps the rate, the others go on. Only what is connected with a change through links
-and what moves over them is filled again.
+and what moves over them is filled again. Rates that differ by rounding alone are taken to be equal: what is symmetric
+then ends at the same instant.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Floats, Ints, Longs, zeros
 from partita.engines.kernels.compiled import inlined
+from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.simulator.queues import Queue, empty_queue, put, take
-
-#: Rates and levels that differ by less than this share are equal but for rounding, and taken to be equal: what is
-#: symmetric then ends at the same instant.
-_EQUAL = 1e-12
+from partita.ground.rounding import SUMMED_FEW
 
 
 class Sharing(NamedTuple):
@@ -53,25 +52,20 @@ def nothing_moved(capacity: Floats, offsets: Longs, used: Longs, amount: Floats)
     # Without amounts nobody reads what there would be for each task.
     tasks, places, links = len(amount) if amount.any() else 0, len(used), len(capacity)
     user = np.repeat(np.arange(len(amount), dtype=np.int32), np.diff(offsets))
-    return Sharing(
+    return zeros(
+        Sharing,
+        ("following preceding", places),
+        ("since rate part", tasks),
+        ("links listed room users", links),
+        ("touched", 1),
         capacity=capacity,
         offsets=offsets,
         used=used,
         user=user,
         head=np.full(links, -1, np.int32),
-        following=np.empty(places, np.int32),
-        preceding=np.empty(places, np.int32),
         amount=amount[:tasks].copy(),
-        since=np.zeros(tasks),
-        rate=np.zeros(tasks),
         filled=np.full(tasks, -1.0),
-        part=np.empty(tasks, np.int32),
-        links=np.empty(links, np.int32),
-        listed=np.zeros(links, np.int32),
-        room=np.zeros(links),
-        users=np.zeros(links, np.int32),
         levels=empty_queue(np.zeros(links)),
-        touched=np.zeros(1, np.int64),
     )
 
 
@@ -125,8 +119,8 @@ def _gather(s: Sharing) -> int:
                 s.filled[task] = 0.0
                 s.part[tasks] = task
                 tasks += 1
-                for k in range(s.offsets[task], s.offsets[task + 1]):
-                    _touch(s, s.used[k])
+                for u in row_of(s.offsets, s.used, task):
+                    _touch(s, u)
             p = s.following[p]
         s.room[link] = s.capacity[link]
         s.users[link] = users
@@ -143,15 +137,14 @@ def _fill(s: Sharing) -> None:
     while s.levels.size[0] > 0:
         link = take(s.levels)
         # Levels only rise; below the last one they are by rounding.
-        if s.levels.key[link] > level * (1.0 + _EQUAL):
+        if s.levels.key[link] > level * (1.0 + SUMMED_FEW):
             level = s.levels.key[link]
         p = s.head[link]
         while p >= 0:
             task = s.user[p]
             if s.filled[task] == 0.0:
                 s.filled[task] = level
-                for k in range(s.offsets[task], s.offsets[task + 1]):
-                    other = s.used[k]
+                for other in row_of(s.offsets, s.used, task):
                     if other != link:
                         s.room[other] -= level
                         s.users[other] -= 1
@@ -170,7 +163,7 @@ def share(s: Sharing, now: float, ends: Queue) -> None:
         old, new = s.rate[task], s.filled[task]
         s.filled[task] = -1.0
         # An end is worked out anew only if it moves: it would drift by rounding.
-        if abs(new - old) > _EQUAL * old:
+        if abs(new - old) > SUMMED_FEW * old:
             s.amount[task] = max(0.0, s.amount[task] - old * (now - s.since[task]))
             s.since[task] = now
             s.rate[task] = new

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs
-from partita.engines.kernels.graph_arrays import Graph, Sets
+from partita.engines.kernels.graph_arrays import GraphArrays, Sets
 
 
 class Arrays(NamedTuple):
@@ -17,7 +17,7 @@ class Arrays(NamedTuple):
     inputs.
     """
 
-    graph: Graph
+    graph: GraphArrays
     net: Sets
     cover: Sets
     work: Floats

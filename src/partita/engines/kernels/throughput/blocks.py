@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.engines.kernels.graph_arrays import Graph, Sets
+from partita.engines.kernels.graph_arrays import GraphArrays, Sets
+from partita.ground.rounding import SUMMED_FEW
 
 
 class BlockProblem(NamedTuple):
@@ -27,7 +28,7 @@ class BlockProblem(NamedTuple):
     ``problems.throughput.contraction.instance.Instance``.
     """
 
-    graph: Graph
+    graph: GraphArrays
     net: Sets
     cover: Sets
     work: Floats  #: (n,) time of an item.
@@ -69,7 +70,7 @@ class BlockProblem(NamedTuple):
     @property
     def low(self) -> float:
         """What no partition can be below: the largest item and the average work, infinite if an item fits nowhere."""
-        return max(float(self.singles().max()), float(self.work.sum()) / self.devices * (1 - 1e-12))
+        return max(float(self.singles().max()), float(self.work.sum()) / self.devices * (1 - SUMMED_FEW))
 
     def falls(self, label: Ints) -> bool:
         """Whether (n,) blocks of the items fall somewhere along the order."""

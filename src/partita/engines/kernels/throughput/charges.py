@@ -3,6 +3,15 @@
 Cut nets are charged to their pins such that no block is charged more than the net costs. Shares are weights such that
 no block holds more than one in all; as many blocks are needed as there are shares. Both are dual solutions of covering
 items by blocks: from any valid weights each item's weight may grow by what its heaviest block leaves free.
+
+The most of some weights z that a block with an item can hold is bounded by Lagrange multipliers and minimum cuts. A
+block S with v costs f(S) <= T and avoids what cannot be beside v. For any price µ >= 0 per unit of load,
+
+    z(S) <= µ·T + max over such S of (z(S) - µ·f(S)),
+
+and the maximum is a minimum cut. As a function of µ the right side is the maximum of one line for each set, so a few
+sets and the crossings of their lines lead to the least value. Without items to avoid this could always take everything,
+which has no cut nets; with them, it says how much a block must pay to be large.
 """
 
 from __future__ import annotations
@@ -14,7 +23,8 @@ from partita.engines.kernels.bits import has, listed
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.forced_cuts import TargetFacts
-from partita.ground.rounding import TOLERANCE
+from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
+from partita.ground.rounding import NOT_ZERO, SUMMED_FEW, TOLERANCE
 
 #: Steps of one search for the heaviest block of an item.
 BUDGET = 300
@@ -51,9 +61,9 @@ def _heaviest(others: Ints, weight: Floats, size: Floats, room: float, apart: Wo
         if place < count:
             # What the rest can add at most.
             ahead = _fractional(others, place, weight, size, free, value)
-            if ahead > best * (1 + 1e-12):
+            if ahead > best * (1 + SUMMED_FEW):
                 x = others[place]
-                fits = size[x] <= free * (1 + 1e-12)
+                fits = size[x] <= free * (1 + SUMMED_FEW)
                 for i in range(depth):
                     y = others[chosen[i]]
                     if has(apart[x], y):
@@ -93,12 +103,12 @@ def raise_shares(items: Ints, share: Floats, size: Floats, room: float, apart: W
                 continue
             if size[x] + size[v] > room or has(apart[v], x):
                 continue
-            ratio[found] = -share[x] / max(size[x], 1e-300)
+            ratio[found] = -share[x] / max(size[x], NOT_ZERO)
             others[found] = x
             found += 1
         by_ratio = others[:found][np.argsort(ratio[:found])]
         most = _heaviest(by_ratio, share, size, room - size[v], apart, 1 - share[v])
-        share[v] = max(share[v], 1.0 - most * (1 + 1e-12))
+        share[v] = max(share[v], 1.0 - most * (1 + SUMMED_FEW))
         total += share[v]
     return total
 
@@ -130,9 +140,9 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
                 total = 0.0
                 for v in pins:
                     total += charge[v]
-                scale = a.cost[e] / max(min(room, total), 1e-300)
+                scale = a.cost[e] / max(min(room, total), NOT_ZERO)
                 for q in range(low, high):
-                    part[q] = charge[a.net.pins[q]] * scale * (1 - 1e-12)
+                    part[q] = charge[a.net.pins[q]] * scale * (1 - SUMMED_FEW)
                     charge[a.net.pins[q]] += part[q]
                 continue
             most = -1.0
@@ -142,7 +152,7 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
                     # One pin for all, in proportion to size, in equal parts of what fits by number.
                     share[v] = 0.0
                     if variant == 1:
-                        share[v] = charge[v] / max(room, 1e-300)
+                        share[v] = charge[v] / max(room, NOT_ZERO)
                     elif variant == 2:
                         share[v] = 1.0 / _number(pins, charge, room)
                 total = raise_shares(by_size, share, charge, room, parts.apart)
@@ -152,7 +162,7 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
                         best[v] = share[v]
             for q in range(low, high):
                 v = a.net.pins[q]
-                part[q] = a.cost[e] * best[v] * (1 - 1e-12)
+                part[q] = a.cost[e] * best[v] * (1 - SUMMED_FEW)
                 charge[v] += part[q]
     return charge
 
@@ -160,7 +170,7 @@ def charge_nets(a: BlockProblem, parts: TargetFacts, limit: float) -> Floats:
 @compiled
 def _number(pins: Ints, size: Floats, room: float) -> int:
     """Most pins that fit into a block."""
-    left, count = room * (1 + 1e-12), 0
+    left, count = room * (1 + SUMMED_FEW), 0
     for s in np.sort(size[pins]):
         if s > left:
             break
@@ -246,3 +256,102 @@ def _within(first: Ints, last: Ints, share: Floats, devices: int, moved: int) ->
         if first[v] > last[v]:
             return moved, True
     return moved, False
+
+
+#: Most cuts for each item.
+CUTS = 5
+
+
+@compiled
+def heaviest_blocks(
+    a: BlockProblem,
+    parts: TargetFacts,
+    network: BlockNetwork,
+    weight: Floats,
+    limit: float,
+    start: int,
+    count: int,
+    rates: Floats,
+    most: Floats,
+) -> None:
+    """Lower ``most`` of ``count`` items from ``start``: an upper bound on the weight of any feasible block with it.
+
+    ``weight`` is (n,), not negative; ``limit`` is the largest load of a block, at which the ``parts`` hold, and the
+    network has their nets forced. ``rates`` (n,) keeps the load that a unit of weight was worth in the end, where to
+    start from the next time; 0 for not known.
+    """
+    n = a.work.shape[0]
+    flow = new_flow(network)
+    sink = flow.sink
+    supply = np.zeros(n)
+    avoid = np.zeros(n, np.int8)
+    sources = np.empty(n, np.int32)
+    for v in range(start, min(n, start + count)):
+        everything = 0.0
+        for u in range(n):
+            avoid[u] = has(parts.apart[v], u)
+            if not avoid[u]:
+                everything += weight[u]
+        most[v] = min(most[v], everything * (1 + SUMMED_FEW))
+        # Lines: weight + µ·(limit - cost), of a cheap and of a dear set; a unit of weight is worth ``rate`` load.
+        low_weight, low_room = weight[v], 0.0
+        high_weight, high_room = everything, 0.0
+        rate = rates[v] if rates[v] > 0 else limit / max(most[v], NOT_ZERO)
+        lowest = np.inf
+        have_low, have_high = False, False
+        for _ in range(CUTS):
+            constant = 0.0
+            found = 0
+            sink[:] = network.sink
+            for u in range(n):
+                supply[u] = 0.0
+                if u == v:
+                    supply[u] = np.inf
+                    constant -= rate * weight[u]
+                    sources[found] = u
+                    found += 1
+                elif not avoid[u]:
+                    gain = rate * weight[u] - sink[u]
+                    if gain > 0:
+                        supply[u] = gain
+                        sink[u] = 0.0
+                        constant -= gain
+                        sources[found] = u
+                        found += 1
+                    else:
+                        sink[u] = -gain
+            flow.capacity[:] = network.capacity
+            respect_order(network, parts.later[v], parts.earlier[v], flow.capacity)
+            cost = cheapest_block(network, sources[:found], supply, avoid, np.inf, flow)
+            least = cost + constant
+            # Rounding of the flow may be as large as ``network.tiny`` on each arc; it is far below this.
+            value = (limit - least) / rate * (1 + TOLERANCE) + SUMMED_FEW
+            most[v] = min(most[v], value)
+            if value < lowest:
+                lowest = value
+                rates[v] = rate
+            held = 0.0
+            for u in range(n):
+                if flow.level[u] >= 0:
+                    held += weight[u]
+            # f of the set, as the cut counts it.
+            load = least + rate * held
+            if load > limit:
+                if have_high and held >= high_weight - SUMMED_FEW:
+                    break
+                high_weight, high_room, have_high = held, limit - load, True
+            else:
+                if have_low and held <= low_weight + SUMMED_FEW:
+                    break
+                low_weight, low_room, have_low = held, limit - load, True
+            if load <= limit and held >= most[v] - TOLERANCE:
+                break
+            if have_low and have_high:
+                if high_weight <= low_weight or low_room - high_room <= 0:
+                    break
+                # The crossing of both lines; µ = 1 / rate.
+                rate = (low_room - high_room) / (high_weight - low_weight)
+            elif have_high:
+                rate *= 0.7
+            else:
+                rate *= 1.4

@@ -24,8 +24,9 @@ import numpy as np
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.engines.kernels.bits import add, has, listed
 from partita.engines.kernels.compiled import allocating_nothing, compiled, inlined
+from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import SUMMED_FEW, TOLERANCE
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
@@ -79,8 +80,7 @@ def _decide(a: BlockProblem, x: Exclusions, s: _Decided, v: int, value: int, sig
     change = 0.0
     if sign > 0:
         s.status[v] = value
-    for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[q]
+    for e in sets_with(a.net, v):
         size = a.net.ptr[e + 1] - a.net.ptr[e]
         if 0 < s.inside[e] < size:
             change -= a.cost[e]
@@ -103,8 +103,7 @@ def _decide(a: BlockProblem, x: Exclusions, s: _Decided, v: int, value: int, sig
     if sign < 0:
         s.status[v] = 0
         weight = a.work[v]
-        for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[q]
+        for e in sets_with(a.net, v):
             weight += _part(a, x, s, e)
             if _untouched(x, s, e):
                 for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
@@ -197,7 +196,7 @@ def _move_weight(
     for _sweep in range(SWEEPS):
         moved = False
         for e in range(left.shape[0]):
-            if not _untouched(x, s, e) or left[e] <= 1e-12:
+            if not _untouched(x, s, e) or left[e] <= SUMMED_FEW:
                 continue
             high = low = a.net.ptr[e]
             for p in range(a.net.ptr[e] + 1, a.net.ptr[e + 1]):
@@ -206,7 +205,7 @@ def _move_weight(
                 if profit[a.net.pins[p]] < profit[a.net.pins[low]]:
                     low = p
             u, v = a.net.pins[high], a.net.pins[low]
-            if profit[u] <= 1e-12:
+            if profit[u] <= SUMMED_FEW:
                 continue
             amount = 0.5 * (profit[u] - profit[v])
             if profit[v] < 0:
@@ -248,8 +247,8 @@ def search_block(
     )
     for e in range(m):
         if x.split[e] != 0:
-            for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                s.weight[a.net.pins[p]] += _part(a, x, s, e)
+            for u in pins_of(a.net, e):
+                s.weight[u] += _part(a, x, s, e)
     tiny = TOLERANCE * target
     stack, mark = np.zeros((2 * n + 4, 4, words), np.uint64), np.zeros(2 * n + 4, np.int64)
     trail = np.zeros(n, np.int64)
@@ -336,8 +335,7 @@ def longest_segments(a: BlockProblem, order: Longs, target: float) -> Longs:
             v = order[end]
             load += a.work[v]
             work += a.work[v]
-            for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-                e = a.net.of_item[q]
+            for e in sets_with(a.net, v):
                 if inside[e] > 0:
                     load -= a.cost[e]
                 inside[e] += 1
@@ -348,6 +346,6 @@ def longest_segments(a: BlockProblem, order: Longs, target: float) -> Longs:
                 lengths[start] = end - start
         for place in range(start, end):
             v = order[place]
-            for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-                inside[a.net.of_item[q]] = 0
+            for e in sets_with(a.net, v):
+                inside[e] = 0
     return lengths

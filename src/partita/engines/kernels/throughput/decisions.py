@@ -9,6 +9,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.rows import sets_with, successors
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays, Codes
 from partita.engines.kernels.throughput.downsets import dominated, flip, store_downset
@@ -51,8 +52,7 @@ def reach_items(
         i += 1
         x.status[v] = OPEN
         top = max(top, v // 64 + 1)
-        for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            u = a.graph.succ[p]
+        for u in successors(a.graph, v):
             if x.stamp_item[u] != stamp:
                 x.stamp_item[u] = stamp
                 x.missing_now[u] = x.missing[u]
@@ -76,8 +76,7 @@ def open_nets(a: Arrays, s: StateStore, x: Scratch, reached: int) -> int:
     stamp, count = s.counters[at.STAMP], 0
     for i in range(reached):
         v = x.reach[i]
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             if x.stamp_net[e] != stamp:
                 x.stamp_net[e] = stamp
                 x.net_out[e] = a.net.ptr[e + 1] - a.net.ptr[e]
@@ -102,9 +101,9 @@ def hold(a: Arrays, x: Scratch, flights: int) -> None:
 def with_item(a: Arrays, x: Scratch, v: int, memory: float, space: float) -> tuple[float, float]:
     """Bytes and workspace of the stage with an item more."""
     memory += x.memory[v]
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        if x.cover_here[a.cover.of_item[p]] == 0:
-            memory += x.cover_memory[a.cover.of_item[p]]
+    for c in sets_with(a.cover, v):
+        if x.cover_here[c] == 0:
+            memory += x.cover_memory[c]
     return memory, max(space, a.workspace[v])
 
 
@@ -135,10 +134,9 @@ def add_item(a: Arrays, x: Scratch, v: int, depth: int, queue_len: int) -> int:
     """Let an item join whose pins are counted; the length of the queue with what is ready now."""
     x.decision[depth] = 1
     x.queue_end[depth] = queue_len
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        x.cover_here[a.cover.of_item[p]] += 1
-    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-        u = a.graph.succ[p]
+    for c in sets_with(a.cover, v):
+        x.cover_here[c] += 1
+    for u in successors(a.graph, v):
         x.missing[u] -= 1
         if x.missing[u] == 0 and x.status[u] == OPEN:
             x.queue[queue_len] = u
@@ -151,12 +149,12 @@ def add_item(a: Arrays, x: Scratch, v: int, depth: int, queue_len: int) -> int:
 @inlined
 def take_item_back(a: Arrays, x: Scratch, v: int) -> None:
     """Undo ``add_item`` and the count of its pins."""
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        x.net_here[a.net.of_item[p]] -= 1
-    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-        x.missing[a.graph.succ[p]] += 1
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        x.cover_here[a.cover.of_item[p]] -= 1
+    for e in sets_with(a.net, v):
+        x.net_here[e] -= 1
+    for w in successors(a.graph, v):
+        x.missing[w] += 1
+    for c in sets_with(a.cover, v):
+        x.cover_here[c] -= 1
     x.status[v] = OPEN
     flip(x, v)
 
@@ -167,8 +165,8 @@ def return_items(a: Arrays, x: Scratch, start: int, end: int) -> None:
     for i in range(start, end):
         u = x.marks[i]
         x.status[u] = OPEN
-        for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
-            x.net_out[a.net.of_item[p]] -= 1
+        for e in sets_with(a.net, u):
+            x.net_out[e] -= 1
 
 
 @allocating_nothing

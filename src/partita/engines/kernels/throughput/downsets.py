@@ -9,6 +9,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.rows import sets_with, successors
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
 from partita.engines.kernels.throughput.search_state import Scratch, StateStore, Tally
@@ -64,8 +65,7 @@ def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
     x.places[at.INSIDE] += sign
     for y in range(t.inside.shape[0]):
         t.inside[y] += sign * t.item[v, y]
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         size = a.net.ptr[e + 1] - a.net.ptr[e]
         before = x.net_in[e]
         after = before + sign
@@ -74,9 +74,9 @@ def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
         if change != 0:
             for y in range(t.across.shape[0]):
                 t.across[y] += change * t.net[e, y]
-    for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-        x.missing[a.graph.succ[p]] -= sign
-        _set_ready(x, a.graph.succ[p])
+    for w in successors(a.graph, v):
+        x.missing[w] -= sign
+        _set_ready(x, w)
     _set_ready(x, v)
 
 

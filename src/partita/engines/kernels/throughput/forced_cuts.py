@@ -15,6 +15,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Bytes, Ints, Words
 from partita.engines.kernels.bits import add, has, listed
 from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
 
@@ -82,15 +83,13 @@ def _unavoidable(a: BlockProblem, parts: TargetFacts, hull: Hull, limit: float, 
     most = least
     for i in range(count):
         v = members[i]
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             if seen[e] == stamp:
                 continue
             seen[e] = stamp
             paid, cut = parts.forced[e] != 0, parts.forced[e] != 0
             if not paid:
-                for q in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                    x = a.net.pins[q]
+                for x in pins_of(a.net, e):
                     if not has(row, x):
                         cut = True
                         if parts.last[x] < low or parts.first[x] > high or (pairs and has(out, x)):

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints
+from partita.engines.kernels.arrays import Floats, Ints, zeros
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.graph_arrays import Sets, sets_of
+from partita.engines.kernels.rows import sets_with
 from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.kernels.throughput.blocks import BlockProblem
 
@@ -90,17 +91,17 @@ class FreeState(NamedTuple):
 def empty_state(a: FreeArrays) -> FreeState:
     """A state with room for the arrays; ``label`` is to be filled and ``reset`` called."""
     n, m, c, devices = a.work.shape[0], a.net_cost.shape[0], a.cover_bytes.shape[0], a.kind_of.shape[0]
-    return FreeState(
-        label=np.zeros(n, np.int32),
-        load=np.zeros(devices),
-        pins=np.zeros((m, devices), np.int32),
-        touched=np.zeros(m, np.int32),
-        held=np.zeros(devices),
-        space=np.zeros(devices),
-        cover_pins=np.zeros((c, devices), np.int32),
-        best=np.zeros(n, np.int32),
-        value=np.array([math.inf]),
+    state = zeros(
+        FreeState,
+        ("label best", n),
+        ("load held space", devices),
+        ("pins", (m, devices)),
+        ("touched", m),
+        ("cover_pins", (c, devices)),
+        ("value", 1),
     )
+    state.value[0] = math.inf
+    return state
 
 
 @compiled
@@ -117,13 +118,11 @@ def reset(a: FreeArrays, s: FreeState) -> None:
         s.load[d] += a.work[v, a.kind_of[d]]
         s.held[d] += a.memory[v]
         s.space[d] = max(s.space[d], a.workspace[v])
-        for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[q]
+        for e in sets_with(a.net, v):
             s.pins[e, d] += 1
             if s.pins[e, d] == 1:
                 s.touched[e] += 1
-        for q in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-            c = a.cover.of_item[q]
+        for c in sets_with(a.cover, v):
             s.cover_pins[c, d] += 1
             if s.cover_pins[c, d] == 1:
                 s.held[d] += a.cover_bytes[c]
@@ -142,8 +141,7 @@ def relocate(a: FreeArrays, s: FreeState, v: int, to: int, limited: bool) -> int
     s.label[v] = to
     s.load[at] -= a.work[v, ka]
     s.load[to] += a.work[v, kt]
-    for q in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[q]
+    for e in sets_with(a.net, v):
         here, there = s.pins[e, at], s.pins[e, to]
         if here == 1:
             s.load[at] -= a.net_cost[e, ka]
@@ -164,8 +162,7 @@ def relocate(a: FreeArrays, s: FreeState, v: int, to: int, limited: bool) -> int
         return int(at)
     s.held[at] -= a.memory[v]
     s.held[to] += a.memory[v]
-    for q in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        c = a.cover.of_item[q]
+    for c in sets_with(a.cover, v):
         s.cover_pins[c, at] -= 1
         if s.cover_pins[c, at] == 0:
             s.held[at] -= a.cover_bytes[c]
@@ -203,8 +200,7 @@ def descend(a: FreeArrays, s: FreeState, epsilon: float, moves: int) -> bool:
             leave = loads[here] - work[v, here]
             for d in range(devices):
                 gain[d] = work[v, d]
-            for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-                e = a.net.of_item[p]
+            for e in sets_with(a.net, v):
                 size = a.net.ptr[e + 1] - a.net.ptr[e]
                 if pins[e, here] < size:
                     leave -= net_cost[e, here]

@@ -17,7 +17,10 @@ import numpy as np
 from partita.engines.kernels.arrays import Bools, Bytes, Floats, Ints, Words
 from partita.engines.kernels.bits import add, has
 from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.graph_arrays import pointer_of
+from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.ground.rounding import SUMMED_FEW
 
 
 class BlockNetwork(NamedTuple):
@@ -26,6 +29,7 @@ class BlockNetwork(NamedTuple):
     Arcs come in pairs; ``pair`` is the place of the arc back. ``capacity`` and ``sink`` are those before any flow.
     ``order_arc`` (edges, 2) are the arcs from a successor to its predecessor and back, without capacity: an order that
     a block must respect can be switched on for one cut. ``order`` (edges, 2) are their predecessor and successor.
+    ``net_arc`` (m,) are the arcs that cost the nets.
     Flows below ``tiny`` are rounding.
     """
 
@@ -36,6 +40,7 @@ class BlockNetwork(NamedTuple):
     sink: Floats
     order: Ints
     order_arc: Ints
+    net_arc: Ints
     tiny: float
 
 
@@ -62,80 +67,44 @@ def new_flow(network: BlockNetwork) -> BlockFlow:
     return BlockFlow(capacity, sink, level, next_arc, stack)
 
 
-@compiled
 def block_network(blocks: BlockProblem, forced: Bytes) -> BlockNetwork:
     """The network of an instance in which ``forced`` nets are cut by every block with a pin."""
-    cost, net_ptr, net_pins = blocks.cost, blocks.net.ptr, blocks.net.pins
-    succ_ptr, succ = blocks.graph.succ_ptr, blocks.graph.succ
-    n, m = blocks.work.shape[0], cost.shape[0]
-    edges = succ.shape[0]
-    large, arcs = 0, edges + m
-    for e in range(m):
-        size = net_ptr[e + 1] - net_ptr[e]
-        if size > 2:
-            large += 1
-            arcs += 2 * size
-    nodes = n + 2 * large
-    tail = np.empty(arcs, np.int32)
-    tip = np.empty(arcs, np.int32)
-    there = np.zeros(arcs, np.float64)
-    back = np.zeros(arcs, np.float64)
-    sink = np.zeros(nodes, np.float64)
+    n, m, net, order = blocks.items, blocks.nets, blocks.net, blocks.graph.edges.astype(np.int32)
+    sizes = np.diff(net.ptr)
+    large, edges = sizes > 2, len(order)
+    # The arcs of a net are those of its pins, if there are more than two, and one that costs it.
+    count = np.where(large, 2 * sizes + 1, 1)
+    last = edges + np.cumsum(count) - 1
+    gadget = n + 2 * (np.cumsum(large) - large)
+    tail, tip = np.empty((2, edges + int(count.sum())), np.int32)
+    there, back = np.zeros((2, len(tail)))
+    tail[:edges], tip[:edges] = order[:, 1], order[:, 0]
+    tail[last] = np.where(large, gadget, net.pins[net.ptr[:-1]])
+    tip[last] = np.where(large, gadget + 1, net.pins[net.ptr[:-1] + 1])
+    there[last] = np.where(forced, 0.0, blocks.cost)
+    back[last] = np.where(large, 0.0, there[last])
+    of_pin = np.repeat(np.arange(m), sizes)
+    place = (last - count + 1 - 2 * net.ptr[:-1])[of_pin] + 2 * np.arange(len(of_pin))
+    of_pin, place, pins = of_pin[large[of_pin]], place[large[of_pin]], net.pins[large[of_pin]]
+    tail[place], tip[place], there[place] = pins, gadget[of_pin], np.inf
+    tail[place + 1], tip[place + 1], there[place + 1] = gadget[of_pin] + 1, pins, np.inf
+    sink = np.zeros(n + 2 * int(large.sum()))
     sink[:n] = blocks.work
-    order = np.empty((edges, 2), np.int32)
-    a = 0
-    for v in range(n):
-        for p in range(succ_ptr[v], succ_ptr[v + 1]):
-            order[a, 0], order[a, 1] = v, succ[p]
-            tail[a], tip[a] = succ[p], v
-            a += 1
-    gadget = n
-    for e in range(m):
-        low, high = net_ptr[e], net_ptr[e + 1]
-        if high - low == 2:
-            u, v = net_pins[low], net_pins[low + 1]
-            tail[a], tip[a] = u, v
-            if forced[e]:
-                # No block has both, so each pays for itself.
-                sink[u] += cost[e]
-                sink[v] += cost[e]
-            else:
-                there[a] = back[a] = cost[e]
-            a += 1
-            continue
-        for p in range(low, high):
-            tail[a], tip[a], there[a] = net_pins[p], gadget, np.inf
-            a += 1
-            tail[a], tip[a], there[a] = gadget + 1, net_pins[p], np.inf
-            a += 1
-        tail[a], tip[a] = gadget, gadget + 1
-        if forced[e]:
-            sink[gadget] = cost[e]
-        else:
-            there[a] = cost[e]
-        a += 1
-        gadget += 2
-    ptr = np.zeros(nodes + 1, np.int32)
-    for a in range(arcs):
-        ptr[tail[a] + 1] += 1
-        ptr[tip[a] + 1] += 1
-    for u in range(nodes):
-        ptr[u + 1] += ptr[u]
-    place = ptr[:-1].copy()
-    head = np.empty(2 * arcs, np.int32)
-    pair = np.empty(2 * arcs, np.int32)
-    capacity = np.empty(2 * arcs, np.float64)
-    order_arc = np.empty((edges, 2), np.int32)
-    for a in range(arcs):
-        i, j = place[tail[a]], place[tip[a]]
-        place[tail[a]] += 1
-        place[tip[a]] += 1
-        head[i], pair[i], capacity[i] = tip[a], j, there[a]
-        head[j], pair[j], capacity[j] = tail[a], i, back[a]
-        if a < edges:
-            order_arc[a, 0], order_arc[a, 1] = i, j
-    tiny = TINY * (blocks.work.sum() + 2 * cost.sum())
-    return BlockNetwork(ptr, head, pair, capacity, sink, order, order_arc, tiny)
+    # No block has both pins of a forced net of two, so each pays for itself.
+    paid = np.flatnonzero(forced)
+    small = paid[~large[paid]]
+    np.add.at(sink, np.stack([tail[last[small]], tip[last[small]]], axis=1), blocks.cost[small, None])
+    sink[gadget[paid[large[paid]]]] = blocks.cost[paid[large[paid]]]
+    ends = np.stack([tail, tip], axis=1).ravel()
+    at = np.empty(len(ends), np.int32)
+    at[np.argsort(ends, kind="stable")] = np.arange(len(ends))
+    ptr, (forth, home) = pointer_of(np.bincount(ends, minlength=len(sink))), (at[0::2], at[1::2])
+    head, pair, capacity = np.empty_like(at), np.empty_like(at), np.empty(len(at))
+    head[forth], pair[forth], capacity[forth] = tip, home, there
+    head[home], pair[home], capacity[home] = tail, forth, back
+    order_arc = np.ascontiguousarray(at.reshape(-1, 2)[:edges])
+    tiny = TINY * float(blocks.work.sum() + 2 * blocks.cost.sum())
+    return BlockNetwork(ptr, head, pair, capacity, sink, order, order_arc, forth[last], tiny)
 
 
 @compiled
@@ -275,7 +244,7 @@ def most_expensive_item(
     supply = np.full(n, np.inf)
     for _ in range(count):
         v = int(np.argmax(upper))
-        if upper[v] <= best * (1 + 1e-12):
+        if upper[v] <= best * (1 + SUMMED_FEW):
             break
         source[0] = v
         flow.capacity[:] = network.capacity
@@ -302,8 +271,7 @@ def _convex(succ_ptr: Ints, succ: Ints, inside: Bools) -> bool:
     n = inside.shape[0]
     left = np.zeros(n, np.int8)
     for v in range(n):
-        for p in range(succ_ptr[v], succ_ptr[v + 1]):
-            w = succ[p]
+        for w in row_of(succ_ptr, succ, v):
             if left[v] or inside[v]:
                 if inside[w]:
                     if left[v]:

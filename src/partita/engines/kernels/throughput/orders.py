@@ -17,16 +17,17 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput import slicing
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.stage_loads import segment_loads
+from partita.ground.rounding import NOT_ZERO
 
 
 @inlined
 def _enter(a: BlockProblem, met: slicing.Met, v: int, r: int, step: Floats, room: Floats) -> None:
     """Take in v as the right end: ``step`` for nets, ``room`` for bytes."""
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         slicing.meet_net(met, e, r)
         slicing.pay_along(a, met, e, r, a.cost[e], a.cost[e], step)
         met.last[e] = r
@@ -107,8 +108,8 @@ def _block_costs(a: BlockProblem, label: Ints, costs: Floats) -> None:
         held[label[v]] += a.held[v]
         space[label[v]] = max(space[label[v]], a.workspace[v])
     for c in range(a.cover_bytes.shape[0]):
-        for p in range(a.cover.ptr[c], a.cover.ptr[c + 1]):
-            b = label[a.cover.pins[p]]
+        for u in pins_of(a.cover, c):
+            b = label[u]
             if covered[b] != c:
                 covered[b] = c
                 held[b] += a.cover_bytes[c]
@@ -165,5 +166,5 @@ def decode(
                 break
             top = top * 1.3 if top < above[1] else np.inf
         if results[row] < np.inf:
-            above[0] = results[row] * 1.1 + 1e-300
+            above[0] = results[row] * 1.1 + NOT_ZERO
     return int(count)

@@ -11,11 +11,12 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.rows import sets_with
 from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.kernels.throughput.search import StageSteps, search_downsets
 from partita.engines.kernels.throughput.search_state import HELD, LEVEL, DownsetSearch, Plain, Scratch, StageTrial
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import SUMMED_FEW, TOLERANCE
 
 #: Columns of ``Scratch.saved``, the numbers of a stage at one depth. Of the items that joined: work, communication that
 #: is certain, cost of nets whose fate is open, weight of nets that surely cross, bytes, workspace, entering bytes. Of
@@ -126,7 +127,7 @@ def _start(c: DownsetSearch[Plain], stage: StageTrial) -> _PlainStage:
         budget=w.budget[0, stage.rest],
         capacity=capacity,
         # Dominance uses a load that is smaller by more than rounding, so that what replaces a stage is surely kept.
-        inner=y.target * (1.0 - 1e-12),
+        inner=y.target * (1.0 - SUMMED_FEW),
         time=time,
         cost=cost,
         weight=weight,
@@ -149,8 +150,8 @@ def _start(c: DownsetSearch[Plain], stage: StageTrial) -> _PlainStage:
 def _bytes_with_covers(a: Arrays, x: Scratch, v: int) -> float:
     """What an item needs by itself."""
     need = x.memory[v]
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        need += x.cover_memory[a.cover.of_item[p]]
+    for c in sets_with(a.cover, v):
+        need += x.cover_memory[c]
     return float(need)
 
 
@@ -167,8 +168,7 @@ def _cheap_to_move(a: Arrays, x: Scratch, v: int) -> bool:
         if x.remaining[k] == 0:
             continue
         fresh = 0.0
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             if x.net_in[e] + x.net_here[e] == 0:
                 fresh += a.net_cost[k, e]
         if fresh > a.work[k, v]:
@@ -188,8 +188,7 @@ def _include(c: DownsetSearch[Plain], g: _PlainStage, v: int, depth: int) -> boo
         mem, space = decisions.with_item(a, x, v, mem, space)
         if mem + space > g.memory:
             return False
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         mine = x.net_here[e]
         x.net_here[e] = mine + 1
         if mine == 0 and x.net_out[e] > 0:
@@ -204,8 +203,8 @@ def _include(c: DownsetSearch[Plain], g: _PlainStage, v: int, depth: int) -> boo
     if fits and a.recompute and a.limited and not a.backwards:
         fits = mem + space + g.flights * enter <= g.memory
     if not fits:
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            x.net_here[a.net.of_item[p]] -= 1
+        for e in sets_with(a.net, v):
+            x.net_here[e] -= 1
         return False
     decisions.copy_row(x.saved, depth)
     then[WORK], then[COMM], then[UNDECIDED], then[CROSS] = work, comm, undecided, crossing
@@ -225,8 +224,7 @@ def _worth_excluding(c: DownsetSearch[Plain], g: _PlainStage, v: int, depth: int
     now, then = x.saved[depth], x.saved[depth + 1]
     if _cheap_to_move(a, x, v):
         fresh = 0.0
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             if x.net_here[e] == 0:
                 fresh += g.cost[e]
         if g.roomy:
@@ -259,8 +257,7 @@ def _leave(c: DownsetSearch[Plain], g: _PlainStage, u: int, depth: int) -> None:
     if a.limited:
         now[LOST_MEM] += g.later[u]
         now[LOST_NOW] += _bytes_with_covers(a, x, u)
-    for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, u):
         out, mine, before = x.net_out[e], x.net_here[e], x.net_in[e]
         x.net_out[e] = out + 1
         if mine > 0:
@@ -311,8 +308,7 @@ def _can_join(a: Arrays, x: Scratch, g: _PlainStage, v: int, depth: int) -> bool
     if now[WORK] + g.time[v] > g.inner:
         return False
     change = 0.0
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         was, now_cut = x.net_here[e] > 0, x.net_out[e] > 1
         if was and not now_cut:
             change -= g.cost[e]

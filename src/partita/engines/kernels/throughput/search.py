@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from partita.engines.kernels.compiled import inlined
+from partita.engines.kernels.rows import successors
 from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.downsets import clear, is_known_better, move_to
@@ -54,8 +55,7 @@ def _leave_out(c: DownsetSearch[Any], steps: StageSteps, g: Any, v: int, depth: 
         u = x.marks[i]
         i += 1
         steps.leave(c, g, u, depth)
-        for p in range(a.graph.succ_ptr[u], a.graph.succ_ptr[u + 1]):
-            follower = a.graph.succ[p]
+        for follower in successors(a.graph, u):
             if x.status[follower] == decisions.OPEN:
                 x.status[follower] = decisions.LISTED
                 x.marks[mark_len] = follower

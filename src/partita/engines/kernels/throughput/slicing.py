@@ -17,10 +17,14 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
-from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.graph_arrays import GraphArrays
+from partita.engines.kernels.rows import row_of, sets_with, successors
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, SliceTable
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.working_memory import PeakArrays
+
+#: Rows of what is summed along an order beside costs: entering bytes, fixed and active ones, those to synchronise.
+ENTERS, FIXED, ACTIVE, SYNC = range(4)
 
 
 class Met(NamedTuple):
@@ -87,8 +91,7 @@ def _enter_along(a: Arrays, met: Met, e: int, v: int, r: int, step: Floats) -> N
 def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, shared: Floats, step: Floats) -> None:
     """Take in v as the right end: ``step`` for bytes of its own and of its covers."""
     step[r] += own[v]
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        c = a.cover.of_item[p]
+    for c in sets_with(a.cover, v):
         if met.cover[c] >= 0:
             step[met.cover[c]] -= shared[c]
         step[r] += shared[c]
@@ -97,8 +100,8 @@ def hold_along(a: Arrays | BlockProblem, met: Met, v: int, r: int, own: Floats, 
 @inlined
 def meet_covers(a: Arrays | BlockProblem, met: Met, v: int, r: int) -> None:
     """The covers of v have their last pin at the right end."""
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        met.cover[a.cover.of_item[p]] = r
+    for c in sets_with(a.cover, v):
+        met.cover[c] = r
 
 
 @compiled
@@ -114,8 +117,7 @@ def _extend(k: PeakArrays, item: int, turn: int, end: int, near: Ints, met: Ints
         v = k.item_ops[first + size - 1 - i]
         here = end + i
         held[here] = k.scratch[v]
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            t = k.op_tensors[p]
+        for t in row_of(k.op_ptr, k.op_tensors, v):
             start = near[t] + 1 if met[t] == turn else here
             met[t], near[t] = turn, here
             for q in range(start, here + 1):
@@ -135,8 +137,7 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
     made = np.zeros(a.net.ptr.shape[0] - 1, np.bool_)
     for r in range(n):
         v = order[r]
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
+        for e in sets_with(a.net, v):
             size = a.net.ptr[e + 1] - a.net.ptr[e]
             for turn in range(2):
                 # Take away what the net paid before, add what it pays now.
@@ -153,6 +154,28 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
         for line in range(lines):
             fits[r + 1] = fits[r + 1] and value[0, line] <= limits[line] and value[1, line] <= limits[line]
     return fits
+
+
+@inlined
+def _take_in(a: Arrays, b: Lines | None, met: Met, v: int, r: int, cost: Floats, along: Floats) -> None:
+    """Take in v as the right end: ``cost`` (K, L, n), and ``along`` (4, n) for what enters and is held."""
+    for e in sets_with(a.net, v):
+        meet_net(met, e, r)
+        if b is not None and b.maker[e] == v:
+            met.made[e] = r
+        for k in range(cost.shape[0]):
+            for line in range(cost.shape[1]):
+                into = a.net_cost[k, e] if b is None else b.cost_in[k, e, line]
+                out = a.net_cost[k, e] if b is None else b.cost_out[k, e, line]
+                pay_along(a, met, e, r, into, out, cost[k, line])
+        if a.recompute:
+            _enter_along(a, met, e, v, r, along[ENTERS])
+        met.last[e] = r
+    hold_along(a, met, v, r, a.fixed, a.cover_fixed, along[FIXED])
+    hold_along(a, met, v, r, a.active, a.cover_active, along[ACTIVE])
+    if b is not None:
+        hold_along(a, met, v, r, b.sync, b.cover_sync, along[SYNC])
+    meet_covers(a, met, v, r)
 
 
 @compiled
@@ -181,7 +204,8 @@ def slice_order(
         cut_fits = _prefix_cuts(a, b, order, limits)
     met = nothing_met(m, covers)
     cost = np.zeros((kinds, lines, n))
-    enters, fixes, actives, syncs = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    along = np.zeros((4, n))
+    enters, fixes, actives, syncs = along[ENTERS], along[FIXED], along[ACTIVE], along[SYNC]
     fewest[:] = none
     fewest[0, 0] = 0
     reached = np.zeros(n + 1, np.bool_)
@@ -197,24 +221,7 @@ def slice_order(
         held = np.zeros(peaks.scratch.shape[0])
     for r in range(n):
         v = order[r]
-        for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-            e = a.net.of_item[p]
-            meet_net(met, e, r)
-            if b is not None and b.maker[e] == v:
-                met.made[e] = r
-            for k in range(kinds):
-                for line in range(lines):
-                    into = a.net_cost[k, e] if b is None else b.cost_in[k, e, line]
-                    out = a.net_cost[k, e] if b is None else b.cost_out[k, e, line]
-                    pay_along(a, met, e, r, into, out, cost[k, line])
-            if recompute:
-                _enter_along(a, met, e, v, r, enters)
-            met.last[e] = r
-        hold_along(a, met, v, r, a.fixed, a.cover_fixed, fixes)
-        hold_along(a, met, v, r, a.active, a.cover_active, actives)
-        if b is not None:
-            hold_along(a, met, v, r, b.sync, b.cover_sync, syncs)
-        meet_covers(a, met, v, r)
+        _take_in(a, b, met, v, r, cost, along)
         for k in range(kinds):
             alive[k] = a.devices[k] > 0
         work[:] = 0.0
@@ -305,7 +312,7 @@ def _sooner(stage: Longs, second: Floats, u: int, v: int) -> bool:
 
 
 @compiled
-def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
+def linearise(graph: GraphArrays, stage: Longs, key: Floats, mode: int, order: Ints) -> None:
     """A topological order whose first key is ``stage`` (which must rise along edges).
 
     Second key, from ``key`` in [0, 1): ``mode`` 0 that itself; 1 last in, first out, of what becomes ready at once by
@@ -345,8 +352,7 @@ def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -
         heap[pos] = moved
         order[place] = u
         count = 0
-        for p in range(graph.succ_ptr[u], graph.succ_ptr[u + 1]):
-            w = graph.succ[p]
+        for w in successors(graph, u):
             missing[w] -= 1
             if missing[w] == 0:
                 if mode == 2:
@@ -355,7 +361,7 @@ def linearise(graph: Graph, stage: Longs, key: Floats, mode: int, order: Ints) -
                 count += 1
 
 
-def order_by(graph: Graph, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
+def order_by(graph: GraphArrays, key: Floats, mode: int, stage: Ints | Longs | None = None) -> Ints:
     """The order that ``linearise`` makes, of one stage if none are given."""
     order = np.empty(key.shape[0], dtype=np.int32)
     stages = np.zeros(key.shape[0], dtype=np.int64) if stage is None else stage.astype(np.int64)

@@ -6,6 +6,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.arrays import Arrays, Lines
 from partita.engines.kernels.throughput.blocks import BlockProblem
 
@@ -14,8 +15,8 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 def stages_of_net(a: Arrays | BlockProblem, e: int, label: Ints, mark: Longs) -> int:
     """How many stages hold pins of net e; they are marked with its number."""
     stages = 0
-    for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-        stage = label[a.net.pins[p]]
+    for u in pins_of(a.net, e):
+        stage = label[u]
         if mark[stage] != e:
             mark[stage] = e
             stages += 1
@@ -34,8 +35,8 @@ def segment_loads(
     for e in range(a.net.ptr.shape[0] - 1):
         if stages_of_net(a, e, label, mark) < 2:
             continue
-        for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-            stage = label[a.net.pins[p]]
+        for u in pins_of(a.net, e):
+            stage = label[u]
             if mark[stage] == e:
                 mark[stage] = -1
                 loads[stage] += cost[kind_of[stage], e]
@@ -76,8 +77,8 @@ def stage_values(
         home = label[b.maker[e]]
         source = label[a.net_source[e]] if a.net_source[e] >= 0 else -1
         group[:] = False
-        for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-            stage = label[a.net.pins[p]]
+        for u in pins_of(a.net, e):
+            stage = label[u]
             if mark[stage] != e:
                 continue
             mark[stage] = -1
@@ -92,8 +93,7 @@ def stage_values(
     held = np.zeros((a.cover_fixed.shape[0], stages), np.bool_)
     for v in range(label.shape[0]):
         i = label[v]
-        for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-            c = a.cover.of_item[p]
+        for c in sets_with(a.cover, v):
             if not held[c, i]:
                 held[c, i] = True
                 extra[i, 0] += a.cover_fixed[c] + share[i] * a.cover_active[c]

@@ -12,6 +12,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.bits import has
 from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.rows import row_of, sets_with
 from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput.downsets import cut_links
 from partita.engines.kernels.throughput.search import StageSteps, search_downsets
@@ -112,9 +113,9 @@ def _sync_with(c: DownsetSearch[Variant], v: int, sync: float) -> float:
     """Bytes to synchronise of the stage with an item more."""
     a, b, x = c.arrays, c.own.lines, c.scratch
     sync += b.sync[v]
-    for p in range(a.cover.item_ptr[v], a.cover.item_ptr[v + 1]):
-        if x.cover_here[a.cover.of_item[p]] == 0:
-            sync += b.cover_sync[a.cover.of_item[p]]
+    for cover in sets_with(a.cover, v):
+        if x.cover_here[cover] == 0:
+            sync += b.cover_sync[cover]
     return sync
 
 
@@ -166,8 +167,8 @@ def _orderable(
     for i in range(g.reached):
         v = x.reach[i]
         if x.status[v] == decisions.CHOSEN:
-            for p in range(k.item_ptr[v], k.item_ptr[v + 1]):
-                scratch.members[count] = k.item_ops[p]
+            for u in row_of(k.item_ptr, k.item_ops, v):
+                scratch.members[count] = u
                 count += 1
     answer = fit(k, scratch, count, most, FIT_NODES + 2 * count)
     return answer == FITS if strict else answer != OVER
@@ -193,11 +194,10 @@ def _include(c: DownsetSearch[Variant], g: _VariantStage, v: int, depth: int) ->
     decisions.copy_row(y.cross, depth)
     mem, space = decisions.with_item(a, x, v, x.saved[depth, MEM], x.saved[depth, SPACE])
     enter, sync = x.saved[depth, ENTER], _sync_with(c, v, x.saved[depth, SYNC])
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        _pay(c, g, a.net.of_item[p], after, -1.0)
+    for e in sets_with(a.net, v):
+        _pay(c, g, e, after, -1.0)
     x.status[v] = decisions.CHOSEN
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         mine = x.net_here[e]
         x.net_here[e] = mine + 1
         _pay(c, g, e, after, 1.0)
@@ -214,8 +214,8 @@ def _include(c: DownsetSearch[Variant], g: _VariantStage, v: int, depth: int) ->
     if _within(c, g, y.value[after], need, sync, y.limits) and _room(c, g.stage, after):
         return True
     x.status[v] = decisions.OPEN
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        x.net_here[a.net.of_item[p]] -= 1
+    for e in sets_with(a.net, v):
+        x.net_here[e] -= 1
     return False
 
 
@@ -232,11 +232,10 @@ def _leave(c: DownsetSearch[Variant], g: _VariantStage, u: int, depth: int) -> N
     a, w, x, y = c.arrays, c.weights, c.scratch, c.own
     for rule in range(y.row.shape[0]):
         y.lost[depth, rule] += w.item[y.row[rule], u]
-    for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
-        _pay(c, g, a.net.of_item[p], depth, -1.0)
+    for e in sets_with(a.net, u):
+        _pay(c, g, e, depth, -1.0)
     x.status[u] = decisions.EXCLUDED
-    for p in range(a.net.item_ptr[u], a.net.item_ptr[u + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, u):
         x.net_out[e] += 1
         _pay(c, g, e, depth, 1.0)
         if x.net_out[e] == x.net_in[e] + 1 and x.net_in[e] + x.net_here[e] > 0:
@@ -310,8 +309,7 @@ def _cheap_to_move(c: DownsetSearch[Variant], v: int) -> bool:
             continue
         for line in range(b.work.shape[2]):
             more = 0.0
-            for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-                e = a.net.of_item[p]
+            for e in sets_with(a.net, v):
                 placed = x.net_in[e] + x.net_here[e]
                 if a.net.ptr[e + 1] - a.net.ptr[e] - placed < 2:
                     continue
@@ -329,8 +327,7 @@ def _cheap_to_move(c: DownsetSearch[Variant], v: int) -> bool:
 def _crosses_freely(c: DownsetSearch[Variant], v: int) -> bool:
     """Whether nets of v that newly cross between the groups, or cross the other way, cost the groups nothing."""
     a, b, x = c.arrays, c.own.lines, c.scratch
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         placed = x.net_in[e] + x.net_here[e]
         if a.net.ptr[e + 1] - a.net.ptr[e] - placed < 2 or (placed > 0 and b.maker[e] != v):
             continue
@@ -361,8 +358,7 @@ def _replaceable(c: DownsetSearch[Variant], g: _VariantStage, depth: int, v: int
     lines = b.work.shape[2]
     for line in range(lines):
         y.trial[line] = y.value[depth, line] + b.work[kind, v, line]
-    for p in range(a.net.item_ptr[v], a.net.item_ptr[v + 1]):
-        e = a.net.of_item[p]
+    for e in sets_with(a.net, v):
         inside = x.status[b.maker[e]] == decisions.CHOSEN
         for line in range(lines):
             if x.net_here[e] > 0:

@@ -18,25 +18,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bytes, Floats, Ints
+from partita.engines.kernels.arrays import Bytes, Floats
 from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.rows import pins_of, predecessors, successors
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import BlockFlow, BlockNetwork, cheapest_block, new_flow
-from partita.ground.rounding import TOLERANCE
+from partita.ground.rounding import NOT_ZERO, TOLERANCE
 
 #: Times that windows are narrowed in one call.
 ROUNDS = 20
 
 
 class WindowRoom(NamedTuple):
-    """What the search for windows works on: the network without work, the arc of each net in it, and room.
+    """What the search for windows works on: the network without work, and room.
 
     ``sums`` (k, k) is what windows p … q cost that are no part of a smaller run, ``chain`` (n,) the heaviest chains,
     ``cut`` (m,) the nets that are cut in any case, ``crossing`` (k − 1,) the least cost of the boundaries.
     """
 
     network: BlockNetwork
-    arc: Ints
     flow: BlockFlow
     sums: Floats
     chain: Floats
@@ -44,31 +44,12 @@ class WindowRoom(NamedTuple):
     crossing: Floats
 
 
-@compiled
 def new_window_room(blocks: BlockProblem, network: BlockNetwork) -> WindowRoom:
     """Room for the windows of a problem; no net of the network is forced."""
-    n, m, k = blocks.work.shape[0], blocks.cost.shape[0], blocks.devices
-    arc = np.empty(m, np.int32)
-    used = np.zeros(network.head.shape[0], np.int8)
-    for i in range(network.order_arc.shape[0]):
-        used[network.order_arc[i, 0]] = 1
-        used[network.order_arc[i, 1]] = 1
-    gadget = n
-    for e in range(m):
-        low, high = blocks.net.ptr[e], blocks.net.ptr[e + 1]
-        tail, tip = gadget, gadget + 1
-        if high - low == 2:
-            tail, tip = blocks.net.pins[low], blocks.net.pins[low + 1]
-        else:
-            gadget += 2
-        for i in range(network.ptr[tail], network.ptr[tail + 1]):
-            if network.head[i] == tip and not used[i] and network.capacity[i] == blocks.cost[e]:
-                arc[e] = i
-                used[i] = 1
-                used[network.pair[i]] = 1
-                break
-    room = np.zeros((k, k)), np.zeros(n), np.zeros(m, np.int8), np.zeros(max(0, k - 1))
-    return WindowRoom(network, arc, new_flow(network), room[0], room[1], room[2], room[3])
+    n, m, k = blocks.items, blocks.nets, blocks.devices
+    return WindowRoom(
+        network, new_flow(network), np.zeros((k, k)), np.zeros(n), np.zeros(m, np.int8), np.zeros(max(0, k - 1))
+    )
 
 
 @compiled
@@ -76,11 +57,11 @@ def _follow_order(a: BlockProblem, first: Bytes, last: Bytes) -> bool:
     """No item is before its predecessors or after its successors; false if a window is empty then."""
     n = first.shape[0]
     for v in range(n):
-        for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-            first[v] = max(first[v], first[a.graph.pred[p]])
+        for u in predecessors(a.graph, v):
+            first[v] = max(first[v], first[u])
     for v in range(n - 1, -1, -1):
-        for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-            last[v] = min(last[v], last[a.graph.succ[p]])
+        for w in successors(a.graph, v):
+            last[v] = min(last[v], last[w])
         if first[v] > last[v]:
             return False
     return True
@@ -140,8 +121,8 @@ def _push(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Windo
         for v in range(n):
             chain[v] = 0.0
             if last[v] > b:
-                for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-                    chain[v] = max(chain[v], chain[a.graph.pred[p]])
+                for u in predecessors(a.graph, v):
+                    chain[v] = max(chain[v], chain[u])
                 chain[v] += a.work[v]
                 if first[v] <= b and chain[v] > free:
                     first[v] = b + 1
@@ -150,8 +131,8 @@ def _push(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Windo
         for v in range(n - 1, -1, -1):
             chain[v] = 0.0
             if first[v] <= b:
-                for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-                    chain[v] = max(chain[v], chain[a.graph.succ[p]])
+                for w in successors(a.graph, v):
+                    chain[v] = max(chain[v], chain[w])
                 chain[v] += a.work[v]
                 if last[v] > b and chain[v] > free:
                     last[v] = b
@@ -194,14 +175,14 @@ def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None
         near[:] = 0
         for e in range(a.cost.shape[0]):
             low, high = room.crossing.shape[0] + 1, -1
-            for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                low, high = min(low, first[a.net.pins[p]]), max(high, last[a.net.pins[p]])
+            for w in pins_of(a.net, e):
+                low, high = min(low, first[w]), max(high, last[w])
             part = 0.0
             if not room.cut[e] and low <= b < high:
                 part = 1.0 / (high - low)
-                for p in range(a.net.ptr[e], a.net.ptr[e + 1]):
-                    near[a.net.pins[p]] = 1
-            i = room.arc[e]
+                for w in pins_of(a.net, e):
+                    near[w] = 1
+            i = network.net_arc[e]
             flow.capacity[i] *= part
             flow.capacity[network.pair[i]] *= part
         # Where all is decided nothing flows: only items with a net that may be cut here are sources.
@@ -251,19 +232,19 @@ def dividing_item(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) 
     if boundary < 0:
         return -1, -1
     # An item without work counts a little, so that one is found in any case.
-    little = (most + 1e-300) * TOLERANCE
+    little = (most + NOT_ZERO) * TOLERANCE
     before, after = room.chain, np.zeros(n)
     for v in range(n):
         before[v] = 0.0
         if first[v] <= boundary < last[v]:
-            for p in range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]):
-                before[v] = max(before[v], before[a.graph.pred[p]])
+            for u in predecessors(a.graph, v):
+                before[v] = max(before[v], before[u])
             before[v] += a.work[v] + little
     item, best = -1, -1.0
     for v in range(n - 1, -1, -1):
         if first[v] <= boundary < last[v]:
-            for p in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
-                after[v] = max(after[v], after[a.graph.succ[p]])
+            for w in successors(a.graph, v):
+                after[v] = max(after[v], after[w])
             after[v] += a.work[v] + little
             if min(before[v], after[v]) > best:
                 item, best = v, min(before[v], after[v])

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
+from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words, zeros
 from partita.engines.kernels.compiled import allocating_nothing, inlined
-from partita.engines.kernels.graph_arrays import Graph
+from partita.engines.kernels.graph_arrays import GraphArrays
+from partita.engines.kernels.rows import row_of, successors
 
 #: Answers of ``fit``: no order, an order (in ``PeakScratch.order``), undecided within the nodes allowed.
 OVER, FITS, OPEN = 0, 1, 2
@@ -21,7 +22,7 @@ OVER, FITS, OPEN = 0, 1, 2
 class PeakArrays(NamedTuple):
     """P operators, T tensors, and n items of operators; CSR pairs are (pointer, members)."""
 
-    graph: Graph  #: Who reads what an operator makes, each once.
+    graph: GraphArrays  #: Who reads what an operator makes, each once.
     #: Tensors that an operator makes or reads.
     op_ptr: Ints
     op_tensors: Ints
@@ -60,24 +61,16 @@ def peak_scratch(operators: int, tensors: int, nodes: int) -> PeakScratch:
         slots *= 2
     words = np.random.default_rng(20240301).integers(0, 2**63, size=2 * operators, dtype=np.uint64)
     words = words << np.uint64(1) | np.uint64(1)
-    int32 = np.int32
-    return PeakScratch(
-        members=np.zeros(operators, int32),
-        order=np.zeros(operators, int32),
-        inside=np.zeros(operators, np.int8),
-        waiting=np.zeros(operators, int32),
-        ready=np.zeros(operators + 1, int32),
-        place=np.zeros(operators, int32),
-        forced=np.zeros(operators + 1, np.int8),
-        live=np.zeros(operators + 2),
-        change=np.zeros(operators + 1),
-        pins=np.zeros(tensors, int32),
-        done=np.zeros(tensors, int32),
+    return zeros(
+        PeakScratch,
+        ("members order inside waiting place", operators),
+        ("ready forced change", operators + 1),
+        ("live", operators + 2),
+        ("pins done", tensors),
+        ("table check", slots),
+        ("stamp", slots + 1),
         first=words[:operators].copy(),
         second=words[operators:].copy(),
-        table=np.zeros(slots, np.uint64),
-        check=np.zeros(slots, np.uint64),
-        stamp=np.zeros(slots + 1, np.int64),
     )
 
 
@@ -86,13 +79,13 @@ def _count_pins(k: PeakArrays, x: PeakScratch, operators: Ints, count: int) -> N
     """Count the pins of every tensor among the first ``count`` operators, none of them done."""
     for i in range(count):
         v = operators[i]
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            x.pins[k.op_tensors[p]] = 0
-            x.done[k.op_tensors[p]] = 0
+        for t in row_of(k.op_ptr, k.op_tensors, v):
+            x.pins[t] = 0
+            x.done[t] = 0
     for i in range(count):
         v = operators[i]
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            x.pins[k.op_tensors[p]] += 1
+        for t in row_of(k.op_ptr, k.op_tensors, v):
+            x.pins[t] += 1
 
 
 @allocating_nothing
@@ -102,13 +95,11 @@ def peak_along(k: PeakArrays, x: PeakScratch, count: int) -> float:
     live, peak = 0.0, 0.0
     for i in range(count):
         v = x.order[i]
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            t = k.op_tensors[p]
+        for t in row_of(k.op_ptr, k.op_tensors, v):
             if x.done[t] == 0:
                 live += k.size[t]
         peak = max(peak, live + k.scratch[v])
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            t = k.op_tensors[p]
+        for t in row_of(k.op_ptr, k.op_tensors, v):
             x.done[t] += 1
             if x.done[t] == x.pins[t]:
                 live -= k.size[t]
@@ -147,6 +138,56 @@ def _drop_ready(x: PeakScratch, v: int, ready: int) -> int:
     return ready - 1
 
 
+@inlined
+def _run(k: PeakArrays, x: PeakScratch, v: int, ready: int) -> int:
+    """An operator that can run does; how many can then."""
+    ready = _drop_ready(x, v, ready)
+    for t in row_of(k.op_ptr, k.op_tensors, v):
+        x.done[t] += 1
+    for u in successors(k.graph, v):
+        if x.inside[u] != 0:
+            x.waiting[u] -= 1
+            if x.waiting[u] == 0:
+                ready = _add_ready(x, u, ready)
+    return ready
+
+
+@inlined
+def _take_back(k: PeakArrays, x: PeakScratch, v: int, ready: int) -> int:
+    """The last operator that ran has not; how many can run then."""
+    for u in successors(k.graph, v):
+        if x.inside[u] != 0:
+            if x.waiting[u] == 0:
+                ready = _drop_ready(x, u, ready)
+            x.waiting[u] += 1
+    for t in row_of(k.op_ptr, k.op_tensors, v):
+        x.done[t] -= 1
+    return _add_ready(x, v, ready)
+
+
+@inlined
+def _choose(
+    k: PeakArrays, x: PeakScratch, ready: int, live: float, most: float, last_change: float, last: int
+) -> tuple[int, float]:
+    """What can run next and adds least, of those after the last one tried, by (change, number); −1 for none."""
+    chosen, least = -1, np.inf
+    for i in range(ready):
+        v = x.ready[i]
+        need, change = live + k.scratch[v], 0.0
+        for t in row_of(k.op_ptr, k.op_tensors, v):
+            if x.done[t] == 0:
+                need += k.size[t]
+                if x.pins[t] > 1:
+                    change += k.size[t]
+            elif x.done[t] + 1 == x.pins[t]:
+                change -= k.size[t]
+        if need > most or change < last_change or (change == last_change and v <= last):
+            continue
+        if change < least or (change == least and v < chosen):
+            chosen, least = v, change
+    return chosen, least
+
+
 @allocating_nothing
 def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> int:
     """Whether the first ``count`` operators of ``x.members`` can run in some order with at most ``most`` bytes held.
@@ -162,12 +203,12 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
     for i in range(count):
         v = x.members[i]
         own = k.scratch[v]
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            own += k.size[k.op_tensors[p]]
+        for t in row_of(k.op_ptr, k.op_tensors, v):
+            own += k.size[t]
         possible = possible and own <= most
-        for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
-            if x.inside[k.graph.succ[p]] != 0:
-                x.waiting[k.graph.succ[p]] += 1
+        for w in successors(k.graph, v):
+            if x.inside[w] != 0:
+                x.waiting[w] += 1
     if not possible:
         for i in range(count):
             x.inside[x.members[i]] = 0
@@ -182,42 +223,18 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
     depth, tried = 0, 0
     x.live[0] = 0.0
     one, two = np.uint64(0), np.uint64(0)
-    # The last operator tried here: those after it in the order of (change, number) are next.
+    # The last operator tried here.
     last_change, last = -np.inf, -1
     answer = FITS
     while depth < count:
-        chosen, least = -1, np.inf
-        for i in range(ready):
-            v = x.ready[i]
-            need, change = x.live[depth] + k.scratch[v], 0.0
-            for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-                t = k.op_tensors[p]
-                if x.done[t] == 0:
-                    need += k.size[t]
-                    if x.pins[t] > 1:
-                        change += k.size[t]
-                elif x.done[t] + 1 == x.pins[t]:
-                    change -= k.size[t]
-            if need > most or change < last_change or (change == last_change and v <= last):
-                continue
-            if change < least or (change == least and v < chosen):
-                chosen, least = v, change
-        if chosen < 0:
+        v, least = _choose(k, x, ready, x.live[depth], most, last_change, last)
+        if v < 0:
             # Go back to the last operator that was a choice.
             over = True
             while over and depth > 0:
                 depth -= 1
                 v = x.order[depth]
-                for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
-                    u = k.graph.succ[p]
-                    if x.inside[u] == 0:
-                        continue
-                    if x.waiting[u] == 0:
-                        ready = _drop_ready(x, u, ready)
-                    x.waiting[u] += 1
-                for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-                    x.done[k.op_tensors[p]] -= 1
-                ready = _add_ready(x, v, ready)
+                ready = _take_back(k, x, v, ready)
                 one ^= x.first[v]
                 two ^= x.second[v]
                 if x.forced[depth] == 0:
@@ -227,7 +244,6 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
                 answer = OVER
                 break
             continue
-        v = chosen
         forced = least <= 0.0
         if not forced and _known(x, one ^ x.first[v], two ^ x.second[v]):
             last_change, last = least, v
@@ -239,16 +255,7 @@ def fit(k: PeakArrays, x: PeakScratch, count: int, most: float, nodes: int) -> i
         x.order[depth], x.change[depth], x.forced[depth] = v, least, 1 if forced else 0
         one ^= x.first[v]
         two ^= x.second[v]
-        ready = _drop_ready(x, v, ready)
-        for p in range(k.op_ptr[v], k.op_ptr[v + 1]):
-            x.done[k.op_tensors[p]] += 1
-        for p in range(k.graph.succ_ptr[v], k.graph.succ_ptr[v + 1]):
-            u = k.graph.succ[p]
-            if x.inside[u] == 0:
-                continue
-            x.waiting[u] -= 1
-            if x.waiting[u] == 0:
-                ready = _add_ready(x, u, ready)
+        ready = _run(k, x, v, ready)
         x.live[depth + 1] = x.live[depth] + least
         depth += 1
         last_change, last = -np.inf, -1

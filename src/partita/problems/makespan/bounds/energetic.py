@@ -50,13 +50,13 @@ def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor
 def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: Longs) -> bool:
     """Whether no schedule ends by the horizon.
 
-    An operator cannot be on a device where its head and tail (``kernels.makespan.labels``) add up to more than the
+    An operator cannot be on a device where its head and tail (``kernels.makespan.relaxations``) add up to more than the
     horizon; nor can those of its class. Without that device the labels of others grow, and so on. What is left with one
     device takes its memory for sure, so that classes that do not fit beside it are not there. Nothing ends by the
     horizon if an operator has no device left, or some window of time holds more than all devices can do
-    (``kernels.makespan.energy``).
+    (``kernels.makespan.relaxations``).
     """
-    from partita.engines.kernels.makespan.energy import overfull
+    from partita.engines.kernels.makespan.relaxations import overfull
 
     a = instance.arrays
     time = np.where(instance.able, a.time, math.inf)

@@ -44,9 +44,9 @@ def multiplier_bound(instance: MakespanInstance, monitor: Monitor) -> float:
     the mean plus Σ µ(d) · (held(d) − memory(d)) is at most C, too. That is a sum over operators, by their device, and
     over flows, by the devices of their ends; it stays at most C with its least over all placements in place of the
     schedule's, and with only some of the flows counted. Those of a forest are: each operator's dearest incoming one, or
-    that of the chain; then the least is a dynamic program (``kernels.makespan.forest``). It is concave in weights and
-    prices, and the placement found says how to change them: each step's value is a bound. With memory this says what
-    cannot all be where it is fast.
+    that of the chain; then the least is a dynamic program (``kernels.makespan.relaxations``). It is concave in
+    weights and prices, and the placement found says how to change them: each step's value is a bound. With memory this
+    says what cannot all be where it is fast.
     """
     if instance.arrays.time.size == 0:
         return 0.0
@@ -88,7 +88,7 @@ class _Ascent:
 
     def run(self, start: tuple[float, float, float], scale: float, monitor: Monitor) -> float:
         """Climb from one start; the best value met."""
-        from partita.engines.kernels.makespan.forest import cheapest_placement
+        from partita.engines.kernels.makespan.relaxations import cheapest_placement
 
         instance, a, devices = self.instance, self.instance.arrays, self.instance.devices
         work, traffic, chain = start

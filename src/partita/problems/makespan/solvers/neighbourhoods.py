@@ -15,9 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
-from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.model import Callbacks
 from partita.engines.mip.schedule import ScheduleModel, solve_schedule
 from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.result import Status
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
 from partita.problems.makespan.plan import MakespanPlan
@@ -72,7 +73,7 @@ class Neighbourhoods:
         )
         if answer.values is not None:
             self._offer(table, answer.values)
-        ended = answer.status in (ProgramStatus.OPTIMAL, ProgramStatus.INFEASIBLE)
+        ended = answer.status in (Status.OPTIMAL, Status.INFEASIBLE)
         self.size = max(_LEAST, min(self.size * (_GROWTH if ended else _SHRINK), self.instance.count))
         return True
 

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 
 from partita.engines.kernels.arrays import Floats
-from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.model import Callbacks
 from partita.engines.mip.schedule import schedule_refusal, solve_schedule
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import MakespanSearch, first_schedules
 from partita.problems.makespan.instance import MakespanInstance
@@ -85,7 +86,7 @@ def _prove(
         warm_start=table.point(plan) if known and plan is not None else None,
         callbacks=Callbacks(stop=stop, on_incumbent=found, on_bound=bounded),
     )
-    if answer.status is ProgramStatus.INFEASIBLE:
+    if answer.status is Status.INFEASIBLE:
         if limit is None:
             best.refute("CP-SAT")
         else:
@@ -96,7 +97,7 @@ def _prove(
         found(answer.values, answer.objective)
     bounded(answer.bound)
     coarse = not table.exact and best.value < (math.inf if limit is None else limit / 2)
-    return answer.status is ProgramStatus.OPTIMAL, coarse
+    return answer.status is Status.OPTIMAL, coarse
 
 
 class MakespanProgram(MakespanSearch):

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats
-from partita.engines.kernels.mapping.matching import covers
+from partita.engines.kernels.mapping.placing import covers
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to

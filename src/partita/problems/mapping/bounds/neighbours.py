@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
-from partita.engines.kernels.mapping.matching import covers
+from partita.engines.kernels.mapping.placing import covers
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down

@@ -6,7 +6,7 @@ outside are given the fastest links to devices that the pattern leaves free. So 
 place for the pattern is found: cycles of exchanges that links do not have (a grid has no triangles of fast links), and
 fast links that two replicas want at once.
 
-ReplicaPatterns are placed by ``kernels.mapping.patterns``; where too many devices would have to be tried, the device
+ReplicaPatterns are placed by ``kernels.mapping.placing``; where too many devices would have to be tried, the device
 stays. By symmetry of the rings the same is true of every replica.
 """
 
@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.engines.kernels.mapping.depth_first import FOUND, NONE
-from partita.engines.kernels.mapping.patterns import place_pattern
+from partita.engines.kernels.mapping.placing import FOUND, NONE, place_pattern
 from partita.problems.mapping.instance import MappingInstance
 
 #: Replicas of every stage in a pattern, in turn, as places in the ring; the first one is at the device in question.

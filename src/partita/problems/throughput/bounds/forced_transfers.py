@@ -17,9 +17,8 @@ import numpy as np
 from partita.engines.kernels.arrays import bit_rows
 from partita.engines.kernels.closures import closure_bits
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.charges import charge_nets, raise_shares, tighten_windows
+from partita.engines.kernels.throughput.charges import charge_nets, heaviest_blocks, raise_shares, tighten_windows
 from partita.engines.kernels.throughput.forced_cuts import TargetFacts, force_nets, separate_pairs
-from partita.engines.kernels.throughput.heaviest_block import heaviest_blocks
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.ground.rounding import rounded_down, up_to
 from partita.problems.throughput.bounds.knowledge import Charged, Knowledge

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import rustworkx
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.engines.kernels.graph_arrays import Graph, Sets, graph_of, sets_of
+from partita.engines.kernels.graph_arrays import GraphArrays, Sets, graph_of, sets_of
 from partita.ground.dags import directed_graph, ranks, topological_order
 from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges
 from partita.problems.throughput.problem import ThroughputProblem
@@ -26,7 +26,7 @@ class Instance:
     """Arrays over n items, m nets, K device kinds, c covers."""
 
     group: Ints  #: Item of every operator of the problem; the way back from an answer.
-    graph: Graph  #: The order between items, a DAG; distinct edges.
+    graph: GraphArrays  #: The order between items, a DAG; distinct edges.
     net: Sets  #: Items of each net (ascending) and nets of each item.
     #: The same for arrays shared by several items: a stage with any of the pins holds ``cover_fixed`` once and
     #: ``cover_active`` per microbatch in flight.
@@ -103,7 +103,7 @@ def _groups(problem: ThroughputProblem, free: bool) -> tuple[Ints, Longs]:
     return rank[component[classes]].astype(np.int32), distinct_pairs(rank[pairs])
 
 
-def ordered_graph(edges: Longs, count: int) -> Graph:
+def ordered_graph(edges: Longs, count: int) -> GraphArrays:
     """The order between so many items with these (edges, 2) pairs, each once; neighbours are ascending."""
     return graph_of(distinct_pairs(edges), count)
 

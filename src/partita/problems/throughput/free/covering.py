@@ -21,10 +21,9 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Bools, Floats
 from partita.engines.kernels.random import generator
-from partita.engines.kernels.throughput.anneal_free import anneal
 from partita.engines.kernels.throughput.blocks import cut_nets
 from partita.engines.kernels.throughput.free_splits import empty_state, reset
-from partita.engines.kernels.throughput.split_energies import SplitMemory
+from partita.engines.kernels.throughput.split_annealing import SplitMemory, anneal_free
 from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
@@ -180,7 +179,7 @@ class FreeCovering:
             for exponent, cooling in ((4, Cooling(0.1, 1e-3, TRIALS)), (16, Cooling(0.01, 1e-5, TRIALS))):
                 reset(pair, state)
                 ref = min(target, float(state.load.max())) or 1.0
-                anneal(pair, state, memory, ref, exponent, cooling, draws, self.best.stop)
+                anneal_free(pair, state, memory, ref, exponent, cooling, draws, self.best.stop)
                 for label in (state.label.copy(), state.best.copy()):
                     state.label[:] = label
                     reset(pair, state)

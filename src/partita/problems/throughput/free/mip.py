@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
-from partita.engines.mip.model import Callbacks, ProgramStatus
+from partita.engines.mip.model import Callbacks
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, clearly_below
 from partita.problems.throughput.free.instance import FreeInstance
@@ -48,7 +49,7 @@ def prove(
     answer = solve_program(
         program.model, backend, time_limit_s=time_s, threads=threads, seed=seed, warm_start=warm, callbacks=calls
     )
-    if answer.status is ProgramStatus.INFEASIBLE:
+    if answer.status is Status.INFEASIBLE:
         # Every split is within the limit of the program, a known one by the choice of it.
         best.refute(backend)
     else:

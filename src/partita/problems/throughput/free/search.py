@@ -14,9 +14,8 @@ import numpy as np
 
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Floats, Ints
-from partita.engines.kernels.throughput.anneal_free import anneal
 from partita.engines.kernels.throughput.free_splits import FreeState, empty_state, reset
-from partita.engines.kernels.throughput.split_energies import SplitMemory
+from partita.engines.kernels.throughput.split_annealing import SplitMemory, anneal_free
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE, lowered
@@ -176,7 +175,7 @@ class FreeRounds(AnnealingSearch):
             reset(free.arrays, state)
             memory = SplitMemory(free.limited, PENALTY if _overflows(free, state) else math.inf, 0.0)
             ref = min(float(state.value[0]), float(state.load.max())) or 1.0
-            anneal(free.arrays, state, memory, ref, plan.exponent, cooling, self.draws, self.best.stop)
+            anneal_free(free.arrays, state, memory, ref, plan.exponent, cooling, self.draws, self.best.stop)
             if state.value[0] < self.best.value:
                 self.best.take(state.best, f"annealing, round {number}")
 
@@ -184,7 +183,7 @@ class FreeRounds(AnnealingSearch):
 
 
 class FreeAnnealing(FreeSolver):
-    """Simulated annealing over all splits; see ``kernels.throughput.anneal_free`` and ``free.search``."""
+    """Simulated annealing over all splits; see ``kernels.throughput.split_annealing`` and ``free.search``."""
 
     name = "annealing"
     summary = "simulated annealing over all splits; proves nothing beyond the capacity bound"

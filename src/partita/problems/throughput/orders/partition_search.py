@@ -1,6 +1,6 @@
 """Annealing on partitions, the strongest search for identical devices: the engine and its solver.
 
-It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.anneal_acyclic``) and
+It starts with cuts of a few orders. Then every round anneals a partition (``kernels.throughput.split_annealing``) and
 cuts orders that respect the blocks found, and that let the boundaries of neighbouring blocks move. Rounds grow, differ
 in power and temperature, and begin from the best partition or, every few rounds, from a new order. It works in small
 steps, each the same whatever the clock says, so that a caller can give it time in slices, feed it partitions found
@@ -16,11 +16,10 @@ import numpy as np
 
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints, Longs
-from partita.engines.kernels.throughput.anneal_acyclic import anneal
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.free_splits import blocks_as_devices, empty_state, reset
 from partita.engines.kernels.throughput.orders import costs_of
-from partita.engines.kernels.throughput.split_energies import SplitMemory
+from partita.engines.kernels.throughput.split_annealing import SplitMemory, anneal_acyclic
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import up_to
 from partita.problems.annealing import AnnealingSearch, Length
@@ -136,7 +135,9 @@ class PartitionSearch(AnnealingSearch):
             # Loads are kept up by differences, and rounding adds up.
             reset(self.arrays, s)
             swaps = 0.0 if self.memory.limited else SWAPS
-            anneal(self.blocks.graph, self.arrays, s, self.memory, exponent, swaps, cooling, self.draws, self.best.stop)
+            anneal_acyclic(
+                self.blocks.graph, self.arrays, s, self.memory, exponent, swaps, cooling, self.draws, self.best.stop
+            )
             s.value[0] = costs_of(self.blocks, s.best).max()
             self.best.offer(s.value[0], s.best.copy())
 

@@ -12,8 +12,18 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Longs
 from partita.engines.kernels.throughput import search_state as at
-from partita.engines.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
-from partita.engines.kernels.throughput.search_state import DownsetSearch, Own, StateStore, Tally, Until, Weights
+from partita.engines.kernels.throughput.search_state import (
+    DownsetSearch,
+    Own,
+    StateStore,
+    Tally,
+    Until,
+    Weights,
+    enlarged,
+    new_scratch,
+    random_words,
+    stages_found,
+)
 from partita.ground.rounding import SUMMED
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
 from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage

@@ -44,8 +44,7 @@ import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.throughput.arrays import SliceTable
-from partita.engines.kernels.throughput.search_memory import new_store, new_tally
-from partita.engines.kernels.throughput.search_state import COLUMNS, DownsetSearch, Plain
+from partita.engines.kernels.throughput.search_state import COLUMNS, DownsetSearch, Plain, new_store, new_tally
 from partita.ground.rounding import TOLERANCE, clearly_below, raised, up_to
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.interchangeable import order_twins

@@ -17,11 +17,10 @@ import numpy as np
 from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.random import generator
-from partita.engines.kernels.throughput.anneal_acyclic import anneal
 from partita.engines.kernels.throughput.arrays import SliceTable
 from partita.engines.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
 from partita.engines.kernels.throughput.slicing import order_by
-from partita.engines.kernels.throughput.split_energies import SplitMemory
+from partita.engines.kernels.throughput.split_annealing import SplitMemory, anneal_acyclic
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP, clearly_below, up_to
 from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage, ViewedSplit
@@ -221,7 +220,7 @@ class SlicingSearch:
             state.label[:] = state.best[:] = label
             reset(arrays, state)
             state.value[0] = state.load.max()
-            anneal(
+            anneal_acyclic(
                 view.arrays.graph, arrays, state, SplitMemory(True, math.inf, 0.0), exponent, 0.0, cooling, draws, stop
             )
             # Slicing takes it only if it is better, and checks all of memory.

@@ -36,7 +36,6 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows
 from partita.engines.kernels.throughput.arrays import Lines, SliceTable
 from partita.engines.kernels.throughput.downsets import find_cuts
-from partita.engines.kernels.throughput.search_memory import downset_masks, enlarged, new_scratch, new_store, new_tally
 from partita.engines.kernels.throughput.search_state import (
     DOWNSETS,
     GROW,
@@ -44,6 +43,11 @@ from partita.engines.kernels.throughput.search_state import (
     DownsetSearch,
     StateStore,
     Variant,
+    downset_masks,
+    enlarged,
+    new_scratch,
+    new_store,
+    new_tally,
 )
 from partita.engines.kernels.throughput.slicing import slice_order
 from partita.engines.kernels.throughput.stage_loads import stage_values

@@ -12,8 +12,16 @@ import numpy.typing as npt
 
 from partita.engines.kernels.arrays import as_arrays
 from partita.engines.kernels.hybrid.arrays import HybridWork, StageIndex
-from partita.engines.kernels.hybrid.mesh import ReplicaExchanges, fill_option
-from partita.engines.kernels.hybrid.passing import ALL_FORWARD, IN_TURN, SPLIT_BACKWARD, Sacks, StageOptions, lost_time
+from partita.engines.kernels.hybrid.passing import (
+    ALL_FORWARD,
+    IN_TURN,
+    SPLIT_BACKWARD,
+    ReplicaExchanges,
+    Sacks,
+    StageOptions,
+    fill_option,
+    lost_time,
+)
 from partita.problems.hybrid.instance import (
     build_arrays,
     build_instance,

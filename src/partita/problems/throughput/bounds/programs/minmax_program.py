@@ -20,8 +20,9 @@ from fractions import Fraction
 import numpy as np
 
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.mip.model import Callbacks, Floats, ProgramStatus
+from partita.engines.mip.model import Callbacks, Floats
 from partita.engines.mip.solve import available, missing, solve_program
+from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
 from partita.problems.throughput.bounds.forced_transfers import charged_at
@@ -183,7 +184,7 @@ class MinMaxProgram:
                 on_incumbent=None if on_point is None else lambda values, _: on_point(values),
             ),
         )
-        if answer.status is ProgramStatus.INFEASIBLE:
+        if answer.status is Status.INFEASIBLE:
             return self.proven(math.inf)
         bounded(answer.bound)
         return proven
