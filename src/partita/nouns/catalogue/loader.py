@@ -22,8 +22,7 @@ class Catalogue:
 
     devices: dict[str, DeviceSpec]
     links: dict[str, LinkSpec]
-    aliases: dict[str, str]
-    """Normalised further name to own name, devices and links together."""
+    aliases: dict[str, str]  #: Normalised further name to own name, devices and links together.
 
     def device(self, name: str) -> DeviceSpec:
         """The device with a name; case, hyphens and underscores do not matter.

@@ -28,14 +28,11 @@ def recognises(source: TextFile) -> bool:
 class _Machine:
     """What is collected while the tree of a file is walked; ends of links are bus ids until all devices are known."""
 
-    gpus: list[Element] = field(default_factory=list)
-    """PCI elements of GPUs."""
+    gpus: list[Element] = field(default_factory=list)  #: PCI elements of GPUs.
     switches: list[str] = field(default_factory=list)
     links: list[tuple[str, str, float]] = field(default_factory=list)
-    speeds: list[float] = field(default_factory=list)
-    """Of network cards, bytes per second."""
-    silent_cards: int = 0
-    """Network cards whose speed is not in the file."""
+    speeds: list[float] = field(default_factory=list)  #: Of network cards, bytes per second.
+    silent_cards: int = 0  #: Network cards whose speed is not in the file.
 
 
 def read(source: TextFile, rates: Rates) -> OneMachine:
