@@ -13,7 +13,8 @@ from partita.nouns.topology.generators import GENERATORS
 from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import cut_options
 from partita.nouns.topology.importers import IMPORTERS
-from partita.nouns.topology.importers.importer import TopologyImporter, read_text_file
+from partita.nouns.topology.importers.importer import TopologyImporter
+from partita.nouns.topology.importers.text import read_text_file
 from partita.nouns.topology.topology import Topology, of_cluster
 
 #: Endings of partita's own cluster files.
