@@ -14,8 +14,9 @@ from partita.nouns.topology.generators import GENERATORS
 from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import Option
 from partita.nouns.topology.importers import IMPORTERS
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
-from partita.nouns.topology.routes import widest
+from partita.nouns.topology.importers.importer import TopologyImporter
+from partita.nouns.topology.importers.machine import widest
+from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Link
 
 families = pytest.mark.parametrize("family", GENERATORS, ids=lambda family: family.name)

@@ -158,8 +158,7 @@ class Measured:
 
     profile: Profile
     otherwise: CostSource = field(default_factory=Roofline)
-    source: str = "a profile"
-    """The file, for notes."""
+    source: str = "a profile"  #: The file, for notes.
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
         times = list(self.otherwise.operator_times(graph, device))

@@ -43,8 +43,7 @@ class CostSource(Protocol):
 class Roofline:
     """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0."""
 
-    allow_tf32: bool = False
-    """Whether to price float32 products at the TensorFloat-32 rate of devices that have one."""
+    allow_tf32: bool = False  #: Whether to price float32 products at the TensorFloat-32 rate of devices that have one.
 
     def rate(self, device: DeviceSpec, dtype: str) -> float:
         """Achievable FLOP/s of a device for a number format, for products of the best shape."""

@@ -63,8 +63,7 @@ class CostTable:
 
     rows: tuple[CostRow, ...]
     otherwise: CostSource = field(default_factory=Roofline)
-    source: str = "a table"
-    """The file, for notes."""
+    source: str = "a table"  #: The file, for notes.
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
         rows = [row for row in self.rows if fnmatch.fnmatchcase(device.name, row.device)]

@@ -32,10 +32,7 @@ _AMOUNT = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?inf(?:inity)
 def parse_bytes(text: str) -> float:
     """Bytes: ``40GB`` (10⁹ each), ``40GiB`` (2³⁰ each), ``80e9``, ``inf`` for no limit.
 
-    Raises
-    ------
-    ValueError
-        If it is no number with a unit of bytes, or without one.
+    Raises ``ValueError`` if it is no number with a unit of bytes, or without one.
     """
     match = _AMOUNT.fullmatch(text.strip())
     if match is None:

@@ -63,41 +63,24 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     Devices are numbered 0, 1, … through the machines in order, and through each machine's devices in order.
 
-    Attributes
-    ----------
-    name
-        For people; the short form where it was made from one.
-    machines
-        At least one.
-    network
-        Name of the link between machines.
-    devices, links
-        The specs of every device and link that is named, by name.
-    matrix_bytes_per_s
-        Achievable bandwidth between every two devices, where it is known; it replaces what the links say. The diagonal
-        is not read.
-    notes
-        What its source left open and what was taken instead.
-    network_presumed
-        Whether nobody named the network.
-
-    Raises
-    ------
-    InputError
-        If there is no device, a count is below 1, a name has no spec, or the matrix has a wrong size or value.
+    Raises ``InputError`` if there is no device, a count is below 1, a name has no spec, or the matrix has a wrong size
+    or value.
     """
 
     format: ClassVar[str] = "partita.cluster"
     version: ClassVar[int] = 1
 
-    name: str
-    machines: tuple[Machine, ...]
-    network: str
+    name: str  #: For people; the short form where it was made from one.
+    machines: tuple[Machine, ...]  #: At least one.
+    network: str  #: Name of the link between machines.
+    #: The specs of every device and link that is named, by name.
     devices: dict[str, DeviceSpec]
     links: dict[str, LinkSpec]
+    #: Achievable bandwidth between every two devices, where it is known; it replaces what the links say. The diagonal
+    #: is not read.
     matrix_bytes_per_s: tuple[tuple[float, ...], ...] | None = None
-    notes: tuple[str, ...] = ()
-    network_presumed: bool = False
+    notes: tuple[str, ...] = ()  #: What its source left open and what was taken instead.
+    network_presumed: bool = False  #: Whether nobody named the network.
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -127,12 +110,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def read(cls, path: str | Path) -> Cluster:
         """Read a cluster file, TOML or JSON (by suffix); docs/formats.md documents the keys.
 
-        Raises
-        ------
-        FormatError
-            If the file is no TOML or JSON, a key is unknown, or a value has the wrong type.
-        InputError
-            If the file cannot be read, a name is unknown or a value is out of range.
+        Raises ``FormatError`` if the file is no TOML or JSON, a key is unknown, or a value has the wrong type;
+        ``InputError`` if the file cannot be read, a name is unknown or a value is out of range.
         """
         return cls.from_document(read_document(Path(path)), where=str(path))
 

@@ -113,40 +113,22 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model's dataflow for one microbatch.
 
-    Attributes
-    ----------
-    name
-        The model's name.
-    operators
-        In an execution order: every tensor is produced before it is read. An operator's index is its place here.
-    tensors, parameters
-        What the operators exchange and what they read; see the classes.
-    modules
-        Qualified module name to class name, parents before children; ``""`` is the root.
-    training
-        Whether the graph holds the backward operators.
-    compiled
-        Whether the model is one that was compiled, so that chains of elementwise operators are one kernel.
-    notes
-        What a reader should know about how the graph was made, one sentence each.
-    source
-        How the model was made; None for a module that was traced in memory.
-
-    Raises
-    ------
-    InputError
-        If the graph is empty, a name repeats, an index is out of range, or a tensor is read before it is produced.
+    Raises ``InputError`` if the graph is empty, a name repeats, an index is out of range, or a tensor is read before it
+    is produced.
     """
 
-    name: str
+    name: str  #: The model's name.
+    #: In an execution order: every tensor is produced before it is read. An operator's index is its place here.
     operators: tuple[Operator, ...]
+    #: What the operators exchange and what they read; see the classes.
     tensors: tuple[Tensor, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    modules: dict[str, str] = {}
-    training: bool = False
+    modules: dict[str, str] = {}  #: Qualified module name to class name, parents before children; ``""`` is the root.
+    training: bool = False  #: Whether the graph holds the backward operators.
+    #: Whether the model is one that was compiled, so that chains of elementwise operators are one kernel.
     compiled: bool = False
-    notes: tuple[str, ...] = ()
-    source: Source | None = None
+    notes: tuple[str, ...] = ()  #: What a reader should know about how the graph was made, one sentence each.
+    source: Source | None = None  #: How the model was made; None for a module that was traced in memory.
 
     def __post_init__(self) -> None:
         if not self.operators:

@@ -22,51 +22,31 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     In a problem with a hierarchy, consecutive stages of one *machine group* share machines: each of the group's
     machines runs all of them, and the group is data-parallel over its machines.
 
-    Attributes
-    ----------
-    operators
-        Ids of its operators, or of the layers that the problem is about: in the order in which they run if the problem
-        counts working memory by peaks, otherwise in any.
-    kind
-        Name of its kind of device; the problem's first if empty. ``device`` in files.
-    devices
-        Names of its devices (``<kind>:<number>``), replica after replica. Empty where the plan does not name them:
-        devices of a kind are then taken in their order, along the stages.
-    data_parallel
-        Replicas of the stage (d), over all machines; they take turns at microbatches.
-    tensor_parallel
-        Devices of each group that shares out the work on a part of a sequence (t).
-    context_parallel
-        Such groups that share out the sequence of each replica (c).
-    expert_parallel
-        Of the d·c groups so many, one behind the other, share out the experts of each layer (e).
-    configurations
-        Id of the configuration chosen for each operator, all of degree t; empty where there is nothing to choose.
-    machines
-        Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
-    machine_group
-        Number of its machine group, 0 for the first, never falling from stage to stage. None without a hierarchy, and
-        in plans of a step.
-    chunks
-        Under an interleaved schedule, its operators as parts that are passed one after the other: of all stages the
-        first parts come first, then all second ones. Empty if the stage is passed once.
-
-    Raises
-    ------
-    InputError
-        If it names more or fewer devices than its degrees make.
+    Raises ``InputError`` if it names more or fewer devices than its degrees make.
     """
 
+    #: Ids of its operators, or of the layers that the problem is about: in the order in which they run if the problem
+    #: counts working memory by peaks, otherwise in any.
     operators: tuple[int, ...]
+    #: Name of its kind of device; the problem's first if empty. ``device`` in files.
     kind: str = msgspec.field(default="", name="device")
+    #: Names of its devices (``<kind>:<number>``), replica after replica. Empty where the plan does not name them:
+    #: devices of a kind are then taken in their order, along the stages.
     devices: tuple[str, ...] = ()
-    data_parallel: int = 1
-    tensor_parallel: int = 1
-    context_parallel: int = 1
+    data_parallel: int = 1  #: Replicas of the stage (d), over all machines; they take turns at microbatches.
+    tensor_parallel: int = 1  #: Devices of each group that shares out the work on a part of a sequence (t).
+    context_parallel: int = 1  #: Such groups that share out the sequence of each replica (c).
+    #: Of the d·c groups so many, one behind the other, share out the experts of each layer (e).
     expert_parallel: int = 1
+    #: Id of the configuration chosen for each operator, all of degree t; empty where there is nothing to choose.
     configurations: dict[int, str] = {}
+    #: Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
     machines: int | None = None
+    #: Number of its machine group, 0 for the first, never falling from stage to stage. None without a hierarchy, and in
+    #: plans of a step.
     machine_group: int | None = None
+    #: Under an interleaved schedule, its operators as parts that are passed one after the other: of all stages the
+    #: first parts come first, then all second ones. Empty if the stage is passed once.
     chunks: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
@@ -87,23 +67,14 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Stages in pipeline order, first stage first; devices left empty are not listed.
-
-    Attributes
-    ----------
-    stages
-        The stages.
-    contiguity
-        What the plan claims, where problems know splits that are not acyclic; ``evaluate`` checks it.
-    schedule
-        How microbatches run through them, where the plan decides it; problems that state a schedule do not ask.
-    zero
-        What replicas share out (ZeRO's stage): 0 nothing, 1 optimizer states, 2 gradients, 3 weights as well.
-    """
+    """Stages in pipeline order, first stage first; devices left empty are not listed."""
 
     stages: tuple[Stage, ...]
+    #: What the plan claims, where problems know splits that are not acyclic; ``evaluate`` checks it.
     contiguity: Contiguity = "acyclic"
+    #: How microbatches run through them, where the plan decides it; problems that state a schedule do not ask.
     schedule: str = "1f1b"
+    #: What replicas share out (ZeRO's stage): 0 nothing, 1 optimizer states, 2 gradients, 3 weights as well.
     zero: int = 0
 
     @property

@@ -25,7 +25,7 @@ from partita.inside.torch_inside import tree_map
 from partita.nouns.graph import Graph, Source
 from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
 from partita.profiler.links import time_messages
-from partita.profiler.steps import Observed, Step, observe
+from partita.profiler.steps import ModuleRun, Observed, observe
 from partita.profiler.timing import calibrated_clock
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def work(job: Job, rank: int) -> Report:
         model.module, model.args, model.kwargs, training, model.name, model.dtype, tape, keep_events=True
     )
     inputs = Inputs(tape, model.args, model.kwargs, seed=0)
-    step = Step(*_ready(model, inputs, job.device), training)
+    step = ModuleRun(*_ready(model, inputs, job.device), training)
     clock = calibrated_clock(job.device, job.threads)
     seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, alone=partial(_alone, job, rank, together))
     rates = best_rates(job.device, together)

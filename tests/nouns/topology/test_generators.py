@@ -13,7 +13,7 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology import topology
 from partita.nouns.topology.generators.machines import CUBE_MESH
-from partita.nouns.topology.routes import widest
+from partita.nouns.topology.importers.machine import widest
 
 GB = 1e9
 

@@ -15,8 +15,8 @@ from partita.ground.errors import FormatError
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology import Topology, topology
 from partita.nouns.topology.generators.machines import CUBE_MESH
-from partita.nouns.topology.importers.importer import TextFile
 from partita.nouns.topology.importers.nvidia_smi import NVIDIA_SMI, recognises
+from partita.nouns.topology.importers.text import TextFile
 
 FOLDER = Path(__file__).parent / "fixtures" / "nvidia_smi"
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.nouns.topology.routes import widest
+from partita.nouns.topology.importers.machine import widest
 from partita.nouns.topology.topology import Link
 
 DEVICES, SWITCHES = 4, 4

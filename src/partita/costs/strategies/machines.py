@@ -18,18 +18,15 @@ class EvenMachines:
 
     device: DeviceSpec
     count: int
-    per_machine: int
-    """The fewest in a machine."""
-    inside: LinkPath | None
-    """The slowest way between two devices of one machine."""
+    per_machine: int  #: The fewest in a machine.
+    inside: LinkPath | None  #: The slowest way between two devices of one machine.
+    #: The slowest way between any two devices, when all devices of their machines use the network at once.
     outside: LinkPath | None
-    """The slowest way between any two devices, when all devices of their machines use the network at once."""
+    #: What each device moves per second; with machines of several devices inside its machine.
     bandwidth_bytes_per_s: float
-    """What each device moves per second; with machines of several devices inside its machine."""
+    #: What each machine of several devices moves per second, in one direction; None where all ways are alike.
     machine_bandwidth_bytes_per_s: float | None
-    """What each machine of several devices moves per second, in one direction; None where all ways are alike."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know about the network, one sentence each."""
+    notes: tuple[str, ...] = ()  #: What a reader should know about the network, one sentence each.
 
     def path(self, degree: int) -> LinkPath | None:
         """The slowest way in a tensor-parallel group."""

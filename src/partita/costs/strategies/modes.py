@@ -38,10 +38,8 @@ class Splits:
     """What can be split in a graph, whatever the degree."""
 
     view: GraphView
-    layer: list[int]
-    """The layer of every operator."""
-    names: list[str]
-    """The layers' names."""
+    layer: list[int]  #: The layer of every operator.
+    names: list[str]  #: The layers' names.
     regions: list[Region]
 
     @cached_property
@@ -82,14 +80,12 @@ class Modes:
 
     splits: Splits
     degree: int
-    sequence: bool
-    """Whether tokens are shared out where features are not."""
+    sequence: bool  #: Whether tokens are shared out where features are not.
+    #: Whether what is gathered for columns is gathered again in the backward pass, instead of being kept whole.
     again: bool
-    """Whether what is gathered for columns is gathered again in the backward pass, instead of being kept whole."""
-    mode: tuple[Mode, ...]
-    """Of every forward operator; that of its forward operator for a backward one."""
+    mode: tuple[Mode, ...]  #: Of every forward operator; that of its forward operator for a backward one.
+    #: Likewise the part of its split dimension that a device gets; 1 where it does everything.
     share: tuple[float, ...]
-    """Likewise the part of its split dimension that a device gets; 1 where it does everything."""
 
     def holding(self, place: int) -> Mode:
         """How the group holds a forward tensor: SPLIT, TOKENS or WHOLE."""

@@ -48,16 +48,13 @@ class LayerPricer:
     """Prices layers on one kind of device."""
 
     splits: Splits
-    times: Sequence[float]
-    """Seconds of every operator on one device that does all of it."""
+    times: Sequence[float]  #: Seconds of every operator on one device that does all of it.
     device: DeviceSpec
-    paths: dict[int, LinkPath | None]
-    """By degree the link that a group talks over."""
+    paths: dict[int, LinkPath | None]  #: By degree the link that a group talks over.
     training: OptimizerSettings
-    scaling: Roofline
-    """How much faster a part of an operator is than all of it."""
+    scaling: Roofline  #: How much faster a part of an operator is than all of it.
+    #: Those that share out the sequence or experts, if any; the graph is then that of one of their devices.
     groups: SharingGroups | None = None
-    """Those that share out the sequence or experts, if any; the graph is then that of one of their devices."""
 
     def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[LayerStrategy, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""

@@ -89,11 +89,9 @@ class LayerStrategies:
 
     id: int
     name: str
-    like: int
-    """Number of the first layer that is built and run the same way; its own for the first."""
+    like: int  #: Number of the first layer that is built and run the same way; its own for the first.
     regions: tuple[Region, ...]
-    entries: dict[int, tuple[LayerStrategy, ...]]
-    """By degree, the ways to run it."""
+    entries: dict[int, tuple[LayerStrategy, ...]]  #: By degree, the ways to run it.
 
     def entry(self, degree: int, option: str = "none") -> LayerStrategy:
         """The entry of a degree and option; a ``KeyError`` if there is none."""

@@ -40,10 +40,8 @@ class ClusterDocument:
     name: str
     machines: tuple[MachineForm, ...]
     network: str | None
-    catalogue: Catalogue
-    """The shipped one with the file's devices and links."""
-    matrix: Matrix | None = None
-    """Achievable bandwidth between every two devices, bytes per second."""
+    catalogue: Catalogue  #: The shipped one with the file's devices and links.
+    matrix: Matrix | None = None  #: Achievable bandwidth between every two devices, bytes per second.
 
 
 def read_cluster_document(data: Mapping[str, Any], where: str) -> ClusterDocument:

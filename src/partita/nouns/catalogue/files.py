@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,3 +49,10 @@ def read_document(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise FormatError(f"{path} must hold a table of keys, not {type(data).__name__}")
     return data
+
+
+def shipped_tables(kind: str) -> list[dict[str, Any]]:
+    """The tables of a file of the catalogue."""
+    text = resources.files("partita.nouns.catalogue").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
+    tables: list[dict[str, Any]] = tomllib.loads(text)[kind]
+    return tables

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import difflib
 import functools
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import Any
 
 import msgspec
 
 from partita.ground.errors import FormatError, InputError
 from partita.ground.units import parse_bytes
-from partita.nouns.catalogue.files import check_keys, converted
+from partita.nouns.catalogue.files import check_keys, converted, shipped_tables
 from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
 
 
@@ -24,8 +22,7 @@ class Catalogue:
 
     devices: dict[str, DeviceSpec]
     links: dict[str, LinkSpec]
-    aliases: dict[str, str]
-    """Normalised further name to own name, devices and links together."""
+    aliases: dict[str, str]  #: Normalised further name to own name, devices and links together.
 
     def device(self, name: str) -> DeviceSpec:
         """The device with a name; case, hyphens and underscores do not matter.
@@ -71,9 +68,8 @@ def load_catalogue() -> Catalogue:
 
 
 def _entries(kind: str, spec: type[Any], aliases: dict[str, str]) -> list[Any]:
-    text = resources.files("partita.nouns.catalogue").joinpath(f"{kind}.toml").read_text(encoding="utf-8")
     result = []
-    for table in tomllib.loads(text)[kind]:
+    for table in shipped_tables(kind):
         for alias in table.pop("aliases", ()):
             aliases[_normal(alias)] = table["name"]
         result.append(msgspec.convert(table, spec, strict=False))

@@ -1,12 +1,13 @@
-"""What runtimes can express: which splits of a model each of them can run. docs/exporting.md has the table."""
+"""What runtimes can express: which splits of a model each of them can run, with the table of ``runtimes.toml``."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.nouns.catalogue.files import shipped_tables
 from partita.nouns.catalogue.formats import Mixtures
 from partita.nouns.catalogue.meshes import MeshLimits
 
@@ -93,167 +94,13 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     source: str
 
 
-#: Layers in a row, embedding on the first stage and head on the last: what frameworks for language models run.
-_ROW = Limits(cuts="layer", contiguous=True, ordered=True, ends=True, skips=False, one_list=True, host="alone")
+def _read(name: str, summary: str, source: str, **stated: Any) -> Runtime:
+    """A runtime of the shipped table."""
+    fields = dict.fromkeys(stated.pop("keeps", ()), True) | dict.fromkeys(stated.pop("lacks", ()), False)
+    return Runtime(name=name, summary=summary, limits=msgspec.convert(fields | stated, Limits), source=source)
 
-#: Schedules that torch's pipelining has classes for; with a CSV file it runs any other that flushes, too.
-_TORCH_CLASSES = (
-    *("gpipe", "1f1b", "interleaved", "looped-bfs", "interleaved-zero-bubble", "zero-bubble-v"),
-    "dualpipe-v",
-)
-_TORCH_SCHEDULES = (*_TORCH_CLASSES, "zero-bubble")
 
-RUNTIMES: tuple[Runtime, ...] = (
-    Runtime(
-        name="accelerate",
-        summary="accelerate: a device map, modules to devices",
-        limits=Limits(
-            cuts="layer",
-            calls=True,
-            tied="refused",
-            host="alone",
-            data=False,
-            tensor=False,
-            chunks=False,
-            training=False,
-            pipeline=False,
-        ),
-        source="https://huggingface.co/docs/accelerate/concept_guides/big_model_inference",
-    ),
-    Runtime(
-        name="torch",
-        summary="torch.distributed.pipelining: a script for torchrun with cuts after any node, and a schedule in CSV",
-        limits=Limits(
-            contiguous=True,
-            tied="copied",
-            tensor=False,
-            rounds=True,
-            context=False,
-            expert=False,
-            meshes=MeshLimits(zero=(0,), zero_alone=(0,)),
-            recompute=("none",),
-            schedules=_TORCH_SCHEDULES,
-        ),
-        source="https://docs.pytorch.org/docs/stable/distributed.pipelining.html",
-    ),
-    Runtime(
-        name="torchtitan",
-        summary="torchtitan: module_fqns_per_model_part, a list of modules for every stage",
-        # Beside pipelines torch's stages reduce gradients once a step, whole until then: FSDP shares out states alone.
-        # Without a pipeline it reduces them for every microbatch.
-        limits=msgspec.structs.replace(
-            _ROW,
-            tied="refused",
-            rounds=True,
-            tokens="always",
-            meshes=MeshLimits(zero=(1,), zero_alone=(2, 3), experts_apart=True, experts_around=True, filled=True),
-            recompute=("none", "operators", "full"),
-            alike=True,
-            frozen=False,
-            optimizers=("adam", "adamw"),
-            formats="sharded",
-            inference=False,
-            schedules=_TORCH_CLASSES,
-        ),
-        source="https://github.com/pytorch/torchtitan, torchtitan/distributed/pipeline_parallel.py, "
-        "torchtitan/distributed/parallel_dims.py, torchtitan/config/job_config.py; torch, "
-        "torch/distributed/pipelining/stage.py: backward_maybe_with_nosync",
-    ),
-    Runtime(
-        name="megatron",
-        summary="Megatron-LM: --pipeline-model-parallel-layout with the parallel sizes",
-        limits=msgspec.structs.replace(
-            _ROW,
-            tied="ends",
-            rounds=True,
-            experts_by_token=True,
-            meshes=MeshLimits(zero=(0, 1), zero_alone=(0, 1)),
-            recompute=("none", "attention", "full"),
-            alike=True,
-            frozen=False,
-            optimizers=("adam", "adamw", "sgd"),
-            formats="mixed",
-            inference=False,
-            schedules=("1f1b", "interleaved"),
-        ),
-        source="https://github.com/NVIDIA/Megatron-LM, megatron/core/transformer/pipeline_parallel_layer_layout.py, "
-        "megatron/training/arguments.py",
-    ),
-    Runtime(
-        name="deepspeed",
-        summary="DeepSpeed: boundaries of a PipelineModule's layers",
-        limits=msgspec.structs.replace(
-            _ROW,
-            one_list=False,
-            chunks=False,
-            context=False,
-            expert=False,
-            tokens="never",
-            meshes=MeshLimits(zero=(0, 1), zero_alone=(0, 1)),
-            recompute=("none", "full"),
-            alike=True,
-            optimizers=("adam", "adamw", "sgd"),
-            formats="mixed",
-            inference=False,
-            schedules=("1f1b",),
-        ),
-        source="https://deepspeed.readthedocs.io/en/latest/pipeline.html",
-    ),
-    Runtime(
-        name="vllm",
-        summary="vLLM: VLLM_PP_LAYER_PARTITION with the parallel sizes",
-        limits=msgspec.structs.replace(_ROW, tied="copied", empty_stages=False, chunks=False, training=False),
-        source="https://docs.vllm.ai/en/latest/configuration/env_vars.html; vllm/distributed/utils.py",
-    ),
-    Runtime(
-        name="llama.cpp",
-        summary="llama.cpp: --tensor-split in whole layers",
-        limits=msgspec.structs.replace(
-            _ROW,
-            tied="copied",
-            empty_stages=False,
-            host="first",
-            data=False,
-            tensor=False,
-            chunks=False,
-            training=False,
-        ),
-        source="https://github.com/ggml-org/llama.cpp, src/llama-model.cpp: load_tensors",
-    ),
-    Runtime(
-        name="onnx",
-        summary="ONNX: one model for every stage, and what they hand on",
-        limits=Limits(contiguous=True, tied="copied", tensor=False, training=False),
-        source="https://onnx.ai/onnx/api/utils.html",
-    ),
-    Runtime(
-        name="onnx-stages",
-        summary="ONNX: a model whose nodes name device and pipeline stage (DeviceConfigurationProto)",
-        limits=Limits(contiguous=True, tied="copied", data=False, tensor=False, chunks=False, training=False),
-        source="https://github.com/onnx/onnx/blob/main/docs/proposals/ONNXMultiDeviceProposal.md",
-    ),
-    Runtime(
-        name="onnxruntime",
-        summary="ONNX Runtime: layer annotations, and the session option that assigns them to devices",
-        limits=Limits(
-            tied="copied",
-            accelerators=1,
-            data=False,
-            tensor=False,
-            chunks=False,
-            training=False,
-            pipeline=False,
-        ),
-        source="https://onnxruntime.ai/docs/, session.layer_assignment_settings",
-    ),
-    Runtime(
-        name="openvino",
-        summary="OpenVINO: affinities of nodes for the HETERO plugin",
-        limits=Limits(tied="copied", data=False, tensor=False, chunks=False, training=False, pipeline=False),
-        source="https://docs.openvino.ai/2025/openvino-workflow/running-inference/inference-devices-and-modes/"
-        "hetero-execution.html",
-    ),
-)
+RUNTIMES: tuple[Runtime, ...] = tuple(_read(**table) for table in shipped_tables("runtimes"))
 
 
 def find_runtime(name: str) -> Runtime:

@@ -13,7 +13,8 @@ from partita.nouns.topology.generators import GENERATORS
 from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import cut_options
 from partita.nouns.topology.importers import IMPORTERS
-from partita.nouns.topology.importers.importer import TopologyImporter, read_text_file
+from partita.nouns.topology.importers.importer import TopologyImporter
+from partita.nouns.topology.importers.text import read_text_file
 from partita.nouns.topology.topology import Topology, of_cluster
 
 #: Endings of partita's own cluster files.
@@ -38,12 +39,8 @@ def find_importer(name: str) -> TopologyImporter | None:
 def topology(text: str | Path | Topology | Cluster) -> Topology:
     """The topology of a generator's short form, of a file, or of a cluster's short form; itself if it is one.
 
-    Raises
-    ------
-    FormatError
-        If a file is damaged or of no known format.
-    InputError
-        If the text is malformed, or a name, size or option is unknown or out of range.
+    Raises ``FormatError`` if a file is damaged or of no known format; ``InputError`` if the text is malformed, or a
+    name, size or option is unknown or out of range.
     """
     found = _read(text)
     return of_cluster(found) if isinstance(found, Cluster) else found
@@ -52,12 +49,8 @@ def topology(text: str | Path | Topology | Cluster) -> Topology:
 def read_cluster(text: str | Path | Topology | Cluster) -> Cluster:
     """The cluster of whatever ``topology`` takes; links of short forms and cluster files are kept as they are.
 
-    Raises
-    ------
-    FormatError
-        If a file is damaged or of no known format.
-    InputError
-        If the text is malformed, a name, size or option is unknown or out of range, or the devices are not known.
+    Raises ``FormatError`` if a file is damaged or of no known format; ``InputError`` if the text is malformed, a name,
+    size or option is unknown or out of range, or the devices are not known.
     """
     found = _read(text)
     return found if isinstance(found, Cluster) else found.cluster()

@@ -33,47 +33,25 @@ class Link(NamedTuple):
 class Topology:
     """Devices and how they are joined.
 
-    Attributes
-    ----------
-    name
-        The short form or the file it comes from.
-    names
-        What each device is called; all different.
-    bandwidth_bytes_per_s
-        [device, device] float64: what large messages from one device to another reach while nobody else talks;
-        infinite on the diagonal.
-    machine_of
-        Number of the machine of every device: 0, 1, … in order.
-    kinds
-        Name in the catalogue of what each device is; empty where the source does not say.
-    links
-        Physical links, all or none: each is what the whole link carries, also if many devices share it. Over them
-        every pair has at least its bandwidth.
-    switches
-        Names of the vertices of ``links`` that are no devices; their numbers follow the devices'.
-    coordinates
-        Of every device on a grid; empty where there is none.
-    latency_s
-        [device, device] float64, fixed time of a message, zero on the diagonal; None where it is not known.
-    notes
-        What the source left open and what was taken instead.
-
-    Raises
-    ------
-    InputError
-        If there is no device, the parts do not fit each other, or a bandwidth is not positive.
+    Raises ``InputError`` if there is no device, the parts do not fit each other, or a bandwidth is not positive.
     """
 
-    name: str
-    names: tuple[str, ...]
+    name: str  #: The short form or the file it comes from.
+    names: tuple[str, ...]  #: What each device is called; all different.
+    #: [device, device] float64: what large messages from one device to another reach while nobody else talks; infinite
+    #: on the diagonal.
     bandwidth_bytes_per_s: Floats
-    machine_of: tuple[int, ...]
-    kinds: tuple[str, ...] = ()
+    machine_of: tuple[int, ...]  #: Number of the machine of every device: 0, 1, … in order.
+    kinds: tuple[str, ...] = ()  #: Name in the catalogue of what each device is; empty where the source does not say.
+    #: Physical links, all or none: each is what the whole link carries, also if many devices share it. Over them every
+    #: pair has at least its bandwidth.
     links: tuple[Link, ...] = ()
+    #: Names of the vertices of ``links`` that are no devices; their numbers follow the devices'.
     switches: tuple[str, ...] = ()
-    coordinates: tuple[tuple[int, ...], ...] = ()
+    coordinates: tuple[tuple[int, ...], ...] = ()  #: Of every device on a grid; empty where there is none.
+    #: [device, device] float64, fixed time of a message, zero on the diagonal; None where it is not known.
     latency_s: Floats | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  #: What the source left open and what was taken instead.
 
     def __post_init__(self) -> None:
         matrix = np.array(self.bandwidth_bytes_per_s, dtype=np.float64)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import Any
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from partita.nouns.topology.grammar import Option, parse_count
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
-from partita.nouns.topology.importers.yaml import YamlValue, read_yaml
+from partita.nouns.topology.importers.importer import TopologyImporter, looks_like
+from partita.nouns.topology.importers.text import TextFile, YamlValue, read_yaml
 from partita.nouns.topology.topology import Floats, Link, Topology, check_count
 
 #: ASTRA-sim counts 2³⁰ bytes to a GB, and latency in ns (its analytical network, common type definitions).
@@ -20,11 +19,6 @@ GB = float(1 << 30)
 
 _KEYS = ("topology", "npus_count", "bandwidth", "latency")
 _BLOCKS = ("Ring", "FullyConnected", "Switch")
-
-
-def recognises(source: TextFile) -> bool:
-    """Whether it has ASTRA-sim's keys."""
-    return re.search(r"^npus_count\s*:", source.text, re.MULTILINE) is not None
 
 
 def read(source: TextFile, device: str | None, inside: int | None) -> Topology:
@@ -127,7 +121,7 @@ def _pairs(block: str, row: list[int]) -> Iterator[tuple[int, int]]:
 ASTRA_SIM = TopologyImporter(
     name="astra-sim",
     summary="the network YAML of ASTRA-sim's analytical backends",
-    recognises=recognises,
+    recognises=looks_like(r"^npus_count\s*:"),
     read=read,
     example="".join(
         f"{key}: [ {values} ]\n"

@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from partita.nouns.topology.figures import NVLINK_EFFICIENCY, PCIE_EFFICIENCY, SOCKETS
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
-from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, device_of_model, of_one_machine
-from partita.nouns.topology.importers.xml import Element, read_xml, whole
-from partita.nouns.topology.routes import widest
+from partita.nouns.topology.importers.importer import TopologyImporter, looks_like
+from partita.nouns.topology.importers.machine import (
+    MACHINE_OPTIONS,
+    NVLINK_EFFICIENCY,
+    PCIE_EFFICIENCY,
+    SOCKETS,
+    OneMachine,
+    Rates,
+    device_of_model,
+    of_one_machine,
+    widest,
+)
+from partita.nouns.topology.importers.text import Element, TextFile, read_xml, whole
 from partita.nouns.topology.topology import Link
 
 #: Class and vendor of a PCI device's type: displays, 3-d controllers and accelerators of NVIDIA and AMD.
@@ -24,11 +32,6 @@ _MATRICES = ("NVLinkBandwidth", "XGMIBandwidth")
 
 #: Bytes per second of what is no limit: inside a socket, and from it to a host bridge.
 _NO_LIMIT = 1e15
-
-
-def recognises(source: TextFile) -> bool:
-    """Whether the root element is hwloc's."""
-    return re.search(r"<topology[\s>]", source.text[:2000]) is not None
 
 
 class _Walk:
@@ -166,7 +169,7 @@ def _nvlinks(source: TextFile, root: Element, gpus: list[Element], switch: int) 
 HWLOC = TopologyImporter(
     name="hwloc",
     summary="hwloc's XML: lstopo --of xml",
-    recognises=recognises,
+    recognises=looks_like(r"<topology[\s>]", within=2000),
     read=of_one_machine(read),
     example="""<topology version="2.0">
   <object type="Machine" os_index="0" gp_index="1">

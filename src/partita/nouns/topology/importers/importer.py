@@ -1,40 +1,14 @@
-"""What an importer of topologies is, and the file that it reads: its text, and errors that name its lines."""
+"""What an importer of topologies is."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from partita.ground.errors import FormatError, InputError
 from partita.nouns.topology.grammar import DEVICE, Option, read_options
+from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Topology
-
-
-@dataclass(frozen=True)
-class TextFile:
-    """The path of a file, for messages, and its text."""
-
-    path: str
-    text: str
-
-    def error(self, message: str, line: int | None = None) -> FormatError:
-        """What is wrong, and in which line, from 1."""
-        return FormatError(f"{self.path}: {message}" if line is None else f"{self.path}: line {line}: {message}")
-
-
-def read_text_file(path: str | Path) -> TextFile:
-    """Read a text file; ``InputError`` if it cannot be read, ``FormatError`` if it is no text."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    try:
-        # Windows' shells write a mark before redirected output, and two bytes for a character.
-        encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        return TextFile(str(path), data.decode(encoding))
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
 
 
 @dataclass(frozen=True)
@@ -53,3 +27,9 @@ class TopologyImporter:
     def load(self, source: TextFile, given: tuple[tuple[str, str], ...]) -> Topology:
         """The topology of a file with the options after its name."""
         return self.read(source, **read_options(source.path, given, (*self.options, DEVICE)))
+
+
+def looks_like(pattern: str, *, within: int | None = None, case: bool = True) -> Callable[[TextFile], bool]:
+    """Files in whose lines, or first characters, there is a pattern."""
+    known = re.compile(pattern, re.MULTILINE if case else re.MULTILINE | re.IGNORECASE)
+    return lambda source: known.search(source.text[:within]) is not None

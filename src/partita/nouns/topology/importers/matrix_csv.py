@@ -12,7 +12,8 @@ import numpy as np
 
 from partita.ground.errors import InputError
 from partita.nouns.topology.grammar import UNITS, Option, parse_count, parse_text, parse_unit
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.importer import TopologyImporter
+from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Topology, check_count, device_names
 
 #: What stands for a device to itself.

@@ -8,8 +8,9 @@ from itertools import combinations
 
 import numpy as np
 
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.importer import TopologyImporter
 from partita.nouns.topology.importers.machine import MACHINE_OPTIONS, OneMachine, Rates, device_of_model, of_one_machine
+from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Link
 
 #: The terminal's codes for underlining, which are in redirected output, too; copying may drop their first character.

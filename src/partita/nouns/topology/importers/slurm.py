@@ -13,7 +13,7 @@ from itertools import product
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.cluster import DEFAULT_NETWORK
 from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count
-from partita.nouns.topology.importers.importer import TextFile
+from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Topology, check_count
 from partita.nouns.topology.tree import OVERSUBSCRIPTION, Switch, tree_topology
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.importer import TopologyImporter, looks_like
 from partita.nouns.topology.importers.slurm import SLURM_OPTIONS, SlurmSwitch, joined, names_in, slurm_topology
+from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Topology
 
 _KEYS = ("switchname", "switches", "nodes", "linkspeed", "blockname", "blocksizes", "topologyparam")
-
-
-def recognises(source: TextFile) -> bool:
-    """Whether a line begins as those of switches or blocks do."""
-    return re.search(r"^\s*(SwitchName|BlockName)\s*=", source.text, re.MULTILINE | re.IGNORECASE) is not None
 
 
 def read(source: TextFile, **options: Any) -> Topology:
@@ -73,7 +68,7 @@ def _lines(source: TextFile) -> list[tuple[int, dict[str, str]]]:
 SLURM_CONF = TopologyImporter(
     name="slurm-conf",
     summary="Slurm's topology.conf: a tree of switches, or blocks",
-    recognises=recognises,
+    recognises=looks_like(r"^\s*(SwitchName|BlockName)\s*=", case=False),
     read=read,
     example="SwitchName=leaf1 Nodes=n[01-02]\nSwitchName=leaf2 Nodes=n[03-04]\nSwitchName=top Switches=leaf[1-2]\n",
     options=SLURM_OPTIONS,

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from partita.nouns.topology.grammar import Option, parse_text
-from partita.nouns.topology.importers.importer import TextFile, TopologyImporter
+from partita.nouns.topology.importers.importer import TopologyImporter, looks_like
 from partita.nouns.topology.importers.slurm import SLURM_OPTIONS, SlurmSwitch, joined, names_in, slurm_topology
-from partita.nouns.topology.importers.yaml import YamlValue, read_yaml
+from partita.nouns.topology.importers.text import TextFile, YamlValue, read_yaml
 from partita.nouns.topology.topology import Topology
-
-
-def recognises(source: TextFile) -> bool:
-    """Whether it is a list of topologies."""
-    return re.search(r"^\s*-\s*topology\s*:", source.text, re.MULTILINE) is not None
 
 
 def read(source: TextFile, topology: str | None, **options: Any) -> Topology:
@@ -88,7 +82,7 @@ def _mapping(source: TextFile, entry: YamlValue, what: str) -> dict[str, Any]:
 SLURM_YAML = TopologyImporter(
     name="slurm-yaml",
     summary="Slurm's topology.yaml: a tree of switches, or blocks",
-    recognises=recognises,
+    recognises=looks_like(r"^\s*-\s*topology\s*:"),
     read=read,
     example="""- topology: main
   cluster_default: true
