@@ -31,12 +31,12 @@ from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.contraction.clustering import held_bytes, hyper_operators
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.nodes import stage_of_operators
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.variants import refuse_variants
-from partita.problems.throughput.virtual_stages import stage_of_operators
 
 #: What a transfer may weigh against work; the simulator chooses.
 ALPHAS = (0.01, 1.0, 100.0)
