@@ -30,7 +30,7 @@ from partita.problems.throughput.evaluation import (
     StageMemory,
     TransferTimes,
 )
-from partita.problems.throughput.problem import Communication, ThroughputProblem, UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitRow
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
 
 
@@ -144,15 +144,6 @@ def reduced_bytes(problem: ThroughputProblem, memory: StageMemory) -> float:
     return memory.gradients if problem.parameters else memory.operators
 
 
-def _combined(communication: Communication, work: float, incoming: float, outgoing: float) -> float:
-    """Time for work and transfers: their sum, or the largest of what happens at once."""
-    if communication == "sum":
-        return work + (incoming + outgoing)
-    if communication == "overlap":
-        return max(work, incoming + outgoing)
-    return max(work, incoming, outgoing)
-
-
 def _load(
     problem: ThroughputProblem,
     forward: float,
@@ -169,18 +160,20 @@ def _load(
     otherwise at once.
     """
 
-    def shared(time: float, synchronised: float) -> float:
-        each = time / replicas
-        return each + synchronised if problem.communication == "sum" else max(each, synchronised)
+    def busy(work: float, incoming: float, outgoing: float, reload: float, synchronised: float) -> float:
+        if problem.communication == "sum":
+            return (work + (incoming + outgoing) + reload) / replicas + synchronised
+        together = (incoming + outgoing,) if problem.communication == "overlap" else (incoming, outgoing)
+        return max((max(work, *together) + reload) / replicas, synchronised)
 
     t = transfers
-    if not problem.gpipe:
-        time = _combined(problem.communication, forward + backward, t.incoming, t.outgoing) + reload
-        total = shared(time, synchronisation)
-        return BusyTime(load=total, forward_load=total, backward_load=total)
-    first = shared(_combined(problem.communication, forward, t.forward_in, t.forward_out), 0.0)
-    second = shared(_combined(problem.communication, backward, t.backward_in, t.backward_out) + reload, synchronisation)
-    return BusyTime(load=first + second, forward_load=first, backward_load=second)
+    parts = [busy(forward + backward, t.incoming, t.outgoing, reload, synchronisation)]
+    if problem.gpipe:
+        parts = [
+            busy(forward, t.forward_in, t.forward_out, 0.0, 0.0),
+            busy(backward, t.backward_in, t.backward_out, reload, synchronisation),
+        ]
+    return BusyTime(load=sum(parts), forward_load=parts[0], backward_load=parts[-1])
 
 
 def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
