@@ -128,8 +128,7 @@ def stage_modules(problem: ThroughputProblem, plan: Plan) -> list[PartModules]:
 def _stage_table(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Table:
     unit, modules = problem.unit, stage_modules(problem, plan)
     named = any(entry.complete or entry.partial for entry in modules)
-    figures = ("operators", "compute", "communication", "load")
-    table = _device_table("Stages", figures, words="modules" if named else "")
+    table = _device_table("Stages", ("operators", "compute", "communication", "load"), "modules" if named else "")
     for number, (stage, entry) in enumerate(zip(evaluation.stages, plan.stages, strict=True)):
         worst = number == evaluation.bottleneck
         table.add_row(
