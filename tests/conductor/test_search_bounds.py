@@ -24,7 +24,7 @@ from partita.conductor.search import search_stages
 from partita.conductor.shapes import shape_bound
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of
-from partita.problems.facets.replicas import Replication
+from partita.problems.facets.stages import Replication
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import MicrobatchSchedule, MovedTensor, ThroughputProblem, TimedOperator
 from partita.simulator.fastest import FastLinks, fast_links, least_collective_s, least_ring_s, least_step

@@ -38,9 +38,9 @@ from partita.problems.throughput.problem import (
     StoredParameter,
     ThroughputProblem,
     TimedOperator,
+    UnitRow,
 )
 from partita.problems.throughput.protocol import Options
-from partita.problems.throughput.row import UnitRow
 from problems.hybrid.step_strategies import random_step, step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 from problems.throughput.every_row import rows

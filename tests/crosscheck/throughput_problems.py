@@ -18,8 +18,8 @@ from partita.problems.throughput.problem import (
     StoredParameter,
     ThroughputProblem,
     TimedOperator,
+    UnitRow,
 )
-from partita.problems.throughput.row import UnitRow
 
 __all__ = ["FAMILIES", "problems"]
 

@@ -14,7 +14,7 @@ pytest.importorskip("transformers")
 
 import partita as pt
 from partita.cli import main
-from partita.problems.throughput.report.report import stage_modules
+from partita.problems.throughput.report import stage_modules
 from second_opinions import independent_evaluator
 
 #: Small relatives of real models: name, configuration fields.

@@ -29,7 +29,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.replicas import Replication, Shape
+from partita.problems.facets.stages import Replication, Shape
 from partita.simulator.fastest import fast_links, least_step
 
 #: Wall time of one split and of one mapping, at most.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from partita.problems.facets.replicas import Shape
+from partita.problems.facets.stages import Shape
 from partita.simulator.fastest import MARGIN, FastLinks, least_collective_s, least_ring_s
 
 

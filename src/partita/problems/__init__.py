@@ -50,13 +50,7 @@ def kind_of(problem: Any) -> AnyKind:
 
 
 def register(kind: AnyKind) -> None:
-    """Add a problem from elsewhere: it gets all that the listed ones have.
-
-    Raises
-    ------
-    InputError
-        If another one has its name.
-    """
+    """Add a problem from elsewhere: it gets all that the listed ones have. One whose name is taken is refused."""
     if kind.name in PROBLEMS or _LOADED.get(kind.name, kind) is not kind:
         raise InputError(f"there already is a problem {kind.name!r}; give this one another name")
     _LOADED[kind.name] = kind

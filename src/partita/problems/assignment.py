@@ -8,12 +8,9 @@ from partita.ground.errors import InputError
 
 
 def stage_of_each(stages: Sequence[Iterable[int]], ids: Iterable[int], noun: str) -> dict[int, int]:
-    """Number of the stage of every id, given the ids that each stage lists.
+    """Number of the stage of every id, given the ids that each stage lists; ``noun`` says what they are ids of.
 
-    Raises
-    ------
-    InputError
-        If there is no stage, or an id is unknown, listed twice or in no stage; ``noun`` says what they are ids of.
+    ``InputError`` if there is no stage, or an id is unknown, listed twice or in no stage.
     """
     if not stages:
         raise InputError("the plan has no stages")

@@ -96,23 +96,10 @@ def read_problem(
 ) -> Any:
     """Read a problem file.
 
-    Parameters
-    ----------
-    path
-        The file.
-    format
-        One of ``format_names``; None recognises it by its content.
-    problem
-        Which problem a file that states several is read as; None for the format's usual one.
-    scale_communication
-        Factor on every transfer time of the file.
-
-    Raises
-    ------
-    FormatError
-        If the file is malformed.
-    InputError
-        If the format is unknown or does not state that problem.
+    ``format`` is one of ``format_names``, or None to recognise it by its content; ``problem`` says which problem a file
+    that states several is read as, None for the format's usual one; ``scale_communication`` is a factor on every
+    transfer time of the file. A malformed file raises ``FormatError``, a format that is unknown or does not state that
+    problem ``InputError``.
     """
     return open_problem(path, format, problem, scale_communication=scale_communication)[0]
 

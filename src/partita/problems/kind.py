@@ -25,9 +25,8 @@ from partita.problems.settings import settings_of
 if TYPE_CHECKING:
     from partita.problems.facets.files import Files
     from partita.problems.facets.model import FromModel
-    from partita.problems.facets.replicas import Replication
     from partita.problems.facets.report import Reporting
-    from partita.problems.facets.stages import FromResult, Staging
+    from partita.problems.facets.stages import FromResult, Replication, Staging
     from partita.problems.facets.sweep import Sweep
     from partita.problems.facets.timeline import TimeLine
 
@@ -51,13 +50,7 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with changes, validated again.
-
-        Raises
-        ------
-        InputError
-            If a changed value is invalid.
-        """
+        """A copy with changes, validated again; ``InputError`` if a changed value is invalid."""
         return msgspec.structs.replace(self, **changes)
 
 
@@ -193,65 +186,43 @@ class Kind(Generic[P, L, E]):
 
     A problem's package derives its descriptor from this and says what differs from what is usual. Left to say are
     ``summary``, ``problem``, ``plan``, ``solvers``, ``usual_solver`` and ``evaluate``.
-
-    Attributes
-    ----------
-    summary
-        One line: what is minimised.
-    problem, plan
-        The types; for the problem's see ``Stated``.
-    options
-        What a search may be asked for: a declaration of settings (``partita.problems.settings``).
-    baseline_time_s
-        Wall time that one baseline gets; most take a moment.
-    solvers, bounds, baselines
-        The visible lists: ways to search, bounds cheapest first, what people do by hand.
-    usual_solver
-        Name of the solver that is used unless another one is named, where ``default_solver`` does not say it.
-    evaluate
-        Objective and feasibility of a plan, from the problem alone: the only place where they are defined.
-    certify
-        A compact certificate that shows a bound's value, made after the proof, in a moment; None for none known.
-    complete
-        A plan with everything decided that baselines may leave open.
-    model
-        How a model on a cluster becomes a problem; None if it does not.
-    files, report, sweep, timeline
-        Plans in files; tables and sentences for people; what can be swept, and which points relax which; what happens
-        when a plan runs. Classes: they are made with this descriptor when they are asked for.
-    stages, replicas
-        What plans ask of physical devices, and how numbers of stages and replicas are searched; None where plans are
-        not made of stages, or these are not searched.
-    from_result
-        How a plan of stages on a topology becomes a problem; None if it does not.
-    generators
-        Families of random problems, and simpler forms of any problem.
-    samples
-        Small problems that between them reach every compiled loop; those of a group reach much the same ones.
     """
 
-    summary: str
+    summary: str  #: One line: what is minimised.
+    #: The types; for the problem's see ``Stated``.
     problem: type[P]
     plan: type[L]
+    #: What a search may be asked for: a declaration of settings (``partita.problems.settings``).
     options: type[SearchOptions] = SearchOptions
-    baseline_time_s: float = 10.0
-
+    baseline_time_s: float = 10.0  #: Wall time that one baseline gets; most take a moment.
+    #: The visible lists: ways to search, bounds cheapest first, what people do by hand.
     solvers: Solvers[P, L] = ()
-    usual_solver: str
     bounds: Bounds[P] = ()
     baselines: Solvers[P, L] = ()
+    #: Name of the solver that is used unless another one is named, where ``default_solver`` does not say it.
+    usual_solver: str
+    #: Objective and feasibility of a plan, from the problem alone: the only place where they are defined.
     evaluate: Evaluate[P, L, E]
+    #: A compact certificate that shows a bound's value, made after the proof, in a moment; None for none known.
     certify: Certify[P] = staticmethod(lambda problem, bound: None)
+    #: A plan with everything decided that baselines may leave open.
     complete: Callable[[P, L], L] = staticmethod(lambda problem, plan: plan)
-    model: FromModel[P] | None = None
+    model: FromModel[P] | None = None  #: How a model on a cluster becomes a problem; None if it does not.
+    #: Plans in files; tables and sentences for people; what can be swept, and which points relax which; what happens
+    #: when a plan runs. Classes: they are made with this descriptor when they are asked for.
     files: lazy[Files[P, L, E]] = lazy("partita.problems.facets.files:Files")
     report: lazy[Reporting[P, L, E]] = lazy("partita.problems.facets.report:Reporting")
     sweep: lazy[Sweep[P, L]] = lazy("partita.problems.facets.sweep:Sweep")
     timeline: lazy[TimeLine[P, L, E]] = lazy("partita.problems.facets.timeline:TimeLine")
+    #: What plans ask of physical devices, and how numbers of stages and replicas are searched; None where plans are not
+    #: made of stages, or these are not searched.
     stages: Staging[P, L, E] | None = None
     replicas: Replication[P, L] | None = None
+    #: How a plan of stages on a topology becomes a problem; None if it does not.
     from_result: FromResult[P] | None = None
+    #: Families of random problems, and simpler forms of any problem.
     generators: Sequence[ProblemFamily] = ()
+    #: Small problems that between them reach every compiled loop; those of a group reach much the same ones.
     samples: Sequence[Sequence[P]] = ()
 
     @property

@@ -71,10 +71,9 @@ def read_plan(path: str | Path, problem: Any) -> Any:
     """A plan of a problem, from a result file or another file that its plans are written in."""
     data = read_bytes(path)
     # Other formats say of themselves what is wrong with them.
-    if data.lstrip()[:1] == b"{":
-        keys = document_keys(data, path)
-        if "plan" in keys and _is_result(keys):
-            check_one_plan(keys, path, kind_of(problem))
+    keys = document_keys(data, path) if data.lstrip()[:1] == b"{" else {}
+    if keys.keys() >= {"plan", "format"} and msgspec.json.decode(keys["format"]) == RESULT_FORMAT:
+        check_one_plan(keys, path, kind_of(problem))
     return kind_of(problem).files.read_plan(path, problem)
 
 
@@ -125,10 +124,6 @@ def _split(keys: dict[str, msgspec.Raw], path: str | Path) -> Split | None:
     return None if found == b"null" else decode_split(found, path)
 
 
-def _is_result(keys: dict[str, msgspec.Raw]) -> bool:
-    return "format" in keys and msgspec.json.decode(keys["format"]) == RESULT_FORMAT
-
-
 def _entry(keys: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     return msgspec.json.decode(keys["problem"], type=dict[str, msgspec.Raw]) if "problem" in keys else {}
 
@@ -139,11 +134,6 @@ def _kind(keys: dict[str, msgspec.Raw], data: bytes) -> AnyKind | None:
     if "stated" in entry:
         tag = msgspec.json.decode(msgspec.json.decode(entry["stated"], type=dict[str, msgspec.Raw])["format"])
     plan = msgspec.json.decode(data)
-    return next(
-        (
-            kind
-            for kind in kinds()
-            if kind.problem.format == tag or (tag is None and isinstance(plan, dict) and kind.files.wrote(plan))
-        ),
-        None,
-    )
+    guess = tag is None and isinstance(plan, dict)
+    found = (kind for kind in kinds() if kind.problem.format == tag or (guess and kind.files.wrote(plan)))
+    return next(found, None)

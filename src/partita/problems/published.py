@@ -25,7 +25,7 @@ COST_TOLERANCE = 1e-6
 
 
 class PublishedNode(msgspec.Struct):
-    """One operator of a workload; ``flag`` reads what may be written as 0 and 1."""
+    """One operator of a workload; what is true or false may be written as 1 and 0."""
 
     id: int
     supportedOnFpga: bool | int
@@ -37,17 +37,8 @@ class PublishedNode(msgspec.Struct):
     layerId: int | None = None
     name: str = ""
 
-    def flag(self, path: str | Path, field: str) -> bool:
-        """A field that is true or false, written so or as a number."""
-        value = getattr(self, field)
-        if value not in (0, 1):
-            raise FormatError(f"{path}: node {self.id}: {field} is {value}; it must be true, false, 0 or 1")
-        return bool(value)
-
 
 class PublishedEdge(msgspec.Struct):
-    """A tensor on its way from one operator to another."""
-
     sourceId: int
     destId: int
     cost: float
@@ -55,8 +46,6 @@ class PublishedEdge(msgspec.Struct):
 
 
 class PublishedDocument(msgspec.Struct):
-    """A workload."""
-
     maxSizePerFPGA: float
     maxFPGAs: int
     maxCPUs: int
@@ -65,15 +54,11 @@ class PublishedDocument(msgspec.Struct):
 
 
 class PublishedDevice(msgspec.Struct):
-    """One device of a split."""
-
     nodes: list[int]
     load: float | None = None
 
 
 class PublishedSplit(msgspec.Struct):
-    """A split."""
-
     fpgas: list[PublishedDevice]
     cpus: list[PublishedDevice] = []
     maxLoad: float | None = None
@@ -92,7 +77,9 @@ def read_document(
             raise FormatError(f"{path}: node id {node.id} appears twice; ids must be unique")
         ids.add(node.id)
         for field in ("supportedOnFpga", "isBackwardNode"):
-            node.flag(path, field)
+            value = getattr(node, field)
+            if value not in (0, 1):
+                raise FormatError(f"{path}: node {node.id}: {field} is {value}; it must be true, false, 0 or 1")
     tensors: dict[int, tuple[float, set[int]]] = {}
     for place, edge in enumerate(document.edges):
         owner = f"{path}: edge {place} ({edge.sourceId} → {edge.destId})"
@@ -128,26 +115,16 @@ def communication_note(compute: float, transfer: float) -> tuple[str, ...]:
     return ()
 
 
-class PublishedOperator(msgspec.Struct, frozen=True):
-    """What a split has to know of an operator: its class (None for its own), and whether it is of the backward part."""
-
-    colocation: int | None
-    backward: bool
-
-
 def read_rows(
-    data: bytes,
-    path: str | Path,
-    operators: dict[int, PublishedOperator],
-    name: str,
-    check: Callable[[bool, int], object],
+    data: bytes, path: str | Path, problem: Any, check: Callable[[bool, int], object]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """The operators of every accelerator and every CPU of a split that has any, in the order of the file.
 
-    A backward operator that is missing goes with its colocation class, as the published program does. ``name`` is the
-    problem's, ``check`` is called with whether they are accelerators and how many there are, and raises what it wants.
+    A backward operator that is missing goes with its colocation class, as the published program does. ``check`` is
+    called with whether they are accelerators and how many there are, and raises what it wants.
     """
     split = decode(data, PublishedSplit, path)
+    operators = {op.id: op for op in problem.operators}
     row_of: dict[int, list[int]] = {}
     found: tuple[list[list[int]], list[list[int]]] = ([], [])
     for accelerator, devices, rows in ((True, split.fpgas, found[0]), (False, split.cpus, found[1])):
@@ -160,7 +137,7 @@ def read_rows(
             rows.append(row)
             for identity in device.nodes:
                 if identity not in operators:
-                    raise InputError(f"{path}: node {identity} does not exist in problem {name!r}")
+                    raise InputError(f"{path}: node {identity} does not exist in problem {problem.name!r}")
                 if identity in row_of:
                     raise InputError(f"{path}: node {identity} is placed twice")
                 row_of[identity] = row

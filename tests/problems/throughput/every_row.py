@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from instances.strategies import throughput_problems
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.row import UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitRow
 
 __all__ = ["assigned", "best_of_all", "is_row", "rows"]
 

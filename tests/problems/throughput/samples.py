@@ -15,8 +15,8 @@ from partita.problems.throughput.problem import (
     MovedTensor,
     ThroughputProblem,
     TimedOperator,
+    UnitRow,
 )
-from partita.problems.throughput.row import UnitRow
 from problems.throughput.every_row import best_of_all, rows
 from second_opinions import brute_force
 

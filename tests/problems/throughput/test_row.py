@@ -15,8 +15,7 @@ from partita.engines.search.result import Status
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
-from partita.problems.throughput.row import UnitRow
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator, UnitRow
 from problems.throughput.every_row import assigned, best_of_all, is_row, rows
 
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from instances.strategies import examples, plans
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.nodes import nodes_of
+from partita.problems.throughput.nodes import edges_of, nodes_of, virtual_stages
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from partita.problems.throughput.simulated import sample_latency
-from partita.problems.throughput.virtual_stages import edges_of, virtual_stages
 
 
 def chain(times: list[float], size: float, devices: int = 2) -> ThroughputProblem:

@@ -12,8 +12,8 @@ import partita as pt
 from partita.conductor.documents import result_document
 from partita.documents.document import write_json
 from partita.ground.errors import InputError
+from partita.problems.throughput.descriptor import THROUGHPUT
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.files.plans import read_plan
 from partita.problems.throughput.problem import (
     DeviceKind,
     LinkedGroup,
@@ -82,7 +82,7 @@ def test_plans_with_replicas_make_the_round_trip(tmp_path: Path) -> None:
     assert [len(device["replica_devices"]) for device in document["plan"]["devices"]] == counts
     path = tmp_path / "r.json"
     write_json(path, document)
-    plan = read_plan(path, problem)
+    plan = THROUGHPUT.files.read_plan(path, problem)
     assert plan == result.plan
     assert evaluate(problem, plan) == result.evaluation
     assert not evaluate(CHAIN, plan).feasible, "the plain problem has no replicas"

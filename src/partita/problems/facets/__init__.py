@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from partita.engines.search.result import PlanEvaluation
 
@@ -13,27 +11,8 @@ L = TypeVar("L", bound=Any)
 E = TypeVar("E", bound=PlanEvaluation)
 
 
-class Descriptor(Protocol):
-    """What facets ask of the problem that they are of (``partita.problems.kind.Kind``, which is above them)."""
-
-    @property
-    def name(self) -> str:
-        """In listings."""
-
-    @property
-    def plan(self) -> type[Any]:
-        """The type of its plans."""
-
-    @property
-    def changes(self) -> type[msgspec.Struct]:
-        """What may be changed of a problem: a declaration of settings."""
-
-    def change(self, problem: Any, changes: Any) -> Any:
-        """The problem with changes."""
-
-
 class Facet:
-    """Made with the problem's descriptor, ``kind``, when it is asked for."""
+    """Made with the problem's descriptor (``partita.problems.kind.Kind``, which is above) when it is asked for."""
 
-    def __init__(self, kind: Descriptor) -> None:
+    def __init__(self, kind: Any) -> None:
         self.kind = kind

@@ -118,28 +118,18 @@ class ModelParts:
 
 @dataclass(frozen=True)
 class ModelPlan(Generic[P]):
-    """A plan for a model on a cluster, with what is needed to judge it.
+    """A plan for a model on a cluster, with what is needed to judge it."""
 
-    Attributes
-    ----------
-    priced, result
-        The problem that was solved, what it was made from, and its plan with evaluation and bound.
-    baselines, tried
-        What simple plans reach on the same problem; every candidate problem with its result, where there were several.
-    without_limit
-        Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
-    free
-        What was found of the same problem without the limits of a runtime; None where nothing was looked for.
-    other, wider_bound
-        As of ``RefinedPlan``.
-    """
-
+    #: The problem that was solved, what it was made from, and its plan with evaluation and bound.
     priced: Priced[P]
     result: Result[P, Any, Any]
-    baselines: tuple[Rival, ...] = ()
+    baselines: tuple[Rival, ...] = ()  #: What simple plans reach on the same problem.
+    #: Every candidate problem with its result, where there were several.
     tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
-    other: Rival | None = None
+    other: Rival | None = None  #: This and ``wider_bound``: as of ``RefinedPlan``.
+    #: Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
     without_limit: float | None = None
+    #: What was found of the same problem without the limits of a runtime; None where nothing was looked for.
     free: Result[P, Any, Any] | None = None
     wider_bound: float | None = None
 

@@ -1,4 +1,4 @@
-"""How plans of stages reach physical devices: what they ask for, and the problem of giving it to them.
+"""How plans of stages reach physical devices: what they ask for, the problem of giving it to them, and replicas.
 
 A problem that is not in seconds and bytes, and a topology that cannot hold a plan, raise ``InputError``.
 """
@@ -6,10 +6,14 @@ A problem that is not in seconds and bytes, and a topology that cannot hold a pl
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
+from partita.engines.search.monitor import Monitor
 from partita.nouns.topology.topology import Topology
 from partita.problems.facets import E, Facet, L, P
+from partita.problems.outcome import Outcome
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout
 
@@ -46,3 +50,65 @@ class FromResult(Facet, Generic[P]):
     @abstractmethod
     def placing(self, staged: Pipeline, topology: Topology) -> Placing:
         """The problem."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape(Generic[P]):
+    """One way to use devices: stages, replicas of each, a schedule, and whether to recompute."""
+
+    #: At most so many stages, each of so many replicas.
+    stages: int
+    replicas: int
+    #: How they run.
+    schedule: str
+    recompute: bool
+    turns: int  #: Microbatches of each replica.
+    problem: P  #: To be split. Shapes with equal problems and equal ``mesh`` have equal splits.
+    #: Least seconds of a microbatch, forward and backward: of the whole model, and of a chain of operators in it that
+    #: wait for each other.
+    work_s: float
+    chain_s: float
+    #: What the replicas of all stages together reduce at least, each device of a replica its share.
+    parameter_bytes: float
+    #: Devices of each replica, and the stage of ZeRO.
+    group: int = 1
+    zero: int = 0
+    #: Of the time of each operator of the chain, what those behind it wait for at least before their last backward
+    #: part: all of it, unless backward parts are cut in two.
+    forward_share: float = 1.0
+    mesh: tuple[Any, ...] = ()  #: What a split depends on beside its problem.
+    #: Whether exchanges inside machines and between them go on at once; otherwise one follows the other, or all
+    #: replicas make one ring.
+    levels_at_once: bool = False
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        text = f"{self.stages} × {self.replicas}" + (f" × {self.group}" if self.group > 1 else "")
+        text += f", {self.schedule}" + (f", ZeRO-{self.zero}" if self.zero else "")
+        return f"{text}, recompute" if self.recompute else text
+
+    @property
+    def devices(self) -> int:
+        """Devices of all replicas of all stages, at most."""
+        return self.stages * self.replicas * self.group
+
+
+class Replication(Facet, Generic[P, L]):
+    """How a problem is split with equally many replicas of every stage."""
+
+    @abstractmethod
+    def refusal(self, problem: P) -> str | None:
+        """What keeps a problem from being replicated, as the rest of a sentence; None if nothing does."""
+
+    @abstractmethod
+    def shapes(self, problem: P) -> Sequence[Shape[P]]:
+        """All shapes that the devices and the batch allow, of a problem that can be replicated."""
+
+    @abstractmethod
+    def split(self, shape: Shape[P], options: Any, monitor: Monitor) -> Outcome[L]:
+        """The best plan of one shape, by a search that ends by itself; where it is proven, that there is none."""
+
+    @abstractmethod
+    def spread(self, problem: P, shape: Shape[P], plan: L) -> tuple[Any, Any]:
+        """The problem as the shape asks for it, and the plan of ``split`` with the shape's replicas."""

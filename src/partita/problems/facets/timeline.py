@@ -69,11 +69,11 @@ class TimeLine(Facet, Generic[P, L, E]):
 class Remembered(Generic[P, L, E]):
     """A function of a problem, a plan and what it is worth, which reports ask for again and again.
 
-    Values are told apart by identity; the last ones are kept, and answers hold no time lines.
+    Values are told apart by identity; the last 64 are kept, and answers hold no time lines.
     """
 
-    def __init__(self, function: Callable[[P, L, E], Any], kept: int = 64) -> None:
-        self.function, self.kept = function, kept
+    def __init__(self, function: Callable[[P, L, E], Any]) -> None:
+        self.function = function
         self.known: OrderedDict[tuple[int, int], tuple[P, L, Any]] = OrderedDict()
 
     def __call__(self, problem: P, plan: L, evaluation: E) -> Any:
@@ -82,6 +82,6 @@ class Remembered(Generic[P, L, E]):
         if key not in self.known:
             # The values are kept, too, so that nothing else gets their identity.
             self.known[key] = problem, plan, self.function(problem, plan, evaluation)
-            if len(self.known) > self.kept:
+            if len(self.known) > 64:
                 self.known.popitem(last=False)
         return self.known[key][2]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from partita.problems.throughput.files.plans import PlanFiles
     from partita.problems.throughput.from_model import ThroughputFromModel
     from partita.problems.throughput.replicas import ThroughputReplicas
-    from partita.problems.throughput.report.report import ThroughputReport
+    from partita.problems.throughput.report import ThroughputReport
     from partita.problems.throughput.sweep import ThroughputSweep
     from partita.problems.throughput.timeline import ThroughputStages, ThroughputTimeLine
 
@@ -37,7 +37,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     baselines: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
     model: lazy[ThroughputFromModel] = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
     files: lazy[PlanFiles] = lazy("partita.problems.throughput.files.plans:PlanFiles")
-    report: lazy[ThroughputReport] = lazy("partita.problems.throughput.report.report:ThroughputReport")
+    report: lazy[ThroughputReport] = lazy("partita.problems.throughput.report:ThroughputReport")
     sweep: lazy[ThroughputSweep] = lazy("partita.problems.throughput.sweep:ThroughputSweep")
     timeline: lazy[ThroughputTimeLine] = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
     stages: lazy[ThroughputStages] = lazy("partita.problems.throughput.timeline:ThroughputStages")

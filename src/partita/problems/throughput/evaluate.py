@@ -30,8 +30,7 @@ from partita.problems.throughput.evaluation import (
     StageMemory,
     TransferTimes,
 )
-from partita.problems.throughput.problem import Communication, ThroughputProblem
-from partita.problems.throughput.row import row_violations
+from partita.problems.throughput.problem import ThroughputProblem, UnitRow
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
 
 
@@ -59,9 +58,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
             violations.append(f"the replicas of stage {number} are in different groups")
     position, acyclic = _positions(problem, classes, stage_of, groups)
     if problem.row is not None:
-        hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
-        by_id = {op.id: int(number) for op, number in zip(problem.operators, stage_of, strict=True)}
-        violations += row_violations(problem.row, plan, by_id, position, hosts)
+        violations += _row_violations(problem, problem.row, plan, stage_of, position)
     if plan.contiguity == "acyclic" and not acyclic:
         violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
 
@@ -147,15 +144,6 @@ def reduced_bytes(problem: ThroughputProblem, memory: StageMemory) -> float:
     return memory.gradients if problem.parameters else memory.operators
 
 
-def _combined(communication: Communication, work: float, incoming: float, outgoing: float) -> float:
-    """Time for work and transfers: their sum, or the largest of what happens at once."""
-    if communication == "sum":
-        return work + (incoming + outgoing)
-    if communication == "overlap":
-        return max(work, incoming + outgoing)
-    return max(work, incoming, outgoing)
-
-
 def _load(
     problem: ThroughputProblem,
     forward: float,
@@ -172,18 +160,20 @@ def _load(
     otherwise at once.
     """
 
-    def shared(time: float, synchronised: float) -> float:
-        each = time / replicas
-        return each + synchronised if problem.communication == "sum" else max(each, synchronised)
+    def busy(work: float, incoming: float, outgoing: float, reload: float, synchronised: float) -> float:
+        if problem.communication == "sum":
+            return (work + (incoming + outgoing) + reload) / replicas + synchronised
+        together = (incoming + outgoing,) if problem.communication == "overlap" else (incoming, outgoing)
+        return max((max(work, *together) + reload) / replicas, synchronised)
 
     t = transfers
-    if not problem.gpipe:
-        time = _combined(problem.communication, forward + backward, t.incoming, t.outgoing) + reload
-        total = shared(time, synchronisation)
-        return BusyTime(load=total, forward_load=total, backward_load=total)
-    first = shared(_combined(problem.communication, forward, t.forward_in, t.forward_out), 0.0)
-    second = shared(_combined(problem.communication, backward, t.backward_in, t.backward_out) + reload, synchronisation)
-    return BusyTime(load=first + second, forward_load=first, backward_load=second)
+    parts = [busy(forward + backward, t.incoming, t.outgoing, reload, synchronisation)]
+    if problem.gpipe:
+        parts = [
+            busy(forward, t.forward_in, t.forward_out, 0.0, 0.0),
+            busy(backward, t.backward_in, t.backward_out, reload, synchronisation),
+        ]
+    return BusyTime(load=sum(parts), forward_load=parts[0], backward_load=parts[-1])
 
 
 def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
@@ -213,6 +203,41 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
         for place, other in enumerate(first[classes].tolist())
         if stage_of[other] != stage_of[place]
     ]
+
+
+def _row_violations(
+    problem: ThroughputProblem, row: UnitRow, plan: Plan, stage_of: Ints, position: Sequence[int]
+) -> list[str]:
+    """What of a plan is no split of the row."""
+    hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
+    home = {op.id: int(stage) for op, stage in zip(problem.operators, stage_of, strict=True)}
+    found = []
+    homes: list[int] = []
+    for number, unit in enumerate(row.units):
+        stages = {home[identity] for identity in unit}
+        if len(stages) > 1:
+            shown = ", ".join(map(str, sorted(stages)))
+            found.append(f"unit {number} of the row is on stages {shown}; units are whole")
+        homes.append(position[min(stages)])
+    # Places of those stages that hold anything, without gaps.
+    ranks = np.unique(homes, return_inverse=True)[1]
+    for number in range(1, len(homes)):
+        if ranks[number] not in (ranks[number - 1], ranks[number - 1] + 1):
+            found.append(f"unit {number} of the row is not on the stage of the unit before it, nor on the next one")
+    found += [
+        f"what unit {first} of the row hands to unit {last} passes over a stage"
+        for first, last in row.handed
+        if ranks[last] > ranks[first] + 1
+    ]
+    first = position[home[row.units[0][0]]]
+    for stage, at in zip(plan.stages, position, strict=True):
+        if row.hosts_first and stage.kind in hosts and stage.operators and at != first:
+            found.append(f"{stage.devices[0]} is no accelerator, and runs more than the begin of the row")
+    counts = {len(stage.devices) for stage in plan.stages}
+    if len(counts) > 1:
+        shown = ", ".join(map(str, sorted(counts)))
+        found.append(f"the stages have {shown} replicas; those of a row have equally many")
+    return found
 
 
 def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:

@@ -120,21 +120,12 @@ class Evaluation(PlanEvaluation, frozen=True, kw_only=True):
     """What a plan is worth: the largest load; for GPipe's objective the largest forward and backward loads added.
 
     It is feasible if every device can run its operators and hold them, and the plan keeps what it claims.
-
-    Attributes
-    ----------
-    acyclic
-        Whether the stages can be ordered so that every forward tensor goes forward and each group's stages are
-        consecutive.
-    stages
-        In the plan's order.
-    groups
-        In the problem's order.
     """
 
+    #: Whether the stages can be ordered so that every forward tensor goes forward and each group's are consecutive.
     acyclic: bool
-    stages: tuple[StageEvaluation, ...]
-    groups: tuple[GroupEvaluation, ...] = ()
+    stages: tuple[StageEvaluation, ...]  #: In the plan's order.
+    groups: tuple[GroupEvaluation, ...] = ()  #: In the problem's order.
 
     @property
     def bottleneck(self) -> int:

@@ -9,7 +9,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.enough import smallest_count, smallest_memory
-from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.working_memory import ordered_plan
@@ -53,24 +53,17 @@ def explain_infeasible(problem: ThroughputProblem, probe: Probe, time_limit_s: f
     return "; ".join(part for part in parts if part)
 
 
-def _smallest_footprint(instance: Instance, item: int, share: int) -> float:
-    """Memory of a stage that holds one item and is the last of the pipeline: no stage with it can need less.
-
-    What recomputation lets enter is left out, since more items on the stage may make it smaller; ``share`` microbatches
-    are held.
-    """
-    covers = instance.cover.holding(item)
-    active = instance.active[item] + instance.cover_active[covers].sum()
-    fixed = instance.fixed[item] + instance.cover_fixed[covers].sum()
-    return float(fixed + share * active + instance.workspace[item])
-
-
 def _what_is_missing(problem: ThroughputProblem) -> str:
     instance = build_instance(problem)
     kinds = [k for k in range(instance.kinds) if instance.count[k] > 0]
     share = 1 if instance.recompute else int(instance.in_flight[min(1, len(instance.in_flight) - 1)])
     for item in range(instance.items):
-        need = _smallest_footprint(instance, item, share)
+        # No stage with it needs less than one that is the last of the pipeline and holds nothing else. What
+        # recomputation lets enter is left out, since more items on the stage may make it smaller.
+        covers = instance.cover.holding(item)
+        active = instance.active[item] + instance.cover_active[covers].sum()
+        fixed = instance.fixed[item] + instance.cover_fixed[covers].sum()
+        need = float(fixed + share * active + instance.workspace[item])
         usable = [k for k in kinds if math.isfinite(instance.work[item, k])]
         largest = max((float(instance.memory[k]) for k in usable), default=0.0)
         if need > largest:
@@ -108,19 +101,12 @@ def _smallest_memory(problem: ThroughputProblem, probe: Probe, clock: Monitor) -
         return max((stage.memory.total for stage in stages if stage.kind in accelerators), default=0.0)
 
     # Everything on one device shows some size that is enough, also where no probe ends in time.
-    enough = _memory_of_one_device(problem)
-    present = max(accelerators.values())
-    return smallest_memory(used, present, clock, enough=enough, precision=_MEMORY_PRECISION, probe_s=2.0)
-
-
-def _memory_of_one_device(problem: ThroughputProblem) -> float:
-    """Memory that a device needs to hold everything; infinite if no accelerator can."""
-    best = math.inf
-    changed = problem.replace(memory_bytes=math.inf)
-    operators = tuple(op.id for op in changed.operators)
-    for kind in changed.kinds:
+    enough, changed = math.inf, problem.replace(memory_bytes=math.inf)
+    operators = tuple(op.id for op in problem.operators)
+    for kind in problem.kinds:
         if kind.accelerator and kind.count:
             plan = Plan(stages=(Stage(kind=kind.name, devices=(f"{kind.name}:0",), operators=operators),))
             found = evaluate(changed, ordered_plan(changed, plan))
-            best = min(best, found.stages[0].memory.total) if found.feasible else best
-    return best
+            enough = min(enough, found.stages[0].memory.total) if found.feasible else enough
+    present = max(accelerators.values())
+    return smallest_memory(used, present, clock, enough=enough, precision=_MEMORY_PRECISION, probe_s=2.0)

@@ -21,8 +21,7 @@ from partita.problems.facets.limits import check_training, coarsest, devices_for
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, Pricing
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.pricing import price
-from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.row import UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitRow
 
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster

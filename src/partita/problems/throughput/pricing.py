@@ -125,15 +125,18 @@ def price(
     roots = [first[root] for root in roots]
     saved = saved_readers(graph) if training else {}
     spans = lives(graph, roots, saved, accumulates=training and microbatches > 1)
-    parameters, parameter_notes = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
-    notes = [
-        *graph.notes,
-        *source.notes(graph),
-        *_link_notes(cluster, groups, paths, hierarchy),
-        *_memory_notes(training, microbatches),
-        *parameter_notes,
-        *(_tied_notes(graph, roots, paths) if training else ()),
-    ]
+    parameters, mastered = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
+    notes = [*graph.notes, *source.notes(graph), *_link_notes(groups, paths, hierarchy), _MEMORY_NOTE]
+    if training:
+        if microbatches > 1:
+            notes.append("The gradient of one microbatch is held beside the sum while it is added.")
+        kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {optimizer_dtype}"
+        copies = f", with a master copy of weights in {optimizer_dtype}" if mastered else ""
+        notes.append(
+            f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's "
+            "step, once per batch, is not in the load."
+        )
+        notes += _tied_notes(graph, roots, paths)
     workspace = own_bytes(graph) if working_memory == "peak" else workspace_bytes(graph, spans)
     return ThroughputProblem(
         name=name if name is not None else f"{graph.name} on {cluster.name}",
@@ -241,7 +244,8 @@ def _tensors(graph: Graph, roots: list[int]) -> tuple[MovedTensor, ...]:
 
 def _parameters(
     graph: Graph, training: bool, optimizer: str, dtype: str, master_weights: bool | None
-) -> tuple[tuple[StoredParameter, ...], list[str]]:
+) -> tuple[tuple[StoredParameter, ...], bool]:
+    """Parameters with what is held of them, and whether a master copy of some is."""
     result: list[StoredParameter] = []
     mastered = False
     # The graph has a note on weights that nothing reads.
@@ -259,50 +263,37 @@ def _parameters(
                 optimizer_bytes=float(state),
             )
         )
-    if not training:
-        return tuple(result), []
-    kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {dtype}"
-    copies = f", with a master copy of weights in {dtype}" if mastered else ""
-    note = (
-        f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's step, "
-        "once per batch, is not in the load."
-    )
-    return tuple(result), [note]
+    return tuple(result), mastered
 
 
-def _link_notes(
-    cluster: Cluster, groups: list[DeviceGroup], paths: list[LinkPath | None], hierarchy: bool
-) -> list[str]:
-    parts = [
+#: What is said of memory.
+_MEMORY_NOTE = (
+    "Memory a stage needs only while it runs is counted as the largest number of bytes alive anywhere in the model "
+    "while one of its operators runs, so a tensor that passes a stage by is counted there too; loss to "
+    "fragmentation is part of each device's reserve."
+)
+
+
+def _link_notes(groups: list[DeviceGroup], paths: list[LinkPath | None], hierarchy: bool) -> list[str]:
+    rates = ", ".join(
         f"{group.spec.name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s over {path.link}"
         for group, path in zip(groups, paths, strict=True)
         if path is not None
-    ]
-    if not parts:
+    )
+    if not rates:
         return []
     if hierarchy:
         return [
-            f"Transfers are priced at the links inside a machine: {', '.join(parts)}; what leaves a machine is paid by "
-            "the machine, too, at the network's rate."
+            f"Transfers are priced at the links inside a machine: {rates}; what leaves a machine is paid by the "
+            "machine, too, at the network's rate."
         ]
     note = (
         "Every transfer is priced at the slowest way its device may have to use, wherever the other end is: "
-        f"{', '.join(parts)}; transfers do not share links."
+        f"{rates}; transfers do not share links."
     )
     if len(groups) > 1 and not all(group.spec.accelerator for group in groups):
         note += " Transfers between an accelerator and a CPU are priced at the CPU's end at the host link."
     return [note]
-
-
-def _memory_notes(training: bool, microbatches: int) -> list[str]:
-    notes = [
-        "Memory a stage needs only while it runs is counted as the largest number of bytes alive anywhere in the model "
-        "while one of its operators runs, so a tensor that passes a stage by is counted there too; loss to "
-        "fragmentation is part of each device's reserve."
-    ]
-    if training and microbatches > 1:
-        notes.append("The gradient of one microbatch is held beside the sum while it is added.")
-    return notes
 
 
 def _tied_notes(graph: Graph, roots: list[int], paths: list[LinkPath | None]) -> list[str]:

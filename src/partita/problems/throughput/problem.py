@@ -19,7 +19,6 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import Stated
 from partita.problems.throughput.devices import TRANSFER_TIMES, DeviceKind, LinkedGroup, check_groups, check_kinds
-from partita.problems.throughput.row import UnitRow, check_row
 
 #: How transfers and work share a device's time: one after the other, both at once, or both directions at once as well.
 Communication = Literal["sum", "overlap", "duplex"]
@@ -105,6 +104,16 @@ class MicrobatchSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         return self.name == "1f1b" and self.microbatches > 1
 
 
+class UnitRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What runtimes with a row of blocks can run: stages are runs of its units, all with equally many replicas."""
+
+    #: Ids of the operators of every unit, forward and backward; each operator is in one.
+    units: tuple[tuple[int, ...], ...]
+    #: Pairs of units (places in ``units``): what the first hands to the second must not pass over a stage.
+    handed: tuple[tuple[int, int], ...] = ()
+    hosts_first: bool = False  #: Whether only the first stage may be on devices that are no accelerators.
+
+
 class ThroughputProblem(Stated, frozen=True, kw_only=True):
     """Minimise the largest device load (time per microbatch in steady state).
 
@@ -112,57 +121,38 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     distinct tensor with a producer or consumer in S and another one outside. With ``schedule.recompute`` forward times
     of training problems count twice. The fields from ``communication`` on change this; ``docs/variants.md`` says how.
 
-    Attributes
-    ----------
-    kinds
-        The devices, grouped.
-    operators, tensors, parameters, saved
-        See the classes.
-    schedule
-        How many microbatches a stage holds; with ``gpipe``, training minimises the largest forward load plus the
-        largest backward load.
-    communication
-        ``sum``: work and transfers add; ``overlap``: the larger counts; ``duplex``: the largest of work, transfers in,
-        and transfers out.
-    max_replicas
-        Most devices (of one kind) that may run one stage, each its share of the samples.
-    weight_sync_per_batch
-        Whether replicas synchronise their weights once per batch rather than for every microbatch.
-    groups
-        Devices behind slower links, which pay for what crosses their boundary; none for a flat machine.
-    streaming
-        Whether memory over the limit is allowed, and fetched again for every sample.
-    working_memory
-        What a stage needs while it runs, with ``streaming``. ``largest``: the largest workspace of its operators.
-        ``peak``: the most that workspace and tensors take while its operators run in the plan's order; tensor sizes are
-        bytes then (``partita.problems.throughput.working_memory``).
-    row
-        Units that stages are runs of, and the row they are in; None where stages may be any sets of operators.
-    microbatch_samples
-        Samples in a microbatch: all times are of one microbatch, which the published formats call a sample.
-
-    Raises
-    ------
-    InputError
-        If a value is not finite or negative, an id repeats or is unknown, the graph has a cycle, or nothing can run.
+    ``InputError`` if a value is not finite or negative, an id repeats or is unknown, the graph has a cycle, or nothing
+    can run.
     """
 
     kind: ClassVar[str] = "throughput"
     format: ClassVar[str] = "partita.problem"
 
-    kinds: tuple[DeviceKind, ...]
+    kinds: tuple[DeviceKind, ...]  #: The devices, grouped.
     operators: tuple[TimedOperator, ...]
     tensors: tuple[MovedTensor, ...] = ()
     parameters: tuple[StoredParameter, ...] = ()
     saved: tuple[SavedTensor, ...] = ()
+    #: How many microbatches a stage holds; with ``gpipe``, training minimises the largest forward load plus the largest
+    #: backward load.
     schedule: MicrobatchSchedule = MicrobatchSchedule()
+    #: ``sum``: work and transfers add; ``overlap``: the larger counts; ``duplex``: the largest of work, transfers in,
+    #: and transfers out.
     communication: Communication = "sum"
+    #: Most devices (of one kind) that may run one stage, each its share of the samples.
     max_replicas: int = 1
+    #: Whether replicas synchronise their weights once per batch rather than for every microbatch.
     weight_sync_per_batch: bool = False
+    #: Devices behind slower links, which pay for what crosses their boundary; none for a flat machine.
     groups: tuple[LinkedGroup, ...] = ()
-    streaming: bool = False
+    streaming: bool = False  #: Whether memory over the limit is allowed, and fetched again for every sample.
+    #: What a stage needs while it runs, with ``streaming``. ``largest``: the largest workspace of its operators.
+    #: ``peak``: the most that workspace and tensors take while its operators run in the plan's order; tensor sizes are
+    #: bytes then (``partita.problems.throughput.working_memory``).
     working_memory: WorkingMemory = "largest"
+    #: Units that stages are runs of, and the row they are in; None where stages may be any sets of operators.
     row: UnitRow | None = None
+    #: Samples in a microbatch: all times are of one microbatch, which the published formats call a sample.
     microbatch_samples: int = 1
 
     def __post_init__(self) -> None:
@@ -176,21 +166,11 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         memory_bytes: float | None = None,
         **changes: Any,
     ) -> ThroughputProblem:
-        """A copy with changes, validated again.
+        """A copy with changes, any fields by name, validated again.
 
-        Parameters
-        ----------
-        accelerators, cpus
-            New device counts; they need exactly one kind of accelerators or CPUs.
-        memory_bytes
-            Memory of every accelerator; infinity removes the limit.
-        changes
-            Any field by name.
-
-        Raises
-        ------
-        InputError
-            If a count is ambiguous, or a changed value is invalid.
+        ``accelerators`` and ``cpus`` are new device counts, which need exactly one kind of accelerators or CPUs;
+        ``memory_bytes`` is that of every accelerator, and infinity removes the limit. ``InputError`` if a count is
+        ambiguous, or a changed value is invalid.
         """
         kinds = list(changes.pop("kinds", self.kinds))
         for accelerator, count, option in ((True, accelerators, "accelerators"), (False, cpus, "cpus")):
@@ -210,7 +190,6 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
 
     def scale_communication(self, factor: float) -> ThroughputProblem:
         """A copy in which every transfer takes ``factor`` times as long, on links of devices and of groups."""
-
         return self if factor == 1.0 else self.with_links(TRANSFER_TIMES, lambda time: time * factor)
 
     def with_links(self, fields: Iterable[str], change: Callable[[float], float]) -> ThroughputProblem:
@@ -320,7 +299,7 @@ def validate(problem: ThroughputProblem) -> None:
         check_fields(owner, saved, "bytes")
     check_acyclic(where, "operators", list(index), edges)
     if problem.row is not None:
-        check_row(where, problem.row, list(index))
+        _check_row(where, problem.row, list(index))
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
@@ -331,3 +310,15 @@ def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
         if number in seen:
             raise InputError(f"{owner}: operator id {number} is listed twice; list each once")
         seen.add(number)
+
+
+def _check_row(where: str, row: UnitRow, known: list[int]) -> None:
+    listed = [identity for unit in row.units for identity in unit]
+    if sorted(listed) != sorted(known):
+        wrong = sorted(set(known) ^ set(listed)) or sorted({v for v in listed if listed.count(v) > 1})
+        raise InputError(f"{where}: the units of its row hold every operator once; operator {wrong[0]} is not")
+    if not all(row.units):
+        raise InputError(f"{where}: unit {row.units.index(())} of its row has no operators; leave it out")
+    for first, last in row.handed:
+        if not 0 <= first < last < len(row.units):
+            raise InputError(f"{where}: units {first} and {last} of its row are no pair of units in order")

@@ -20,11 +20,11 @@ from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.streaming import STREAMING, streams
 from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.nodes import stage_of_operators
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import DOWNSETS
-from partita.problems.throughput.virtual_stages import stage_of_operators
 
 #: Share of the time for a first search, and most seconds of it: it tells the bounds when to stop.
 FIRST_SHARE, FIRST_S = 0.2, 3.0

@@ -11,7 +11,7 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.replicas import Replication, Shape
+from partita.problems.facets.stages import Replication, Shape
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome

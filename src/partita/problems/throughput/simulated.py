@@ -11,11 +11,10 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.throughput.evaluation import Evaluation
-from partita.problems.throughput.nodes import nodes_of
+from partita.problems.throughput.nodes import between, edges_of, nodes_of, stage_of_operators, virtual_stages
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.running import Run
 from partita.problems.throughput.timeline import program_of
-from partita.problems.throughput.virtual_stages import between, edges_of, stage_of_operators, virtual_stages
 from partita.simulator.program import Program
 from partita.simulator.simulate import simulate
 from partita.simulator.steps import StepSummary, step_summary

@@ -25,8 +25,11 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.variants import scale_bandwidth
 
-#: Fields of a problem that decide what a plan is and costs.
-_RULES = ("communication", "streaming", "working_memory", "weight_sync_per_batch")
+#: Fields that decide what a plan is and costs.
+_SAME = (
+    *("communication", "streaming", "working_memory", "weight_sync_per_batch"),
+    *("operators", "tensors", "parameters", "saved"),
+)
 
 
 class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
@@ -52,8 +55,6 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
     def relaxes(self, easier: ThroughputProblem, harder: ThroughputProblem) -> bool:
         """By what the module says."""
         a, b = easier, harder
-        if any(getattr(a, rule) != getattr(b, rule) for rule in _RULES):
-            return False
         if a.max_replicas < b.max_replicas or len(a.kinds) != len(b.kinds) or len(a.groups) != len(b.groups):
             return False
         for mine, other in zip(a.kinds, b.kinds, strict=True):
@@ -61,17 +62,12 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
                 return False
             if mine.memory_bytes is not None and (other.memory_bytes is None or mine.memory_bytes < other.memory_bytes):
                 return False
-        # Devices of a group cannot stand in for those of another one.
-        if any(group.counts != same.counts for group, same in zip(a.groups, b.groups, strict=True)):
+        links = zip((*a.kinds, *a.groups), (*b.kinds, *b.groups), strict=True)
+        if any(getattr(x, time, 0.0) > getattr(y, time, 0.0) for x, y in links for time in TRANSFER_TIMES):
             return False
-        for link, slower in zip((*a.kinds, *a.groups), (*b.kinds, *b.groups), strict=True):
-            if any(getattr(link, field, 0.0) > getattr(slower, field, 0.0) for field in TRANSFER_TIMES):
-                return False
-        same_model = all(
-            getattr(a, field) is getattr(b, field) or getattr(a, field) == getattr(b, field)
-            for field in ("operators", "tensors", "parameters", "saved")
-        )
-        return same_model and _schedule_relaxes(a, b)
+        # Devices of a group cannot stand in for those of another one.
+        same_groups = [group.counts for group in a.groups] == [group.counts for group in b.groups]
+        return same_groups and all(_same(a, b, field) for field in _SAME) and _schedule_relaxes(a, b)
 
     def transfer(self, plan: Plan, problem: ThroughputProblem) -> Plan | None:
         """On the problem's own devices, kind by kind in the same order; None if there are too few."""
@@ -95,19 +91,19 @@ class ThroughputSweep(Sweep[ThroughputProblem, Plan]):
         self, points: Any, results: Sequence[Result[ThroughputProblem, Plan, Any]], answers: Any
     ) -> list[dict[str, Any]]:
         """Depth of the pipeline, and the time of one sample through it."""
-        runs = [
-            simulated_pipeline(result.problem, result.plan, result.evaluation)
-            if result.plan is not None and result.evaluation is not None
-            else None
-            for result in results
-        ]
-        return [
-            {"depth": None if run is None else run.formula.depth, "latency": None if run is None else run.latency}
-            for run in runs
-        ]
+        found: list[dict[str, Any]] = [{"depth": None, "latency": None} for _ in results]
+        for row, result in zip(found, results, strict=True):
+            if result.plan is not None and result.evaluation is not None:
+                run = simulated_pipeline(result.problem, result.plan, result.evaluation)
+                row |= {} if run is None else {"depth": run.formula.depth, "latency": run.latency}
+        return found
 
     def columns(self) -> Mapping[str, tuple[str, Callable[[Any, str], str]]]:
         return {"latency": ("latency", format_time)}
+
+
+def _same(a: ThroughputProblem, b: ThroughputProblem, field: str) -> bool:
+    return getattr(a, field) is getattr(b, field) or bool(getattr(a, field) == getattr(b, field))
 
 
 def _schedule_relaxes(a: ThroughputProblem, b: ThroughputProblem) -> bool:

@@ -59,12 +59,8 @@ def solver_of(problem: ThroughputProblem) -> str:
 def split_evenly(problem: ThroughputProblem, groups: int, bandwidth: float) -> ThroughputProblem:
     """The problem with its devices in groups of (nearly) equal size, the larger ones first; 1 for none.
 
-    ``bandwidth`` is that of each group's link, as a fraction of the slowest accelerator's own.
-
-    Raises
-    ------
-    InputError
-        If there are more groups than devices, or a number is out of range.
+    ``bandwidth`` is that of each group's link, as a fraction of the slowest accelerator's own. ``InputError`` if there
+    are more groups than devices, or a number is out of range.
     """
     if groups < 1 or groups > problem.device_count:
         raise InputError(f"{groups} groups of {problem.device_count} devices: each group needs a device")
@@ -97,10 +93,7 @@ def scale_bandwidth(problem: ThroughputProblem, factor: float) -> ThroughputProb
 def reload_at(problem: ThroughputProblem, bytes_per_s: float) -> ThroughputProblem:
     """The problem with another bandwidth for fetching what does not fit into memory.
 
-    Raises
-    ------
-    InputError
-        If the bandwidth is not positive, or the problem's time unit is not known.
+    ``InputError`` if the bandwidth is not positive, or the problem's time unit is not known.
     """
     if not bytes_per_s > 0:
         raise InputError(f"the reload bandwidth is {bytes_per_s}; it must be positive")

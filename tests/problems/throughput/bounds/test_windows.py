@@ -17,8 +17,7 @@ from partita.engines.kernels.throughput.windows import dividing_item, new_window
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
 from partita.problems.throughput.contraction.blocks import uniform
-from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
-from partita.problems.throughput.row import UnitRow
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator, UnitRow
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from problems.throughput.every_row import best_of_all
 from second_opinions.metamorphic import in_other_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.replicas import Replication
+from partita.problems.facets.stages import Replication
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import lazy

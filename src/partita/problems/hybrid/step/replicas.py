@@ -11,7 +11,7 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.ground.dags import topological_order
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.replicas import Replication, Shape
+from partita.problems.facets.stages import Replication, Shape
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem, Layer
 from partita.problems.hybrid.protocol import Outcome

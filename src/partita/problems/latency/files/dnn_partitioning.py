@@ -9,7 +9,7 @@ from partita.ground.errors import InputError
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan, complete, on_accelerators
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem
-from partita.problems.published import PublishedOperator, communication_note, read_document, read_rows, split_rows
+from partita.problems.published import communication_note, read_document, read_rows, split_rows
 
 
 def read_latency(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> LatencyProblem:
@@ -56,9 +56,8 @@ def read_split(data: bytes, path: str | Path, problem: LatencyProblem) -> Latenc
                 f"{path}: it uses {held} accelerators, problem {problem.name!r} has {problem.accelerators}"
             )
 
-    operators = {op.id: PublishedOperator(op.colocation, op.backward) for op in problem.operators}
-    accelerators, cpus = read_rows(data, path, operators, problem.name, check)
-    missing = operators.keys() - {identity for row in (*accelerators, *cpus) for identity in row}
+    accelerators, cpus = read_rows(data, path, problem, check)
+    missing = {op.id for op in problem.operators} - {identity for row in (*accelerators, *cpus) for identity in row}
     if missing:
         raise InputError(f"{path}: node {min(missing)} is on no device ({len(missing)} are missing)")
     return complete(problem, on_accelerators(accelerators))

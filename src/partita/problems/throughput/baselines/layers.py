@@ -18,7 +18,7 @@ from partita.engines.kernels.graph_arrays import lists
 from partita.ground.dags import row_of_blocks
 from partita.ground.rounding import SUMMED, raised
 from partita.nouns.pipeline import Contiguity, Plan, Stage
-from partita.problems.throughput.contraction.instance import Instance, build_instance
+from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at, pooled
 from partita.problems.throughput.problem import ThroughputProblem
 
 _NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.|$)")
@@ -45,9 +45,7 @@ class Layers:
 
     def total(self, values: Floats) -> Floats:
         """Sum of an item property over each layer."""
-        result = np.zeros(self.count)
-        np.add.at(result, self.layer_of, values)
-        return result
+        return pooled(values, self.layer_of, self.count)
 
     def stored(self, problem: ThroughputProblem, *, copies: bool) -> Floats:
         """Bytes of parameters, and the operators' own, in each layer.
@@ -56,21 +54,12 @@ class Layers:
         """
         group = self.instance.group
         place_of = {op.id: place for place, op in enumerate(problem.operators)}
-        result = np.zeros(self.count)
-        np.add.at(result, self.layer_of[group], [op.memory_bytes for op in problem.operators])
+        result = pooled(np.array([op.memory_bytes for op in problem.operators]), self.layer_of[group], self.count)
         for parameter in problem.parameters:
             items = sorted({int(group[place_of[user]]) for user in parameter.users})
             for layer in set(self.layer_of[items if copies else items[:1]].tolist()):
                 result[layer] += parameter.weight_bytes
         return result
-
-
-def _layer_names(problem: ThroughputProblem, depth: int) -> list[str]:
-    names = []
-    for op in problem.operators:
-        places = list(_NUMBERED.finditer(op.module))
-        names.append(op.module[: places[min(depth, len(places)) - 1].end()] if places else "")
-    return names
 
 
 def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
@@ -80,9 +69,11 @@ def item_layers(problem: ThroughputProblem, instance: Instance) -> list[str]:
     blocks), the next numbered level is used.
     """
     devices = len(accelerator_devices(problem))
+    # Behind every number of an operator's path, the name of the layer that is numbered so.
+    levels = [[op.module[: match.end()] for match in _NUMBERED.finditer(op.module)] for op in problem.operators]
     names: list[str] = []
     for depth in (1, 2, 3):
-        names = _layer_names(problem, depth)
+        names = [row[min(depth, len(row)) - 1] if row else "" for row in levels]
         if len({name for name in names if name}) >= devices:
             break
     # An item is where its first forward operator is.
@@ -170,13 +161,11 @@ def plan_from_labels(
 ) -> Plan:
     """Put every item on the accelerator whose place ``label`` gives; accelerators left empty are not listed."""
     devices = accelerator_devices(problem)
-    members: list[list[int]] = [[] for _ in devices]
-    for op, place in zip(problem.operators, np.asarray(label)[instance.group], strict=True):
-        members[int(place)].append(op.id)
+    rows = operators_at(problem, instance.group, np.asarray(label), len(devices))
     return Plan(
         stages=tuple(
-            Stage(kind=problem.kinds[kind].name, devices=(name,), operators=tuple(ids))
-            for (name, kind), ids in zip(devices, members, strict=True)
+            Stage(kind=problem.kinds[kind].name, devices=(name,), operators=ids)
+            for (name, kind), ids in zip(devices, rows, strict=True)
             if ids
         ),
         contiguity=contiguity,

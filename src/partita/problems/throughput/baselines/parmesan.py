@@ -31,12 +31,12 @@ from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.contraction.clustering import held_bytes, hyper_operators
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.evaluate import evaluate
+from partita.problems.throughput.nodes import stage_of_operators
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.variants import refuse_variants
-from partita.problems.throughput.virtual_stages import stage_of_operators
 
 #: What a transfer may weigh against work; the simulator chooses.
 ALPHAS = (0.01, 1.0, 100.0)
@@ -70,9 +70,13 @@ class ParmesanSplit(Solver):
         best: tuple[float, Plan] | None = None
         for number, alpha in enumerate(ALPHAS):
             clock = monitor.part(monitor.remaining_s / (len(ALPHAS) - number))
-            plan = clustered_plan(problem, instance, alpha, options, clock)
+            cluster = hyper_operators(instance, min(MOST, max(FEWEST, EACH * problem.device_count)), alpha)
+            plan = Exact().solve(colocated(problem, cluster[instance.group]), options, clock).plan
             if plan is None:
+                # The clusters do not fit.
                 continue
+            if len(problem.present) == 1 and len(plan.stages) > 1:
+                plan = refined(problem, instance, plan, clock)
             worth = evaluate(problem, plan)
             run = simulated_pipeline(problem, plan, worth) if worth.feasible else None
             value = float("inf") if run is None else run.step.time
@@ -81,17 +85,6 @@ class ParmesanSplit(Solver):
             if monitor.stopping:
                 break
         return Outcome(plan=None if best is None else best[1])
-
-
-def clustered_plan(
-    problem: ThroughputProblem, instance: Instance, alpha: float, options: Options, monitor: Monitor
-) -> Plan | None:
-    """The refined plan of one weight; None if the clusters do not fit."""
-    cluster = hyper_operators(instance, min(MOST, max(FEWEST, EACH * problem.device_count)), alpha)
-    plan = Exact().solve(colocated(problem, cluster[instance.group]), options, monitor).plan
-    if plan is None or len(problem.present) > 1 or len(plan.stages) < 2:
-        return plan
-    return refined(problem, instance, plan, monitor)
 
 
 def refined(problem: ThroughputProblem, instance: Instance, plan: Plan, monitor: Monitor) -> Plan:
@@ -123,14 +116,13 @@ class StageMoves:
 
     def move(self) -> bool:
         """Make the best move; whether there was one."""
-        best: tuple[tuple[float, float, float], int, int] | None = None
-        for item, target in self._candidates():
-            gain = self._gain(item, target)
-            if gain > (0.0, 0.0, 0.0) and (best is None or gain > best[0]) and self._fits(item, target):
-                best = gain, item, target
-        if best is None:
+        best, item, target = (0.0, 0.0, 0.0), -1, -1
+        for one, place in self._candidates():
+            gain = self._gain(one, place)
+            if gain > best and self._fits(one, place):
+                best, item, target = gain, one, place
+        if item < 0:
             return False
-        _, item, target = best
         self.work[self.label[item]] -= self.time[item]
         self.work[target] += self.time[item]
         self.label[item] = target

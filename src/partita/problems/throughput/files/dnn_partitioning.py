@@ -10,7 +10,6 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.published import (
     PublishedDocument,
-    PublishedOperator,
     communication_note,
     read_document,
     read_rows,
@@ -36,7 +35,8 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         for node in document.nodes
     )
     per_byte = _time_per_byte(document) * scale_communication
-    problem = ThroughputProblem(
+    sizes = {source: cost * scale_communication for source, (cost, _) in tensors.items()}
+    return ThroughputProblem(
         name=Path(path).stem,
         unit="ms",
         kinds=(
@@ -51,19 +51,16 @@ def read_throughput(data: bytes, path: str | Path, *, scale_communication: float
         ),
         operators=operators,
         tensors=tuple(
-            MovedTensor(producer=source, consumers=tuple(sorted(readers)), size=cost * scale_communication)
-            for source, (cost, readers) in tensors.items()
+            MovedTensor(producer=source, consumers=tuple(sorted(readers)), size=sizes[source])
+            for source, (_, readers) in tensors.items()
         ),
+        notes=communication_note(sum(op.times[0] or 0.0 for op in operators), sum(sizes.values())),
     )
-    compute = sum(op.times[0] or 0.0 for op in problem.operators)
-    return problem.replace(notes=communication_note(compute, sum(tensor.size for tensor in problem.tensors)))
 
 
 def _time_per_byte(document: PublishedDocument) -> float:
-    """The file's own bandwidth: the median of cost / size over forward edges that state both; 0 if none does.
-
-    The sizes of backward edges disagree with their costs in the published files.
-    """
+    """The file's own bandwidth: the median of cost / size over forward edges that state both; 0 if none does."""
+    # The sizes of backward edges disagree with their costs in the published files.
     backward = {node.id for node in document.nodes if node.isBackwardNode}
     ratios = [
         edge.cost / edge.size
@@ -88,8 +85,7 @@ def read_split(data: bytes, path: str | Path, problem: ThroughputProblem) -> Pla
             raise InputError(f"{path}: it uses {held} {role}, problem {problem.name!r} has {kinds[0].count}")
         return kinds[0]
 
-    operators = {op.id: PublishedOperator(op.colocation, op.backward) for op in problem.operators}
-    found = read_rows(data, path, operators, problem.name, check)
+    found = read_rows(data, path, problem, check)
     stages = []
     for accelerator, rows in zip((True, False), found, strict=True):
         if rows:

@@ -39,22 +39,6 @@ class _ListedStages(msgspec.Struct):
     stages: list[_ListedStage] | None = None
 
 
-def read_plan(path: str | Path, problem: ThroughputProblem) -> Plan:
-    """The plan of a result file, as a plan of a problem; empty devices are dropped."""
-    document = decode(read_plan_bytes(path), _ListedStages, f"{path}: plan")
-    kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
-    stages = []
-    for device in document.devices:
-        if not device.operators:
-            continue
-        kind = kind_of.get(device.name)
-        if kind is None:
-            raise InputError(f"{path}: there is no device {device.name!r} in problem {problem.name!r}")
-        names = tuple(device.devices)
-        stages.append(Stage(kind=kind, devices=names, operators=tuple(device.operators), data_parallel=len(names)))
-    return Plan(stages=tuple(stages), contiguity=document.contiguity)
-
-
 #: What a stage is worth, under the same names in files.
 _FIGURES = ("load", "compute_forward", "compute_backward", "communication_in", "communication_out", "in_flight")
 
@@ -74,14 +58,17 @@ def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvalua
     }
 
 
-def _write_split(path: str, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> None:
-    write_json(path, split_document(problem, plan, evaluation))
-
-
 class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
     """Result files, and the published split format."""
 
-    writers = (PlanWriter("--split-output", "SPLIT.json", "Write the published split format.", _write_split),)
+    writers = (
+        PlanWriter(
+            "--split-output",
+            "SPLIT.json",
+            "Write the published split format.",
+            lambda path, problem, plan, evaluation: write_json(path, split_document(problem, plan, evaluation)),
+        ),
+    )
 
     def plan_document(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> dict[str, Any]:
         """One entry per device in use, in pipeline order, and how it runs as a pipeline."""
@@ -102,11 +89,20 @@ class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
         }
 
     def read_plan(self, path: str | Path, problem: ThroughputProblem) -> Plan:
-        """Of a result file or a split file."""
+        """Of a result file, in which empty devices are dropped, or of a split file."""
         data = read_bytes(path)
         if "fpgas" in document_keys(data, path):
             return read_split(data, path, problem)
-        return read_plan(path, problem)
+        document = decode(read_plan_bytes(path), _ListedStages, f"{path}: plan")
+        kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
+        stages = []
+        for device in (device for device in document.devices if device.operators):
+            kind = kind_of.get(device.name)
+            if kind is None:
+                raise InputError(f"{path}: there is no device {device.name!r} in problem {problem.name!r}")
+            names = tuple(device.devices)
+            stages.append(Stage(kind=kind, devices=names, operators=tuple(device.operators), data_parallel=len(names)))
+        return Plan(stages=tuple(stages), contiguity=document.contiguity)
 
     def wrote(self, plan: dict[str, Any]) -> bool:
         return "devices" in plan and "contiguity" in plan
