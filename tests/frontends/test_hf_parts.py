@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="hf: models need transformers")
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from frontends.helpers import targets, tensor
-from partita.frontends import model as models
+from partita.frontends import torch as frontend
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import RunOfParts, _fill_tables, build
 from partita.frontends.hf.configuration import read_configuration, settled_configuration
@@ -189,13 +189,13 @@ def test_arguments_of_parts_go_to_their_part() -> None:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the models that were run."""
     seen: list[str] = []
-    trace = models.trace
+    trace = frontend.trace
 
     def counted(*args, name, **kwargs):
         seen.append(name)
         return trace(*args, name=name, **kwargs)
 
-    monkeypatch.setattr(models, "trace", counted)
+    monkeypatch.setattr(frontend, "trace", counted)
     return seen
 
 

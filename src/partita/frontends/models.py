@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from partita.frontends.given import given_sizes, read_inputs
-from partita.frontends.model import BuiltModel
-from partita.frontends.onnx.load import load_onnx
 from partita.frontends.options import Asked, asked_of
+from partita.frontends.torch import BuiltModel
 from partita.frontends.userfile import build_file
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError, TraceError, require
@@ -81,6 +80,8 @@ def load_model(
     asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode, given)
     of_hub = _checked(spec, asked)
     if not of_hub and spec.endswith(".onnx"):
+        from partita.frontends.onnx.load import load_onnx
+
         return load_onnx(spec, asked)
     with _saying_inputs():
         model = _built(spec, asked, of_hub, real=False)
@@ -153,7 +154,26 @@ def _checked(spec: str, asked: Asked) -> bool:
         require("transformers", "torch")
     elif asked.task is not None:
         raise InputError("a task picks the head of an hf: model; a file has its own")
+    if of_onnx:
+        _check_onnx(spec, asked)
+        require("onnx", "onnx")
     return of_hub
+
+
+def _check_onnx(path: str, asked: Asked) -> None:
+    """Refuse what an ONNX file has settled."""
+    if asked.training:
+        raise InputError(
+            f"{path} is an ONNX file, which holds no backward pass and does not say what is trained; plan its "
+            "training from the PyTorch model (path/to/file.py:callable), or leave --training out"
+        )
+    if asked.dtype is not None:
+        raise InputError(f"{path} states its own number formats; leave --dtype out, or convert the file")
+    if asked.sequence_length is not None:
+        raise InputError(
+            f"{path} names its dimensions itself; give the length of a sequence as --set NAME=VALUE, and leave "
+            "--sequence-length out"
+        )
 
 
 def _check_decode(spec: str, asked: Asked) -> None:

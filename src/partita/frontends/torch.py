@@ -6,11 +6,15 @@ Importing this file imports nothing heavy; torch is loaded by the first call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from partita.frontends.assemble import assemble
 from partita.frontends.experts import with_expected_experts
-from partita.frontends.options import one_line, parse_dtype
+from partita.frontends.fill import unread, what_ran
+from partita.frontends.options import CACHED, Asked, one_line, parse_dtype
 from partita.ground.errors import InputError, PartitaError, TraceError, require
 from partita.inside.torchvision_inside import declare_where_missing
 from partita.nouns.graph import Graph
@@ -108,3 +112,50 @@ def trace_calls(
         raise TraceError(f"cannot trace the root module ({type(module).__name__}): {one_line(error)}") from error
     graph = with_expected_experts(graph)
     return (graph.replace(compiled=True) if module is not given else graph), capture, calls
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A ``torch.nn.Module`` with example arguments of one microbatch, made from what names it."""
+
+    name: str
+    """The title of its graph."""
+    module: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    asked: Asked
+    """What it was made for."""
+    dtype: str | None = None
+    """Number format that floating arrays are to be traced in; None for what each has."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about how it was made."""
+    graph: Graph | None = None
+    """Its graph without these notes, if making the model has traced it."""
+
+    def trace(self) -> Graph:
+        """Its graph; the module runs for it unless it has."""
+        graph = self.graph or self.traced().graph
+        assert graph is not None
+        return graph.replace(notes=(*graph.notes, *self.notes))
+
+    def traced(self) -> BuiltModel:
+        """This model with its graph."""
+        training = self.asked.training
+        try:
+            graph = trace(self.module, self.args, self.kwargs, training=training, name=self.name, dtype=self.dtype)
+        except TraceError as error:
+            if str(error).startswith("cannot trace"):
+                error.inputs = what_ran(str(error), self.module, self.args, self.kwargs)
+            raise
+        if self.asked.decode is not None:
+            marked = (
+                msgspec.structs.replace(p, cache=True) if p.buffer and p.name.rpartition(".")[2] in CACHED else p
+                for p in graph.parameters
+            )
+            graph = graph.replace(parameters=tuple(marked))
+        unused = unread(self.asked.inputs, self.module, self.args, graph)
+        return replace(self, graph=graph.replace(notes=(*graph.notes, *unused)))
+
+    def noted(self, note: str) -> BuiltModel:
+        """This model with another note."""
+        return replace(self, notes=(*self.notes, note))

@@ -12,8 +12,8 @@ from typing import Any
 
 from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
-from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, nearest, one_line, parse_value
+from partita.frontends.torch import BuiltModel
 from partita.frontends.turns import alone
 from partita.ground.errors import InputError, NoBatchSizeError, TraceError
 from partita.inside.replacing import replaced

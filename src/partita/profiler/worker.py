@@ -29,7 +29,7 @@ from partita.profiler.steps import ModuleRun, Observed, observe
 from partita.profiler.timing import calibrated_clock
 
 if TYPE_CHECKING:
-    from partita.frontends.model import BuiltModel
+    from partita.frontends.torch import BuiltModel
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from partita.frontends.hf.inputs import check_length, completed, decoding_inputs
 from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example
-from partita.frontends.model import BuiltModel
 from partita.frontends.options import Asked, one_line, parse_dtype
+from partita.frontends.torch import BuiltModel
 from partita.frontends.turns import alone
 from partita.ground.errors import InputError, PartitaError, TraceError
 from partita.inside.messages import is_of_formats

@@ -1,12 +1,18 @@
-"""What a name of an ONNX graph stands for: some bytes of a value, and how they are read."""
+"""What a name of an ONNX graph stands for: an array, which is some bytes of a value, or a sequence of arrays.
+
+Sequences and optional values are lists of arrays whose length follows from the file.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from partita.frontends.geometry import make_geometry
 from partita.frontends.records import ByteLayout, Read, RecordedCall, Stored, Value
@@ -159,3 +165,127 @@ def arithmetic_dtype(inputs: Sequence[ArrayView], outputs: Sequence[ArrayView]) 
             return array.dtype
     any_of = (*outputs, *inputs)[0]
     return "int8" if TYPES[any_of.type][1] < 8 else any_of.dtype
+
+
+# -- sequences --------------------------------------------------------------------------------------------------------
+
+#: What a name of a graph may stand for: an array, or a sequence of them.
+Item = ArrayView | tuple[ArrayView, ...]
+
+#: What a node's inputs are; None for one left out.
+Items = list[Item | None]
+
+
+def sequence_outputs(what: str, op: str, attributes: dict[str, Any], inputs: Items) -> list[Item] | None:
+    """The outputs of an operator on sequences or optional values; None for other operators.
+
+    Where data decides which array is meant, or how long a sequence is, that is an ``InputError``.
+    """
+    make = _MAKERS.get(op)
+    if make is None:
+        return [inputs[0]] if op == "Identity" and isinstance(inputs[0], tuple) else None
+    try:
+        return [make(attributes, *inputs)]
+    except _Unknown as error:
+        raise InputError(f"{what} depends on data, by {error}; export the model with arrays alone") from None
+    except (IndexError, TypeError, ValueError) as error:
+        raise InputError(f"{what} cannot take what it is given: {error}") from error
+
+
+class _Unknown(Exception):
+    """Something that only data says."""
+
+
+def _row(item: Item | None) -> tuple[ArrayView, ...]:
+    if not isinstance(item, tuple):
+        raise TypeError("its first input is no sequence")
+    return item
+
+
+def _array(item: Item | None) -> ArrayView:
+    if not isinstance(item, ArrayView):
+        raise TypeError("an input is no array")
+    return item
+
+
+def _values(item: Item, what: str) -> list[int]:
+    array = _array(item)
+    if array.known is None:
+        raise _Unknown(what)
+    return [int(value) for value in np.asarray(array.known).reshape(-1)]
+
+
+def _place(row: tuple[ArrayView, ...], item: Item | None, beyond: int = 0) -> int:
+    """A place in a sequence, or so many ``beyond`` its end; the last one where none is given."""
+    room = len(row) + beyond
+    if item is None:
+        return room - 1
+    (place,) = _values(item, "a place in a sequence")
+    if not -room <= place < room:
+        raise IndexError(f"place {place} of a sequence of {len(row)}")
+    return place % room
+
+
+def _insert(_: Any, row: Item | None, item: Item | None, where: Item | None = None) -> Item:
+    row, array = _row(row), _array(item)
+    place = _place(row, where, 1)
+    return (*row[:place], array, *row[place:])
+
+
+def _erase(_: Any, row: Item | None, where: Item | None = None) -> Item:
+    row = _row(row)
+    place = _place(row, where)
+    return (*row[:place], *row[place + 1 :])
+
+
+def _split_apart(attributes: dict[str, Any], item: Item | None, given: Item | None = None) -> Item:
+    source = _array(item)
+    axis = attributes.get("axis", 0) % len(source.shape)
+    extent = source.shape[axis]
+    sizes = [1] * extent
+    if given is not None:
+        sizes = _values(given, "the sizes of its parts")
+        if not _array(given).shape:
+            (size,) = sizes
+            sizes = [min(size, extent - start) for start in range(0, extent, size)]
+    if sum(sizes) != extent:
+        raise ValueError(f"parts of {sizes} are not {extent}")
+    parts = []
+    for start, size in zip(itertools.accumulate(sizes, initial=0), sizes, strict=False):
+        shape, strides = list(source.shape), list(source.strides)
+        shape[axis] = size
+        if given is None and not attributes.get("keepdims", 1):
+            del shape[axis], strides[axis]
+        parts.append(source.view(shape, strides, start * source.strides[axis]))
+    return tuple(parts)
+
+
+def _optional(_: Any, item: Item | None = None) -> Item:
+    if item is None:
+        raise ValueError("an optional value without content has no size")
+    return item
+
+
+def joined_shape(attributes: dict[str, Any], row: tuple[ArrayView, ...]) -> tuple[int, ...]:
+    """The shape of a sequence's arrays put together."""
+    first = list(row[0].shape)
+    new = attributes.get("new_axis", 0)
+    axis = attributes["axis"] % (len(first) + bool(new))
+    if new:
+        return (*first[:axis], len(row), *first[axis:])
+    first[axis] = sum(array.shape[axis] for array in row)
+    return tuple(first)
+
+
+_MAKERS: dict[str, Callable[..., Item]] = {
+    "Optional": _optional,
+    "OptionalGetElement": _optional,
+    "OptionalHasElement": lambda _, item=None: constant_array((), 9, np.array(item is not None)),
+    "SequenceAt": lambda _, row, where: _row(row)[_place(_row(row), where)],
+    "SequenceConstruct": lambda _, *items: tuple(map(_array, items)),
+    "SequenceEmpty": lambda _: (),
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+    "SequenceLength": lambda _, row: constant_array((), 7, np.array(len(_row(row)), np.int64)),
+    "SplitToSequence": _split_apart,
+}

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from partita.frontends.onnx.arrays import ArrayView, arithmetic_dtype, constant_array, new_array
+from partita.frontends.onnx.arrays import ArrayView, Item, Items, arithmetic_dtype, constant_array, new_array
 from partita.frontends.onnx.files import describe, opset_of
-from partita.frontends.onnx.sequences import ArrayRow, Item, Items
 from partita.frontends.onnx.walk import Control, Scope, Walk, arrays_of
 from partita.frontends.records import Read, RecordedCall
 from partita.ground.errors import InputError
@@ -42,7 +41,7 @@ def _if(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
             note = f"The branches of {describe(node)} make different shapes: those of the first are presumed."
             walk.notes[note] = None
     made = [
-        [(array.shape, array.type) for array in item.arrays] if isinstance(item, ArrayRow) else (item.shape, item.type)
+        [(array.shape, array.type) for array in item] if isinstance(item, tuple) else (item.shape, item.type)
         for item in outputs
     ]
     return _one(walk, node, inputs, reads + [a.read() for a in arrays_of(outputs) if a.numel], inner, made, 1)
@@ -73,7 +72,7 @@ def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     carried, stacked = outputs[1 : 1 + len(initial)], outputs[1 + len(initial) :]
     made: list[Made] = []
     for before, after in zip(initial, carried, strict=True):
-        if isinstance(before, ArrayRow) or isinstance(after, ArrayRow):
+        if isinstance(before, tuple) or isinstance(after, tuple):
             made.append(_longer(walk, node, before, after, times))
             continue
         assert before is not None
@@ -96,13 +95,9 @@ def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
 
 def _longer(walk: Walk, node: Any, before: Item | None, after: Item, times: int) -> list[tuple[tuple[int, ...], int]]:
     """What a sequence holds after so many runs, each of which puts the same behind it."""
-    if (
-        isinstance(before, ArrayRow)
-        and isinstance(after, ArrayRow)
-        and after.arrays[: len(before.arrays)] == before.arrays
-    ):
-        new = after.arrays[len(before.arrays) :]
-        return [(array.shape, array.type) for array in (*before.arrays, *new * times)]
+    if isinstance(before, tuple) and isinstance(after, tuple) and after[: len(before)] == before:
+        new = after[len(before) :]
+        return [(array.shape, array.type) for array in (*before, *new * times)]
     raise InputError(
         f"{walk.path}: {describe(node)} carries a sequence that does not only grow; export the model with arrays alone"
     )
@@ -158,7 +153,7 @@ def _an_array(walk: Walk, node: Any, item: Item | None) -> ArrayView:
 def _unknown(item: Item | None) -> Item:
     """What is carried, without its value: the next time it is another."""
     assert item is not None
-    return item if isinstance(item, ArrayRow) else item.view(item.shape, item.strides)
+    return item if isinstance(item, tuple) else item.view(item.shape, item.strides)
 
 
 def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Item], list[RecordedCall]]:
@@ -198,7 +193,7 @@ def _one(
     call = RecordedCall(len(walk.calls), f"onnx.{node.op_type}", walk.modules.of(node), False, list(taken.values()), "")
     call.constant = not taken
     outputs: list[Item] = [
-        ArrayRow(tuple(new_array(shape, number, call=call) for shape, number in each))
+        tuple(new_array(shape, number, call=call) for shape, number in each)
         if isinstance(each, list)
         else new_array(*each, call=call)
         for each in made

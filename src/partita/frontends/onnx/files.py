@@ -255,7 +255,7 @@ def _check_place(what: str, tensor: Any) -> None:
 
 
 def data_notes(path: str, model: Any) -> Iterator[str]:
-    """Notes on data files that are not there, or that end before what the model has in them."""
+    """Notes on data files that are not there, or end before what the model has in them, and on sparse arrays."""
     ends: dict[str, int] = {}
     for tensor in model.graph.initializer:
         place = place_of(tensor)
@@ -273,6 +273,9 @@ def data_notes(path: str, model: Any) -> Iterator[str]:
                 f"The data file {name!r} holds {held} bytes where the model has {end}: sizes of weights are those that "
                 "the model states."
             )
+    sparse = ", ".join(repr(each.values.name) for each in model.graph.sparse_initializer)
+    if sparse:
+        yield f"Initialisers that the file stores sparse ({sparse}) are planned dense, as runtimes unpack them."
 
 
 # -- onnx's own checks -------------------------------------------------------------------------------------------------
@@ -307,13 +310,6 @@ def _without_data(model: Any) -> Any:
         if name not in stated:
             light.graph.input.append(helper.make_tensor_value_info(name, kind, sparse.dims))
     return light
-
-
-def sparse_notes(graph: Any) -> list[str]:
-    """What is to be said of sparse arrays."""
-    names = ", ".join(repr(each.values.name) for each in graph.sparse_initializer)
-    note = f"Initialisers that the file stores sparse ({names}) are planned dense, as runtimes unpack them."
-    return [note] if names else []
 
 
 def graphs_of(node: Any) -> Iterator[Any]:

@@ -6,8 +6,25 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from partita.frontends.assemble import assemble
+from partita.frontends.onnx.arrays import ArrayView, check_type, constant_array, new_array
+from partita.frontends.onnx.control import CONTROL
+from partita.frontends.onnx.dims import (
+    FEW,
+    declared_shape,
+    given_arrays,
+    input_shape,
+    known_values,
+    open_fields,
+    settle,
+)
+from partita.frontends.onnx.files import data_notes, read_model
+from partita.frontends.onnx.modules import Modules
+from partita.frontends.onnx.stored import StoredArrays
+from partita.frontends.onnx.walk import Scope, Walk
 from partita.frontends.options import Asked
-from partita.ground.errors import InputError, require
+from partita.frontends.records import Stored
+from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 
 
@@ -15,35 +32,22 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     """Read a model file into a graph: shapes and stored sizes, no data; files with external data need not be there.
 
     Sizes of open dimensions are the ``fields`` that are asked for; given ``inputs`` settle sizes, too, and what follows
-    from their values. What is damaged, missing, or asked for although the file has settled it is an ``InputError``.
+    from their values. What is damaged or missing is an ``InputError``.
     """
-    _refuse(path, asked)
-    require("onnx", "onnx")
-    from partita.frontends.assemble import assemble
-    from partita.frontends.onnx.arrays import ArrayView, check_type, constant_array, new_array
-    from partita.frontends.onnx.control import CONTROL
-    from partita.frontends.onnx.dims import (
-        FEW,
-        declared_shape,
-        given_arrays,
-        input_shape,
-        known_values,
-        open_fields,
-        settle,
-    )
-    from partita.frontends.onnx.files import data_notes, read_model, sparse_notes
-    from partita.frontends.onnx.modules import Modules
-    from partita.frontends.onnx.stored import StoredArrays
-    from partita.frontends.onnx.walk import Scope, Walk
-    from partita.frontends.records import Stored
-
     model = read_model(path)
     graph = model.graph
     stored = {tensor.name for tensor in graph.initializer} | {each.values.name for each in graph.sparse_initializer}
     # Files of old versions list stored arrays among the inputs.
     inputs = [each for each in graph.input if each.name not in stored]
     arrays = given_arrays(path, inputs, asked.inputs)
-    sizes = settle(path, inputs, _with_sizes(path, asked, open_fields(path, inputs, arrays)))
+    fields = open_fields(path, inputs, arrays)
+    for name, size in fields.items():
+        if asked.fields.get(name, size) != size:
+            raise InputError(
+                f"dimension {name!r} of {path} is {size} in a given input and {asked.fields[name]} by --set; leave one "
+                "of both out"
+            )
+    sizes = settle(path, inputs, dataclasses.replace(asked, fields={**asked.fields, **fields}))
     name = Path(path).stem
     walk = Walk(path, model, sizes, StoredArrays(path, _statistics(graph)), Modules(graph.name or name), CONTROL)
     scope = Scope()
@@ -67,21 +71,10 @@ def load_onnx(path: str, asked: Asked) -> Graph:
     for each, item in zip(graph.output, outputs, strict=True):
         if isinstance(item, ArrayView) and not walk.guessed:
             _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), item.shape)
-    for note in (*data_notes(path, model), *sparse_notes(graph)):
+    for note in data_notes(path, model):
         walk.notes[note] = None
     walk.store.stored.extend(given)
     return assemble(walk.capture(outputs), name, False)[0].replace(source=asked.source(path))
-
-
-def _with_sizes(path: str, asked: Asked, sizes: dict[str, str]) -> Asked:
-    """What is asked for, with the sizes that given inputs have."""
-    for name, size in sizes.items():
-        if asked.fields.get(name, size) != size:
-            raise InputError(
-                f"dimension {name!r} of {path} is {size} in a given input and {asked.fields[name]} by --set; leave one "
-                "of both out"
-            )
-    return dataclasses.replace(asked, fields={**asked.fields, **sizes})
 
 
 def _check_shape(what: str, stated: tuple[int | None, ...] | None, made: tuple[int, ...]) -> None:
@@ -99,19 +92,3 @@ def _statistics(graph: Any) -> frozenset[str]:
     normed = [node for node in graph.node if node.op_type == "BatchNormalization"]
     found = {name for node in normed for name in node.input[3:5]}
     return frozenset(found.difference(*(node.input[:3] for node in normed)))
-
-
-def _refuse(path: str, asked: Asked) -> None:
-    """What a file has settled."""
-    if asked.training:
-        raise InputError(
-            f"{path} is an ONNX file, which holds no backward pass and does not say what is trained; plan its "
-            "training from the PyTorch model (path/to/file.py:callable), or leave --training out"
-        )
-    if asked.dtype is not None:
-        raise InputError(f"{path} states its own number formats; leave --dtype out, or convert the file")
-    if asked.sequence_length is not None:
-        raise InputError(
-            f"{path} names its dimensions itself; give the length of a sequence as --set NAME=VALUE, and leave "
-            "--sequence-length out"
-        )

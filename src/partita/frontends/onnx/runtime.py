@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.frontends.flops import attention_flops
 from partita.frontends.onnx.arrays import Arrays, ArrayView
 from partita.frontends.onnx.flops import (
     Attributes,
@@ -24,7 +25,6 @@ from partita.frontends.onnx.flops import (
     number_of,
     uncounted,
 )
-from partita.frontends.onnx.runtime_attention import grouped_query, multi_head, whole_attention
 
 DOMAIN = "com.microsoft"
 
@@ -192,6 +192,74 @@ def _recurrent(_: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]
     return made, lambda: Cost(2 * length * batch * (needed(inputs, 1).numel + states.numel))
 
 
+# -- attention --------------------------------------------------------------------------------------------------------
+
+
+def _attended(batch: int, heads: int, queries: int, keys: int, width: int, value_width: int) -> int:
+    return sum(
+        attention_flops((batch, heads, queries, width), (batch, heads, keys, width), (batch, heads, keys, value_width))
+    )
+
+
+def _whole_attention(past_place: int, typed_by: int) -> OperatorRule:
+    """Attention with the product that makes queries, keys and values."""
+
+    def rule(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
+        batch, length, width = needed(inputs).shape
+        number, heads = needed(inputs, typed_by).type, attributes["num_heads"]
+        first, second, last = sizes = attributes.get("qkv_hidden_sizes") or [needed(inputs, 1).shape[1] // 3] * 3
+        past = maybe(inputs, past_place)
+        keys = length + (0 if past is None else past.shape[3])
+
+        def cost() -> Cost:
+            mixed = _attended(batch, heads, length, keys, first // heads, last // heads)
+            causal = bool(attributes.get("unidirectional")) and keys == length
+            return Cost(2 * batch * length * width * sum(sizes) + mixed, causal=causal)
+
+        return [((batch, length, last), number), ((2, batch, heads, keys, second // heads), number)], cost
+
+    return rule
+
+
+def _multi_head(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
+    """Attention of queries, keys and values in all the forms that they come in, with a past or not."""
+    query, key, value, past = needed(inputs), maybe(inputs, 1), maybe(inputs, 2), maybe(inputs, 6)
+    heads, number = attributes["num_heads"], query.type
+    keys = 0 if past is None else past.shape[2]
+    if len(query.shape) == 5:
+        # Queries, keys and values of a head side by side.
+        batch, length, _, _, width = query.shape
+        last, keys = width, keys + length
+    else:
+        batch, length, total = query.shape
+        last = width = total // heads
+        if key is not None and len(key.shape) == 5:
+            keys += key.shape[1]
+        elif key is not None:
+            # Keys that come in heads are all there are; others come after those of the past.
+            keys = key.shape[2] if len(key.shape) == 4 else keys + key.shape[1]
+            if value is not None:
+                last = value.shape[3] if len(value.shape) == 4 else value.shape[2] // heads
+    made = [((batch, length, heads * last), number)]
+    made += [((batch, heads, *sides), number) for sides in ((keys, width), (keys, last), (length, keys))]
+    causal = bool(attributes.get("unidirectional")) and keys == length
+    return made, lambda: Cost(_attended(batch, heads, length, keys, width, last), causal=causal)
+
+
+def _grouped_query(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[[], Cost]]:
+    """Causal attention of query heads that share keys and values, with its cache."""
+    query, key, past, stated = needed(inputs), maybe(inputs, 1), maybe(inputs, 3), number_of(inputs, 6)
+    heads, key_heads, number = attributes["num_heads"], attributes["kv_num_heads"], query.type
+    batch, length, total = query.shape
+    width = total // (heads if key is not None else heads + 2 * key_heads)
+    before = 0 if past is None else past.shape[2]
+    keys = before + length if stated is None else stated
+    # A cache that has room for all keys is written in place.
+    cache = ((batch, key_heads, max(keys, before), width), number if past is None else past.type)
+    made = [((batch, length, heads * width), number), cache, cache, ((batch, heads, length, keys), number)]
+    return made, lambda: Cost(_attended(batch, heads, length, keys, width, width), causal=keys == length)
+
+
 _KEEPS = (
     "BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm QLinearLeakyRelu QLinearSigmoid QLinearSoftmax QuickGelu "
     "RotaryEmbedding Trilu"
@@ -199,7 +267,7 @@ _KEEPS = (
 
 _RULES: dict[str, OperatorRule] = {
     **{name: _like("same") for name in _KEEPS.split()},
-    "Attention": whole_attention(4, 0),
+    "Attention": _whole_attention(4, 0),
     "BiasSplitGelu": _like("half"),
     "DequantizeLinear": uncounted(lambda _, inputs: [(needed(inputs).shape, needed(inputs, 1).type)]),
     "DynamicQuantizeMatMul": _fused_product(),
@@ -210,13 +278,13 @@ _RULES: dict[str, OperatorRule] = {
     "FusedMatMulActivation": _fused_product(),
     "GatherBlockQuantized": uncounted(_picked),
     "GemmFastGelu": _fused_product(),
-    "GroupQueryAttention": grouped_query,
+    "GroupQueryAttention": _grouped_query,
     "MatMulBnb4": _packed_product,
     "MatMulIntegerToFloat": _fused_product(2),
     "MatMulNBits": _packed_product,
     "MoE": _experts(False),
-    "MultiHeadAttention": multi_head,
-    "QAttention": whole_attention(8, 3),
+    "MultiHeadAttention": _multi_head,
+    "QAttention": _whole_attention(8, 3),
     "QGemm": _quantised_gemm,
     "QLinearAdd": uncounted(_broadcast(0, 3)),
     "QLinearConcat": uncounted(_joined),

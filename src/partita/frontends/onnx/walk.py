@@ -9,14 +9,24 @@ from typing import Any
 from onnx import helper
 
 from partita.frontends.experts import reached
-from partita.frontends.onnx.arrays import ArrayView, Operation, arithmetic_dtype, array_bytes, constant_array, new_array
+from partita.frontends.onnx.arrays import (
+    ArrayView,
+    Item,
+    Items,
+    Operation,
+    arithmetic_dtype,
+    array_bytes,
+    constant_array,
+    joined_shape,
+    new_array,
+    sequence_outputs,
+)
 from partita.frontends.onnx.dims import declared_shape
 from partita.frontends.onnx.files import describe
 from partita.frontends.onnx.flops import Cost, cost_of, needed
 from partita.frontends.onnx.modules import Modules
 from partita.frontends.onnx.quantised import NOTE, fold, runs_in_integers
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
-from partita.frontends.onnx.sequences import ArrayRow, Item, Items, joined_shape, sequence_outputs
 from partita.frontends.onnx.shapes import infer, is_random, known_outputs, presume
 from partita.frontends.onnx.stored import StoredArrays, constant_tensor, dense
 from partita.frontends.onnx.views import view_of
@@ -118,15 +128,14 @@ class Walk:
             tensor = constant_tensor(what, attributes)
             if tensor is not None:
                 return [self.store.array(tensor, node.output[0])]
-        if standard and node.op_type == "ConcatFromSequence" and isinstance(given[0], ArrayRow) and given[0].arrays:
-            row = given[0]
-            together = Operation(node, what, attributes, row.arrays)
-            return self._emit(together, [joined_shape(attributes, row)], [row.arrays[0].type])
+        if standard and node.op_type == "ConcatFromSequence" and isinstance(row := given[0], tuple) and row:
+            together = Operation(node, what, attributes, row)
+            return self._emit(together, [joined_shape(attributes, row)], [row[0].type])
         if standard and (made := sequence_outputs(what, node.op_type, attributes, given)) is not None:
             return made
         inputs: list[ArrayView | None] = []
         for item in given:
-            if isinstance(item, ArrayRow):
+            if isinstance(item, tuple):
                 raise InputError(f"{what} takes a sequence, which is not supported; export the model with arrays alone")
             inputs.append(item)
         return self._plain(Operation(node, what, attributes, inputs))
@@ -216,7 +225,7 @@ def arrays_of(items: Iterable[Item | None]) -> list[ArrayView]:
     found: list[ArrayView] = []
     for item in items:
         if item is not None:
-            found.extend(item.arrays if isinstance(item, ArrayRow) else (item,))
+            found.extend(item if isinstance(item, tuple) else (item,))
     return found
 
 
