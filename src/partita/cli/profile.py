@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from partita.cli.common import Output, output_options, quiet_stdout, warn
-from partita.cli.flags import GroupedCommand, option, together
+from partita.cli.flags import option, subcommand, together
 from partita.cli.options import model_options, read_fields, take_inputs
 from partita.ground.errors import InputError
 
@@ -20,57 +20,50 @@ _count = click.IntRange(min=1)
 
 #: How a model is measured.
 measuring_options = together(
-    option(
-        "machine", "--processes", type=_count, default=1, show_default=True, help="Copies at work at the same time."
-    ),
+    option("machine", "--processes", type=_count, default=1, help="Copies at work at the same time."),
     option("machine", "--threads", type=_count, help="Threads of each; an equal share of the cores if not given."),
     option("machine", "--device", type=click.Choice(("cpu", "cuda")), help="Where; cuda where there is one."),
     option("machine", "--device-name", metavar="NAME", help="Name in clusters, such as A100-80GB; the processor's."),
-    option("search", "--warm-up", type=click.IntRange(min=0), default=2, show_default=True, help="Runs before."),
-    option("search", "--repeats", type=click.IntRange(min=2), default=10, show_default=True, help="Runs that count."),
+    option("search", "--warm-up", type=click.IntRange(min=0), default=2, help="Runs before."),
+    option("search", "--repeats", type=click.IntRange(min=2), default=10, help="Runs that count."),
 )
 
 
-def command() -> click.Command:
-    """The command."""
-
-    @click.command("profile", cls=GroupedCommand)
-    @click.argument("model", required=False)
-    @model_options
-    @measuring_options
-    @option(
+@subcommand(
+    click.argument("model", required=False),
+    model_options,
+    measuring_options,
+    option(
         "output",
         "--by",
         type=click.Choice(("operator", "block")),
         default="operator",
-        show_default=True,
         help="Rows of the table: distinct operators, or the model's repeated blocks.",
-    )
-    @option("output", "--calibrate", metavar="PROFILE.json", help="Compare a profile with the roofline, and fit that.")
-    @option("output", "--against", metavar="DEVICE", help="With --calibrate: an entry of the catalogue.")
-    @output_options
-    def profile(model: str | None, by: str, calibrate: str | None, against: str | None, **parameters: Any) -> int:
-        """Time MODEL's operators on this machine, and messages between processes.
+    ),
+    option("output", "--calibrate", metavar="PROFILE.json", help="Compare a profile with the roofline, and fit that."),
+    option("output", "--against", metavar="DEVICE", help="With --calibrate: an entry of the catalogue."),
+    output_options,
+)
+def profile(model: str | None, by: str, calibrate: str | None, against: str | None, **parameters: Any) -> int:
+    """Time MODEL's operators on this machine, and messages between processes.
 
-        MODEL is path/to/file.py:callable or hf:TYPE_OR_FILE, with random weights. `partita plan MODEL --costs
-        PROFILE.json` plans with what was measured, for the machine it was measured on. With --calibrate no model is
-        run.
-        """
-        output = Output.take(parameters)
-        if calibrate is not None:
-            if model is not None:
-                raise InputError(f"--calibrate reads {calibrate} and runs no model; leave {model} out")
-            return _calibrate(calibrate, against, output)
-        if model is None:
-            raise InputError("there is no model; name one to profile, or a profile with --calibrate")
-        if against is not None:
-            raise InputError("--against goes with --calibrate; leave it out")
-        graph, found = _measure(model, parameters)
-        output.document(found.to_dict())
-        output.show(_tables(graph, found, by))
-        return 0
-
-    return profile
+    MODEL is path/to/file.py:callable or hf:TYPE_OR_FILE, with random weights. `partita plan MODEL --costs
+    PROFILE.json` plans with what was measured, for the machine it was measured on. With --calibrate no model is
+    run.
+    """
+    output = Output.take(parameters)
+    if calibrate is not None:
+        if model is not None:
+            raise InputError(f"--calibrate reads {calibrate} and runs no model; leave {model} out")
+        return _calibrate(calibrate, against, output)
+    if model is None:
+        raise InputError("there is no model; name one to profile, or a profile with --calibrate")
+    if against is not None:
+        raise InputError("--against goes with --calibrate; leave it out")
+    graph, found = _measure(model, parameters)
+    output.document(found.to_dict())
+    output.show(_tables(graph, found, by))
+    return 0
 
 
 def _measure(model: str, parameters: dict[str, Any]) -> tuple[Graph, Profile]:

@@ -32,16 +32,15 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import Priced
 
 
-def read_source(
-    what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
-) -> ModelSource | FileSource:
+def read_source(what: str, parameters: dict[str, Any], solver: str | None) -> ModelSource | FileSource:
     """A file or a model, from what a command with the options of both was given."""
     if not is_model(what):
         if (given := _given("model", "machine", "training")) is not None:
             raise InputError(f"{what} is a file, which states its own problem; leave {given} out")
+        del parameters["cluster"], parameters["objective"]
         return read_file(what, parameters)
     take_reading(parameters)
-    return read_model(what, cluster, objective, parameters, solver=solver)
+    return read_model(what, parameters, solver)
 
 
 def _given(*groups: str) -> str | None:
@@ -204,10 +203,8 @@ def measured_machine(parameters: Mapping[str, Any]) -> str | None:
     return str(costs) if read_document(Path(costs)).get("format") == Profile.format else None
 
 
-def read_model(
-    text: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
-) -> ModelSource:
-    """A model argument with its cluster, and the settings that were given.
+def read_model(text: str, parameters: dict[str, Any], solver: str | None) -> ModelSource:
+    """A model argument with its cluster, and the settings that were given; takes these out of the parameters.
 
     What can be wrong with the cluster, the settings and the solver's name is looked at first: a mistake there should
     not cost the time of tracing.
@@ -217,6 +214,7 @@ def read_model(
     from partita.nouns.topology.read import read_cluster
     from partita.problems.settings import read_settings
 
+    cluster, objective = parameters.pop("cluster"), parameters.pop("objective")
     if cluster is None:
         # A profile of the model says what machine it was measured on.
         cluster = measured_machine(parameters)

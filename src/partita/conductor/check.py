@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from partita.checker.certificate import as_in_file
-from partita.checker.document import check_document
-from partita.checker.verdict import PlanVerdict, Verdict
+from partita.checker.document import PlanVerdict, Verdict, check_document
 from partita.conductor.documents import result_document
 from partita.documents.document import decode, read_bytes, tagged
 from partita.documents.result_file import RESULT_FORMAT, problem_digest, with_problem

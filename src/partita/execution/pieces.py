@@ -8,12 +8,11 @@ writes it in place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from partita.execution.places import ANYWHERE, NOWHERE, PlacedTape, makers_of
-from partita.frontends.tape import Slot, Tape
+from partita.frontends.tape import Tape
 from partita.ground.errors import InputError
 
 
@@ -293,9 +292,3 @@ def _bases(tape: Tape) -> dict[int, int]:
             if out is not None:
                 found.setdefault(tape.slots[out].storage, out)
     return found
-
-
-def bytes_of(tape: Tape, tensors: Iterable[HandedTensor]) -> int:
-    """Size of tensors."""
-    slots: list[Slot] = [tape.slots[tensor.slot] for tensor in tensors]
-    return sum(slot.numel * slot.dtype.itemsize for slot in slots)

@@ -1,4 +1,4 @@
-"""Paragraphs and table frames for people."""
+"""Paragraphs, and frames of tables and figures, for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partita.ground.errors import InputError, MissingExtraError
+
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 
@@ -35,6 +38,23 @@ def paragraphs(title: str, sentences: Sequence[str]) -> str:
     for sentence in sentences:
         lines += textwrap.wrap(sentence, 118, initial_indent="  - ", subsequent_indent="    ")
     return "\n".join(lines) + "\n"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, its sides in inches; ``MissingExtraError`` without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: Figure, path: str) -> None:
+    """Write a figure, or raise ``InputError``; the ending of the path decides the format."""
+    try:
+        figure.savefig(path, dpi=150)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path}: the plot cannot be written: {error}") from error
 
 
 #: What a numbered name is called, and its number.
