@@ -8,13 +8,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from partita.execution.launch import Host
 
 from partita.conductor.plan import price_all
 from partita.conductor.simulate import simulate_plan
 from partita.conductor.split import make_split
 from partita.costs.profile import Measured, Profile
 from partita.execution.job import RunAnswer, RunJob
+from partita.execution.run import Host
 from partita.frontends.options import Asked
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Source

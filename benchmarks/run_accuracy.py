@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-from partita.execution.launch import Host
 
 from _common import write
 from _running import profiled, run
+from partita.execution.run import Host
 
 #: By model, the shares of its layers in the first stage, with schedule and microbatches.
 PLANS = {
