@@ -40,7 +40,6 @@ class Checks:
 
 
 def _all(problem: Problem, plan: Mapping[str, Any]) -> str | None:
-    """Of problems of which every plan is covered."""
     return None
 
 

@@ -53,8 +53,6 @@ COMMANDS = {
 
 
 class _Commands(click.Group):
-    """The subcommands, made when they are asked for."""
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

@@ -55,8 +55,6 @@ class Positive(click.ParamType[float]):
 
 
 class _GroupedOption(click.Option):
-    """An option that says which group of the help page it is in."""
-
     def __init__(self, *arguments: Any, group: str = "", **details: Any) -> None:
         self.group = group
         super().__init__(*arguments, **details)

@@ -71,7 +71,6 @@ def convert() -> click.Command:
 
 
 def _write(output: str, generator: ProblemFamily, what: str, given: dict[str, Any], *of: Any) -> None:
-    """Make a problem with the flags that were given, and write it."""
     from partita.documents.stated import write_problem
 
     (values,) = read_flags(given, (generator.settings,), what)

@@ -64,7 +64,6 @@ def check(result: str, problem_file: str | None, as_json: bool) -> int:
 
 
 def _lines(found: Verdict) -> Iterator[str]:
-    """The verdict in sentences."""
     plan, bound = found.plan, found.bound
     if plan.verified is None:
         yield f"plan: {plan.wrong or 'there is none'}"

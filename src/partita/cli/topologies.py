@@ -58,7 +58,6 @@ def topologies(name: str | None, plot: str | None, as_json: bool) -> int:
 
 
 def _list(as_json: bool) -> None:
-    """Families first, then formats."""
     from partita.nouns.topology.generators import GENERATORS
     from partita.nouns.topology.importers import IMPORTERS
 
@@ -71,7 +70,6 @@ def _list(as_json: bool) -> None:
 
 
 def _describe(family: Any, as_json: bool) -> None:
-    """A family or format with its options."""
     from partita.nouns.topology.grammar import DEVICE
 
     options: list[Option] = [*family.options, replace(DEVICE, default=getattr(family, "device", None))]

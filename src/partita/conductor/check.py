@@ -123,7 +123,6 @@ def _differences(stated: Any, again: Any, place: str = "") -> list[str]:
 
 
 def _same(stated: Any, again: Any) -> bool:
-    """Equal, numbers up to rounding."""
     numbers = (int, float)
     if isinstance(stated, numbers) and isinstance(again, numbers) and not isinstance(stated, bool):
         return math.isclose(stated, again, rel_tol=TOLERANCE)

@@ -38,7 +38,6 @@ class _Draws:
         self.draw, self.count, self.inside = draw, 0, False
 
     def next(self) -> None:
-        """Seed the next draw."""
         self.draw(self.count)
         self.count += 1
 
@@ -54,8 +53,6 @@ class _Draws:
 
 
 class _Calls(DispatchMode):
-    """Seeds what draws."""
-
     def __init__(self, draws: _Draws) -> None:
         super().__init__()
         self.draws = draws

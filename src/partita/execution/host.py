@@ -169,7 +169,6 @@ def errors(
 
 
 def _size(tensor: Any) -> float:
-    """The largest finite entry."""
     if not tensor.numel():
         return 0.0
     values = tensor.double().abs() if not tensor.is_complex() else tensor.abs().double()
@@ -231,7 +230,6 @@ def _compare(
 
 
 def _of(values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """The values of what a process has."""
     return {name: values[name] for name in found if name in values}
 
 

@@ -101,7 +101,6 @@ class _Writer:
         return {slot.storage for slot in tape.slots} - changing
 
     def write(self) -> list[PlanPiece]:
-        """All programs."""
         for number, place in enumerate(self.placed.place):
             if place >= 0:
                 self._call(place, number)
@@ -159,7 +158,6 @@ class _Writer:
                 lines.append(Line("keep", tensor.slot, version=tensor.version))
 
     def _overwritten(self, tensor: HandedTensor) -> bool:
-        """Whether anybody writes a tensor again after that version."""
         return self.placed.final[self.tape.slots[tensor.slot].storage] > tensor.version
 
     def _need(self, piece: int, slot: int, version: int) -> None:
@@ -176,7 +174,6 @@ class _Writer:
         return place >= 0 and place != piece and self.placed.final[storage] == 0
 
     def _have(self, piece: int, slot: int, version: int) -> None:
-        """See to it that a slot is there at a version."""
         storage = self.tape.slots[slot].storage
         family = self.families[piece].get(storage)
         if family is not None and family.version == version and slot in family.slots:

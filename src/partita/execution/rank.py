@@ -86,7 +86,6 @@ def _run(job: RunJob, ready: Ready, process: Process, folder: Path, beat: Any) -
 
 
 def _time(job: RunJob, stages: StageRunner, optimizer: Any, process: Process) -> Worker:
-    """Batches that are timed, and one whose memory is."""
     weights = [*stages.parameters.values(), *stages.buffers.values()]
     held = sum(array.numel() * array.element_size() for array in weights)
 

@@ -152,7 +152,6 @@ def _source(path: str | Path, split: Split, model: str | None, settings: Mapping
 
 
 def _numbers(split: Split, processes: int | None, microbatches: int | None) -> tuple[int, int]:
-    """How many copies of the plan, and microbatches."""
     ranks = {stage.rank: stage.replicas for stage in split.stages}
     own = sum(ranks.values())
     times = 1 if processes is None else processes // own

@@ -162,7 +162,6 @@ class StageRunner:
             self._timed(SYNC, self._sum_gradients)
 
     def _timed(self, sort: int, work: Callable[..., Any], *args: Any) -> Any:
-        """Wait for others."""
         self.beat[1] = WAITING
         start = time.perf_counter()
         found = work(*args)
@@ -175,7 +174,6 @@ class StageRunner:
         return 2 * (microbatch * len(self.edges) + self.edges[edge]) + back
 
     def _post(self, action: Action) -> None:
-        """Make room for what an action receives."""
         stage, letter, microbatch = action
         me = self.process.number
         if letter == "F":

@@ -138,7 +138,6 @@ def _hand_on(graph: Any, stage_of: dict[Any, int], stages: int) -> None:
 
 
 def _starts(graph: Any, stage_of: dict[Any, int], stages: int) -> list[Any]:
-    """The first node of every stage."""
     found: dict[int, Any] = {}
     for node in graph.nodes:
         if node in stage_of:

@@ -42,7 +42,6 @@ def _step(furthest: dict[int, int], diagonal: int, differences: int) -> tuple[in
 
 
 def _matches(history: list[dict[int, int]], n: int, m: int) -> list[int | None]:
-    """The matched events, from the way's end to its beginning."""
     found: list[int | None] = [None] * n
     x, y = n, m
     for differences in range(len(history) - 1, -1, -1):

@@ -194,7 +194,6 @@ def _measured(reports: Sequence[Report], graph: Graph) -> tuple[list[Measurement
 
 
 def _measurement(signature: Signature, parts: Sequence[Sequence[float]], peak: int | None) -> Measurement:
-    """Of an operator and what ran behind it."""
     return Measurement(
         signature=signature,
         time_s=sum(median(part) for part in parts),

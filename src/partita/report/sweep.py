@@ -84,7 +84,6 @@ _TIMES = (
 
 
 def _lines(axes: Sequence[Axis], document: dict[str, Any]) -> tuple[Axis, dict[str, list[dict[str, Any]]]]:
-    """The axis to draw along, and the rows of each line by what tells the lines apart."""
     rows: list[dict[str, Any]] = document["rows"]
     first, *others = varied(axes, rows)
     lines: dict[str, list[dict[str, Any]]] = {}

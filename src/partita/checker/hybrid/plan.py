@@ -67,7 +67,6 @@ def _places(stages: list[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
 
 
 def _choice(layer: Mapping[str, Any], stage: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration of a layer on its stage."""
     wanted = stage["configurations"][str(layer["id"])]
     for choice in layer["configurations"].get(str(stage["tensor_parallel"]), ()):
         if choice["id"] == wanted:

@@ -53,8 +53,6 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
 
 
 class _Table:
-    """The check of every step."""
-
     def __init__(self, stages: FittingStages, sets: list[Layers], stated: SuffixSets) -> None:
         self.stages, self.sets = stages, sets
         self.outside = dict(zip(sets, stated.outside, strict=True))

@@ -51,7 +51,6 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
 
 
 def _nodes(plan: Mapping[str, Any]) -> Iterator[tuple[int, Node]]:
-    """Where every operator is."""
     number = -1
     for entry in plan["devices"]:
         if entry["kind"] == "accelerator":
@@ -94,7 +93,6 @@ def _check_limits(
 
 
 def _longest(takes: Mapping[Node, Fraction], following: Mapping[Node, set[Node]]) -> Fraction:
-    """When the last node ends."""
     order = in_order(following)
     if len(order) < len(takes):
         raise FailedCheckError("pieces wait for each other in a circle")

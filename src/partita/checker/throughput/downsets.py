@@ -186,7 +186,6 @@ class BlockMemory:
 
 
 def _mask(home: Mapping[int, int], ids: Iterable[int]) -> int:
-    """The blocks of some operators, as bits."""
     return sum(1 << place for place in {home[identity] for identity in ids})
 
 
@@ -283,7 +282,6 @@ def _stages(graph: BlockGraph, inner: int, ready: int) -> Iterator[LaidBlocks]:
 
 
 def _with(graph: BlockGraph, inner: int, stage: LaidBlocks, place: int) -> LaidBlocks:
-    """A stage with one more block."""
     blocks = stage.blocks | 1 << place
     into, out, stays = list(stage.into), list(stage.out), list(stage.stays)
     for move in graph.touching[place]:

@@ -117,7 +117,6 @@ def _moved(
 
 
 def _in_flight(problem: Problem, count: int, order: list[int] | None) -> list[int]:
-    """Microbatches that every stage holds."""
     schedule = problem.get("schedule", {})
     name, batch = schedule.get("name", "inference"), schedule.get("microbatches", 1)
     if name == "inference":
@@ -129,7 +128,6 @@ def _in_flight(problem: Problem, count: int, order: list[int] | None) -> list[in
 
 
 def _check_memory(problem: Problem, home: dict[int, int], stage: int, kind: Mapping[str, Any], flying: int) -> None:
-    """Refuse a stage that holds more than its device."""
     if kind.get("memory_bytes") is None:
         return
     backward = {op["id"]: op.get("backward", False) for op in problem["operators"]}

@@ -65,7 +65,6 @@ def module_ranges(names: Sequence[str]) -> list[str]:
     """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0-2``."""
 
     def run(entry: tuple[int, str]) -> tuple[str, int, bool]:
-        """The same for numbers that follow one another."""
         place, name = entry
         match = NUMBERED.match(name)
         return (match[1], int(match[2]) - place, True) if match else (name, place, False)
