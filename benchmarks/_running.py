@@ -14,7 +14,7 @@ from partita.conductor.simulate import simulate_plan
 from partita.conductor.split import make_split
 from partita.costs.profile import Measured, Profile
 from partita.execution.job import RunAnswer, RunJob
-from partita.execution.launch import Host
+from partita.execution.run import Host
 from partita.frontends.options import Asked
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Source

@@ -20,7 +20,7 @@ import numpy as np
 
 from _common import write
 from _running import profiled, run
-from partita.execution.launch import Host
+from partita.execution.run import Host
 
 #: By model, the shares of its layers in the first stage, with schedule and microbatches.
 PLANS = {

@@ -17,7 +17,7 @@ from _common import write
 from _running import profiled, run
 from partita.conductor.solve import options_of, run_solver
 from partita.engines.search.monitor import Monitor
-from partita.execution.launch import Host
+from partita.execution.run import Host
 from partita.problems.throughput.baselines.rules import EqualLayers, EqualParameters
 from partita.problems.throughput.descriptor import THROUGHPUT
 

@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from _common import write
-from partita.execution.launch import Host
 from partita.execution.report import run_document
-from partita.execution.run import run_plan
+from partita.execution.run import Host, run_plan
 from partita.ground.errors import PartitaError
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "models.py"

@@ -20,8 +20,7 @@ from conductor.test_search_hybrid import FACET as HYBRID
 from conductor.test_search_hybrid import plans, problem_of
 from partita.conductor import search as module
 from partita.conductor.place import staged_plan
-from partita.conductor.search import search_stages
-from partita.conductor.shapes import shape_bound
+from partita.conductor.search import search_stages, shape_bound
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of
 from partita.problems.facets.stages import Replication

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the runner needs torch")
 
-from partita.execution.launch import Host
+from partita.execution.run import Host
 
 
 @pytest.fixture(scope="package")

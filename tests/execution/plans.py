@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from partita.execution.draws import seeder
 from partita.execution.host import errors
 from partita.execution.inputs import Inputs
-from partita.execution.pieces import make_pieces
+from partita.execution.pieces import HandedTensor, make_pieces
 from partita.execution.places import place_calls
 from partita.execution.program import compile_piece
 from partita.execution.reference import run_reference, settled
@@ -57,6 +57,12 @@ def in_a_row(graph: Graph, stages: int) -> dict[int, int]:
     """The stage of every forward operator, as many on each."""
     forward = [v for v, op in enumerate(graph.operators) if op.phase == "forward"]
     return {v: place * stages // len(forward) for place, v in enumerate(forward)}
+
+
+def bytes_of(tape: Tape, tensors: Iterable[HandedTensor]) -> int:
+    """Size of tensors."""
+    slots = [tape.slots[tensor.slot] for tensor in tensors]
+    return sum(slot.numel * slot.dtype.itemsize for slot in slots)
 
 
 def run_pieces(

@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="the runner needs torch")
 
 from execution.plans import source, split
 from partita.execution.job import RunJob
-from partita.execution.launch import Host
+from partita.execution.run import Host
 from partita.ground.errors import InputError, RankError
 from running.soon import SOON_S
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="the runner needs torch")
 
-from execution.plans import in_a_row, run_pieces, source
+from execution.plans import bytes_of, in_a_row, run_pieces, source
 from partita.execution.draws import seeder
-from partita.execution.pieces import bytes_of, make_pieces
+from partita.execution.pieces import make_pieces
 from partita.execution.places import place_calls
 from partita.execution.program import compile_piece
 from partita.frontends.models import load_module

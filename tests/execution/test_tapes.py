@@ -13,8 +13,9 @@ from instances.strategies import examples
 
 torch = pytest.importorskip("torch", reason="the runner needs torch")
 
+from execution.plans import bytes_of
 from partita.execution.draws import seeder
-from partita.execution.pieces import HandedTensor, PlanPiece, bytes_of, make_pieces
+from partita.execution.pieces import HandedTensor, PlanPiece, make_pieces
 from partita.execution.places import ANYWHERE, NOWHERE, PlacedTape, place_calls
 from partita.execution.program import CompiledPiece, compile_piece, draws, widened
 from partita.frontends.capture import KEEPS_LAYERS

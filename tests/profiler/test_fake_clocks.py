@@ -22,7 +22,7 @@ from partita.profiler import clock as clock_module
 from partita.profiler import links, timing
 from partita.profiler.clock import CpuClock, CudaClock
 from partita.profiler.links import SIZES, fit_line, time_messages
-from partita.profiler.steps import ModuleRun, observe
+from partita.profiler.steps import TimedStep, observe
 from partita.profiler.timing import MemoryTimer, Timer, WholeCalls, _peaks, calibrated_clock
 
 
@@ -269,7 +269,7 @@ def counted(training: bool, **chosen: Any) -> tuple[Any, Ticking, list[str]]:
 
     module = torch.nn.Linear(4, 2)
     module.train(not training)
-    step = ModuleRun(module, (torch.ones(3, 4),), {}, training)
+    step = TimedStep(module, (torch.ones(3, 4),), {}, training)
     assert gc.isenabled()
     found = observe(step, clock, warm_up=chosen.get("warm_up", 1), repeats=chosen.get("repeats", 3), alone=alone)
     assert gc.isenabled()
@@ -302,7 +302,7 @@ def test_there_is_a_pass_to_warm_up_in_any_case() -> None:
 def test_an_update_changes_nothing_and_gradients_are_summed() -> None:
     module = torch.nn.Linear(4, 2)
     before = module.weight.detach().clone()
-    observe(ModuleRun(module, (torch.ones(3, 4),), {}, True), Ticking(), warm_up=1, repeats=2, alone=nullcontext)
+    observe(TimedStep(module, (torch.ones(3, 4),), {}, True), Ticking(), warm_up=1, repeats=2, alone=nullcontext)
     assert torch.equal(module.weight, before)
     once = torch.autograd.grad(module(torch.ones(3, 4)).sum(), module.weight)[0]
     passes = module.weight.grad / once
@@ -315,7 +315,7 @@ def test_errors_of_a_model_are_told_as_such() -> None:
             raise ValueError("no such thing")
 
     with pytest.raises(TraceError, match="running the model fails: ValueError: no such thing"):
-        observe(ModuleRun(Failing(), (torch.ones(1),), {}, False), Ticking(), warm_up=1, repeats=1, alone=nullcontext)
+        observe(TimedStep(Failing(), (torch.ones(1),), {}, False), Ticking(), warm_up=1, repeats=1, alone=nullcontext)
     assert gc.isenabled()
 
 
@@ -328,7 +328,7 @@ def test_every_pass_draws_the_same() -> None:
             drawn.append(y.tolist())
             return x + y
 
-    observe(ModuleRun(Drawing(), (torch.ones(2),), {}, False), Ticking(), warm_up=2, repeats=2, alone=nullcontext)
+    observe(TimedStep(Drawing(), (torch.ones(2),), {}, False), Ticking(), warm_up=2, repeats=2, alone=nullcontext)
     assert len(drawn) == 7
     assert drawn == [drawn[0]] * 7
 
@@ -344,7 +344,7 @@ def seen_of(forward: Any, *, training: bool = False, parameter: Any = None) -> A
         def forward(self, x: Any) -> Any:
             return forward(self, x)
 
-    step = ModuleRun(Made(), (torch.ones(2),), {}, training)
+    step = TimedStep(Made(), (torch.ones(2),), {}, training)
     return observe(step, Ticking(), warm_up=1, repeats=2, alone=nullcontext)
 
 

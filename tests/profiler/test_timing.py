@@ -19,7 +19,7 @@ from partita.nouns.graph import Source  # noqa: E402
 from partita.profiler.alignment import align  # noqa: E402
 from partita.profiler.clock import CpuClock  # noqa: E402
 from partita.profiler.links import fit_line  # noqa: E402
-from partita.profiler.steps import ModuleRun, Observed, observe  # noqa: E402
+from partita.profiler.steps import Observed, TimedStep, observe  # noqa: E402
 from partita.profiler.timing import Timer, calibrated_clock, instruments  # noqa: E402
 from partita.profiler.worker import Job, _alone  # noqa: E402
 from profiler.tiny_models import attending, fickle  # noqa: E402
@@ -31,7 +31,7 @@ SOURCE = Source(model="hf:gpt2")
 
 
 def seen(built: Any, *, training: bool, alone: Any = nullcontext) -> Observed:
-    return observe(ModuleRun(*built, {}, training), CpuClock(), warm_up=1, repeats=2, alone=alone)
+    return observe(TimedStep(*built, {}, training), CpuClock(), warm_up=1, repeats=2, alone=alone)
 
 
 @pytest.mark.parametrize("training", [False, True])

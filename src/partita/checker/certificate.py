@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from partita.checker.numbers import FailedCheckError, at_most, close, down, exac
 
 #: A problem as it stands in a file.
 Problem = Mapping[str, Any]
+Place = TypeVar("Place")
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -88,3 +89,22 @@ def classes(problem: Problem) -> list[list[Mapping[str, Any]]]:
         tie = op.get("colocation")
         found.setdefault(("own", op["id"]) if tie is None else ("tie", tie), []).append(op)
     return list(found.values())
+
+
+def check_together(problem: Problem, home: Mapping[int, Any]) -> None:
+    """Refuse places of operators, by id, that part a class."""
+    for members in classes(problem):
+        if len({home[op["id"]] for op in members}) > 1:
+            raise FailedCheckError(f"operators of colocation class {members[0]['colocation']} are on two devices")
+
+
+def placed(pairs: Iterable[tuple[int, Place]], wanted: Iterable[int], what: str = "operator") -> dict[int, Place]:
+    """Where everything is, from pairs of an id and a place; refuses what is not each of those wanted, once."""
+    home: dict[int, Place] = {}
+    for identity, place in pairs:
+        if identity in home:
+            raise FailedCheckError(f"{what} {identity} is placed twice")
+        home[identity] = place
+    if home.keys() != set(wanted):
+        raise FailedCheckError(f"the plan's {what}s are not those of the problem")
+    return home

@@ -10,8 +10,8 @@ from typing import Any
 from partita.checker.certificate import Certificate, Problem
 from partita.checker.hybrid import plan as hybrid_plan
 from partita.checker.hybrid.suffix_sets import SuffixSets
-from partita.checker.latency import ends as latency_ends
 from partita.checker.latency import plan as latency_plan
+from partita.checker.latency.ends import EarliestPieceEnds
 from partita.checker.makespan import plan as makespan_plan
 from partita.checker.makespan.ends import EarliestEnds
 from partita.checker.makespan.separators import SeparatorPotentials
@@ -28,37 +28,26 @@ from partita.checker.throughput.work import LargestOperator, SharedWork
 class Checks:
     """What is known of one problem, whose certificates are of some kinds.
 
-    ``not_covered`` is what of a problem and plan the next knows nothing of, None if it knows all; ``worth`` the
-    objective of a plan, which raises if it breaks a rule; ``covers`` says whether what is proven of a scope holds for
-    the plans that a plan is one of.
+    ``worth`` is the objective of a plan, which raises if it breaks a rule; ``not_covered`` what of a problem and plan
+    that knows nothing of, None if it knows all; ``covers`` says whether what is proven of a scope holds for the plans
+    that a plan is one of.
     """
 
-    not_covered: Callable[[Problem, Mapping[str, Any]], str | None]
     worth: Callable[[Problem, Mapping[str, Any]], Fraction]
-    covers: Callable[[str, Mapping[str, Any]], bool]
     certificates: tuple[type[Certificate], ...]
-
-
-def _all(problem: Problem, plan: Mapping[str, Any]) -> str | None:
-    """Of problems of which every plan is covered."""
-    return None
-
-
-def _of_all(scope: str, plan: Mapping[str, Any]) -> bool:
-    """Of problems whose proofs are about all plans."""
-    return scope == ""
-
-
-def _checks(plan: Any, *certificates: type[Certificate]) -> Checks:
-    """Those of a file with plans; what it leaves out is as in the two above."""
-    known, about = getattr(plan, "not_covered", _all), getattr(plan, "covers", _of_all)
-    return Checks(known, plan.worth, about, certificates)
+    not_covered: Callable[[Problem, Mapping[str, Any]], str | None] = lambda problem, plan: None
+    covers: Callable[[str, Mapping[str, Any]], bool] = lambda scope, plan: scope == ""
 
 
 LISTED: dict[str, Checks] = {
-    "partita.problem": _checks(throughput_plan, LargestOperator, SharedWork, TransferPaths, Downsets),
-    "partita.makespan": _checks(makespan_plan, WeightedWork, EarliestEnds, SeparatorPotentials),
-    "partita.latency": _checks(latency_plan, latency_ends.EarliestPieceEnds),
-    "partita.mapping": _checks(mapping_plan, CrowdedDevices),
-    "partita.hybrid": _checks(hybrid_plan, SuffixSets),
+    "partita.problem": Checks(
+        throughput_plan.worth,
+        (LargestOperator, SharedWork, TransferPaths, Downsets),
+        throughput_plan.not_covered,
+        throughput_plan.covers,
+    ),
+    "partita.makespan": Checks(makespan_plan.worth, (WeightedWork, EarliestEnds, SeparatorPotentials)),
+    "partita.latency": Checks(latency_plan.worth, (EarliestPieceEnds,)),
+    "partita.mapping": Checks(mapping_plan.worth, (CrowdedDevices,)),
+    "partita.hybrid": Checks(hybrid_plan.worth, (SuffixSets,), hybrid_plan.not_covered, hybrid_plan.covers),
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 #: What plans may be beyond a limit, as a share: that of the evaluators, and what their sums are rounded by.
 TOLERANCE = Fraction(1, 10**9) + Fraction(1, 10**12)
+
+Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class FailedCheckError(Exception):
@@ -30,6 +32,15 @@ def total(values: Iterable[Any]) -> Fraction:
 def least(values: Iterable[Fraction | None]) -> Fraction | None:
     """The smallest; None, which stands for infinity, if all are that."""
     return min((value for value in values if value is not None), default=None)
+
+
+def undominated(rows: Iterable[Row]) -> list[Row]:
+    """The rows, in order, that no other one is at most as large as in every place."""
+    kept: list[Row] = []
+    for row in sorted(set(rows)):
+        if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in kept):
+            kept.append(row)
+    return kept
 
 
 def at_most(left: Fraction, right: Fraction) -> bool:

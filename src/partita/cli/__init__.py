@@ -26,18 +26,18 @@ EXIT_INTERRUPTED = 130
 
 #: Where the command of each name is made. Commands are made when they are asked for, with the problems there are then.
 COMMANDS = {
-    "plan": "plan:command",
-    "solve": "solve:command",
+    "plan": "plan:plan",
+    "solve": "solve:solve",
     "map": "solve:map_command",
-    "evaluate": "evaluate:command",
-    "check": "check:command",
-    "bound": "bound:command",
-    "compare": "compare:command",
-    "sweep": "sweep:command",
-    "simulate": "simulate:command",
-    "run": "run:command",
-    "profile": "profile:command",
-    "export": "export:command",
+    "evaluate": "judging:evaluate",
+    "check": "judging:check",
+    "bound": "judging:bound",
+    "compare": "compare:compare",
+    "sweep": "sweep:sweep",
+    "simulate": "simulate:simulate",
+    "run": "run:run",
+    "profile": "profile:profile",
+    "export": "export:export",
     "generate": "generate:generate",
     "convert": "generate:convert",
     "problems": "listing:problems",
@@ -48,13 +48,11 @@ COMMANDS = {
     "exporters": "listing:exporters",
     "devices": "listing:devices",
     "links": "listing:links",
-    "topologies": "topologies:command",
+    "topologies": "topologies:topologies",
 }
 
 
 class _Commands(click.Group):
-    """The subcommands, made when they are asked for."""
-
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)

@@ -29,10 +29,8 @@ WIDE = 140
 run_options = together(
     option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
     time_limit_option,
-    option("search", "--seed", type=seed_type, default=0, show_default=True, help="Same seed, same answer."),
-    option(
-        "search", "--threads", type=click.IntRange(min=1), default=2, show_default=True, help="Most threads to use."
-    ),
+    option("search", "--seed", type=seed_type, default=0, help="Same seed, same answer."),
+    option("search", "--threads", type=click.IntRange(min=1), default=2, help="Most threads to use."),
 )
 
 

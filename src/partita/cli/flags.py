@@ -55,8 +55,6 @@ class Positive(click.ParamType[float]):
 
 
 class _GroupedOption(click.Option):
-    """An option that says which group of the help page it is in."""
-
     def __init__(self, *arguments: Any, group: str = "", **details: Any) -> None:
         self.group = group
         super().__init__(*arguments, **details)
@@ -82,8 +80,20 @@ class GroupedCommand(click.Command):
 
 
 def option(group: str, *names: str, **details: Any) -> Callable[[Command], Command]:
-    """An option in a group of the help page; names and details are those of ``click.option``."""
-    return click.option(*names, cls=_GroupedOption, group=group, **details)
+    """An option in a group of the help page, which says its default; details are those of ``click.option``."""
+    return click.option(*names, cls=_GroupedOption, group=group, **{"show_default": "default" in details, **details})
+
+
+def subcommand(*options: Callable[[Any], Any], **details: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
+    """What makes a command of a function and its options; details, such as a name, are those of ``click.command``.
+
+    Options are made with the command, when that is asked for: there may be more problems by then.
+    """
+
+    def wrap(run: Callable[..., Any]) -> Callable[[], click.Command]:
+        return lambda: click.command(cls=GroupedCommand, **{"name": run.__name__, **details})(together(*options)(run))
+
+    return wrap
 
 
 def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
@@ -98,7 +108,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 seed_type = click.IntRange(0, MOST_SEED)
-time_limit_option = option("search", "--time-limit", type=Positive(), default=60.0, show_default=True, help="Seconds.")
+time_limit_option = option("search", "--time-limit", type=Positive(), default=60.0, help="Seconds.")
 problem_option = option(
     "problem",
     "--problem",
@@ -166,9 +176,9 @@ def axis_settings() -> dict[str, Setting]:
     return {axis.setting.flag: axis.setting for kind in kinds() for axis in kind.sweep.axes}
 
 
-def axis_flags() -> Callable[[Command], Command]:
+def axis_flags(command: Command) -> Command:
     """A flag for every axis."""
-    return together(*(_flag(flag, {"": entry}, "grid") for flag, entry in axis_settings().items()))
+    return together(*(_flag(flag, {"": entry}, "grid") for flag, entry in axis_settings().items()))(command)
 
 
 def take_axes(parameters: dict[str, Any]) -> dict[str, Any]:

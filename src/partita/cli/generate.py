@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, warn
-from partita.cli.flags import GroupedCommand, path_option, read_flags, setting_flags, take_flags
+from partita.cli.flags import path_option, read_flags, setting_flags, subcommand, take_flags
 from partita.cli.options import cluster_option, file_options, model_options, settings_of_conversion, take_reading
 from partita.cli.source import is_model, read_file, read_model
 from partita.ground.errors import InputError, UnsupportedError
@@ -29,35 +29,34 @@ def generate() -> click.Command:
 
 
 def _generating(kind: AnyKind, generator: ProblemFamily) -> click.Command:
-    @click.command(generator.name, cls=GroupedCommand, help=generator.help)
-    @setting_flags([(kind, (generator.settings,))])
-    @_output
-    def command(output: str, **parameters: Any) -> int:
-        check_writable(output)
-        return _write(output, generator, f"generator {generator.name}", take_flags(parameters))
+    flags = setting_flags([(kind, (generator.settings,))])
 
-    return command
+    @subcommand(flags, _output, name=generator.name, help=generator.help)
+    def command(output: str, **parameters: Any) -> None:
+        check_writable(output)
+        _write(output, generator, f"generator {generator.name}", take_flags(parameters))
+
+    return command()
 
 
 def convert() -> click.Command:
     """The command, with a flag for every setting of some conversion."""
     converters = {kind.name: made for kind in kinds() for made in kind.generators if made.simplifies}
+    flags = (file_options, model_options, cluster_option, settings_of_conversion, _output)
 
-    @click.command("convert", cls=GroupedCommand, help="\n\n".join(made.help for made in converters.values()))
-    @click.argument("what", metavar="FILE|MODEL")
-    @file_options()
-    @model_options
-    @cluster_option
-    @settings_of_conversion()
-    @_output
-    def command(what: str, cluster: str | None, output: str, **parameters: Any) -> int:
+    @subcommand(
+        click.argument("what", metavar="FILE|MODEL"),
+        *flags,
+        help="\n\n".join(made.help for made in converters.values()),
+    )
+    def command(what: str, output: str, **parameters: Any) -> None:
         check_writable(output)
         # Flags of conversions are theirs even where the problem has them, too.
         own = take_flags(parameters, flags_of(made.settings for made in converters.values()))
         if is_model(what):
-            objective = next(kind.objective for kind in kinds() if kind.name in converters and kind.model)
+            parameters["objective"] = next(kind.objective for kind in kinds() if kind.name in converters and kind.model)
             scale = take_reading(parameters)[2]
-            source = read_model(what, cluster, objective, parameters, solver=None)
+            source = read_model(what, parameters, None)
             if scale == 0:
                 raise InputError("--scale-communication 0 makes a model's transfers free; use a small factor instead")
             kind, problem = source.kind, source.at({"bandwidth": 1.0 / scale}).problem
@@ -66,17 +65,15 @@ def convert() -> click.Command:
             kind, problem = stated.kind, stated.problem
         if kind.name not in converters:
             raise UnsupportedError(f"{what}: {kind.name} problems have no simpler form")
-        return _write(output, converters[kind.name], "a conversion", own, problem)
+        _write(output, converters[kind.name], "a conversion", own, problem)
 
-    return command
+    return command()
 
 
-def _write(output: str, generator: ProblemFamily, what: str, given: dict[str, Any], *of: Any) -> int:
-    """Make a problem with the flags that were given, and write it."""
+def _write(output: str, generator: ProblemFamily, what: str, given: dict[str, Any], *of: Any) -> None:
     from partita.documents.stated import write_problem
 
     (values,) = read_flags(given, (generator.settings,), what)
     problem = generator.make(*of, read_settings(generator.settings, values, what))
     write_problem(output, problem)
     warn(f"problem {problem.name}: {output}")
-    return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -17,8 +18,6 @@ Listed = tuple[Sequence[tuple[str, ...]], Sequence[Any]]
 
 
 def _listing(name: str, text: str, listed: Callable[[], Listed]) -> Callable[[], click.Command]:
-    """What makes the command that lists something."""
-
     def build() -> click.Command:
         @click.command(name, help=text)
         @json_option
@@ -35,37 +34,19 @@ def _listing(name: str, text: str, listed: Callable[[], Listed]) -> Callable[[],
     return build
 
 
-def _named(rows: Iterable[tuple[str, ...]], *keys: str) -> Listed:
-    lines = list(rows)
+def _named(rows: Iterable[Any], *keys: str) -> Listed:
+    lines = [tuple(getattr(row, key) for key in keys) for row in rows]
     return lines, [dict(zip(keys, line, strict=True)) for line in lines]
 
 
-def _components(name: str, text: str, of: Callable[[Any], Iterable[Any]]) -> Callable[[], click.Command]:
+def _components(name: str, text: str) -> Callable[[], click.Command]:
     """What makes the command that lists a kind of component of every problem."""
-    return _listing(
-        name,
-        text,
-        lambda: _named(
-            ((found.name, kind.name, found.summary) for kind in kinds() for found in of(kind)),
-            "name",
-            "problem",
-            "summary",
-        ),
-    )
 
+    def listed() -> Listed:
+        lines = [(found.name, kind.name, found.summary) for kind in kinds() for found in getattr(kind, name)]
+        return lines, [dict(zip(("name", "problem", "summary"), line, strict=True)) for line in lines]
 
-def _schedules() -> Listed:
-    """The schedules that plans can be simulated under."""
-    from partita.simulator.schedules import DEFAULT_SCHEDULES
-
-    return _named(((found.name, found.summary) for found in DEFAULT_SCHEDULES), "name", "summary")
-
-
-def _exporters() -> Listed:
-    """The runtimes that plans are written for."""
-    from partita.exporters import EXPORTERS
-
-    return _named(((found.name, found.summary) for found in EXPORTERS), "name", "summary")
+    return _listing(name, text, listed)
 
 
 def _catalogued(of: str, words: Callable[[Any], str]) -> Listed:
@@ -90,15 +71,19 @@ def _link(spec: Any) -> str:
     return f"{format_count(spec.bandwidth_bytes_per_s)}B/s each way, {spec.latency_s:.1e} s"
 
 
-problems = _listing(
-    "problems", "List the problems.", lambda: _named(((kind.name, kind.summary) for kind in kinds()), "name", "summary")
+problems = _listing("problems", "List the problems.", lambda: _named(kinds(), "name", "summary"))
+solvers = _components("solvers", "List the solvers of every problem.")
+bounds = _components("bounds", "List the bounds of every problem, cheapest first.")
+baselines = _components("baselines", "List the baselines of every problem: what people do by hand.")
+schedules = _listing(
+    "schedules",
+    "List the schedules of pipelines.",
+    lambda: _named(resolve_name("partita.simulator.schedules:DEFAULT_SCHEDULES"), "name", "summary"),
 )
-solvers = _components("solvers", "List the solvers of every problem.", lambda kind: kind.solvers)
-bounds = _components("bounds", "List the bounds of every problem, cheapest first.", lambda kind: kind.bounds)
-baselines = _components(
-    "baselines", "List the baselines of every problem: what people do by hand.", lambda kind: kind.baselines
+exporters = _listing(
+    "exporters",
+    "List the runtimes that plans are exported to.",
+    lambda: _named(resolve_name("partita.exporters:EXPORTERS"), "name", "summary"),
 )
-schedules = _listing("schedules", "List the schedules of pipelines.", _schedules)
-exporters = _listing("exporters", "List the runtimes that plans are exported to.", _exporters)
 devices = _listing("devices", "List the device catalogue.", lambda: _catalogued("devices", _device))
 links = _listing("links", "List the link catalogue.", lambda: _catalogued("links", _link))

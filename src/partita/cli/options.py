@@ -3,45 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from partita.cli.flags import Positive, axis_settings, option, setting_flags, together
+from partita.cli.flags import Command, Positive, axis_settings, option, setting_flags, together
 from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+def settings_of(known: Sequence[AnyKind]) -> Callable[[Command], Command]:
+    """A flag for whatever may be asked of some problems, or changed of a stated one."""
+    return setting_flags((kind, (kind.options, kind.changes)) for kind in known)
 
 
-def settings_of_files(only: Sequence[AnyKind] | None = None) -> Callable[[Command], Command]:
-    """A flag for whatever may be asked of some problem, or changed of a stated one; of all problems, or of some."""
-    return setting_flags((kind, (kind.options, kind.changes)) for kind in only or kinds())
+def settings_of_files(command: Command) -> Command:
+    """The same of all problems."""
+    return settings_of(kinds())(command)
 
 
-def settings_of_models() -> Callable[[Command], Command]:
+def settings_of_models(command: Command) -> Command:
     """A flag for whatever may be asked of some problem, of its pricing, or changed of the priced one."""
     declarations = [(kind, kind.declarations) for kind in kinds() if kind.model is not None]
-    return setting_flags(declarations, stated=False)
+    return setting_flags(declarations, stated=False)(command)
 
 
-def all_settings(*, beside_axes: bool = False) -> Callable[[Command], Command]:
-    """The flags of files and of models, perhaps but for those that are lists of values on a sweep."""
-    return setting_flags(((kind, kind.declarations) for kind in kinds()), axis_settings() if beside_axes else ())
+def all_settings(command: Command) -> Command:
+    """The flags of files and of models."""
+    return setting_flags((kind, kind.declarations) for kind in kinds())(command)
 
 
-def settings_of_conversion() -> Callable[[Command], Command]:
+def settings_beside_axes(command: Command) -> Command:
+    """The same but for those that are lists of values on a sweep."""
+    return setting_flags(((kind, kind.declarations) for kind in kinds()), axis_settings())(command)
+
+
+def settings_of_conversion(command: Command) -> Command:
     """The flags of conversions, of pricing, and of changes."""
     return setting_flags(
         (kind, (made.settings, *kind.declarations[1:]))
         for kind in kinds()
         for made in kind.generators
         if made.simplifies
-    )
+    )(command)
 
 
-def file_options() -> Callable[[Command], Command]:
+def file_options(command: Command) -> Command:
     """Options that say how to read a problem file."""
     from partita.problems.importers import format_names
 
@@ -51,8 +59,15 @@ def file_options() -> Callable[[Command], Command]:
     return together(
         option("problem", "--format", "file_format", type=formats, help="Recognised from the content if not given."),
         option("problem", "--problem", "problem_kind", metavar="NAME", help=f"{names}; usually the format says."),
-        option("problem", "--scale-communication", type=factor, default=1.0, help="Factor on transfers."),
-    )
+        option(
+            "problem",
+            "--scale-communication",
+            type=factor,
+            default=1.0,
+            show_default=False,
+            help="Factor on transfers.",
+        ),
+    )(command)
 
 
 def take_reading(parameters: dict[str, Any]) -> tuple[str | None, str | None, float]:
@@ -68,11 +83,11 @@ cluster_option = option(
 )
 
 
-def machine_options() -> Callable[[Command], Command]:
+def machine_options(command: Command) -> Command:
     """Options that say on what a model runs, and what it is planned for."""
     objectives = "|".join(kind.objective for kind in kinds() if kind.model is not None)
     text = "What a model is planned for; what suits it and the cluster if not given."
-    return together(option("machine", "--objective", metavar=f"[{objectives}]", help=text), cluster_option)
+    return together(option("machine", "--objective", metavar=f"[{objectives}]", help=text), cluster_option)(command)
 
 
 _size = click.IntRange(min=1)
@@ -125,17 +140,21 @@ replicas_option = option(
 
 #: Who searches, where there is more than one thing to look at.
 worker_options = together(
-    option("search", "--jobs", type=_size, default=1, show_default=True, help="Workers, each with --threads."),
+    option("search", "--jobs", type=_size, default=1, help="Workers, each with --threads."),
     option(
         "search",
         "--backend",
         type=click.Choice(("processes", "dask", "ray")),
         default="processes",
-        show_default=True,
         help="Where the workers are: this machine, or a cluster.",
     ),
     option("search", "--address", metavar="HOST:PORT", help="Of the Dask or Ray cluster; a local one if not given."),
 )
+
+
+def take_workers(parameters: dict[str, Any]) -> tuple[int, Any, str | None]:
+    """Take what ``worker_options`` gave out of a command's parameters: what a pool is made of."""
+    return parameters.pop("jobs"), parameters.pop("backend"), parameters.pop("address")
 
 
 def read_fields(entries: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, emit_json, show, warn
-from partita.cli.flags import GroupedCommand, json_option, option, path_option, problem_option, together
+from partita.cli.flags import json_option, option, path_option, problem_option, subcommand, together
 
 #: How a plan is simulated, for every command that simulates.
 simulation_options = together(
@@ -23,7 +23,6 @@ simulation_options = together(
         "--contention",
         type=click.Choice(("dedicated", "shared", "serial")),
         default="dedicated",
-        show_default=True,
         help="Of transfers: none, fair shares of each card and link, or one at a time.",
     ),
     option(
@@ -31,59 +30,54 @@ simulation_options = together(
         "--weight-sync",
         type=click.Choice(("after", "behind")),
         default="after",
-        show_default=True,
         help="Synchronise weights after the batch, or behind its last backward part.",
     ),
 )
 
 
-def command() -> click.Command:
-    """The command."""
+@subcommand(
+    click.argument("result", type=click.Path(), metavar="R.json"),
+    problem_option,
+    simulation_options,
+    option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch."),
+    path_option("--trace", metavar="TRACE.json", help="Write the time line for Perfetto or chrome://tracing."),
+    path_option("--gantt", metavar="OUT.png|svg|html", help="Draw the time line."),
+    json_option,
+)
+def simulate(
+    result: str, problem_file: str | None, trace: str | None, gantt: str | None, as_json: bool, **settings: Any
+) -> int:
+    """Run the plan of a result file R.json through the simulator.
 
-    @click.command("simulate", cls=GroupedCommand)
-    @click.argument("result", type=click.Path(), metavar="R.json")
-    @problem_option
-    @simulation_options
-    @option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch.")
-    @path_option("--trace", metavar="TRACE.json", help="Write the time line for Perfetto or chrome://tracing.")
-    @path_option("--gantt", metavar="OUT.png|svg|html", help="Draw the time line.")
-    @json_option
-    def simulate(
-        result: str, problem_file: str | None, trace: str | None, gantt: str | None, as_json: bool, **settings: Any
-    ) -> int:
-        """Run the plan of a result file R.json through the simulator.
+    Prints when each device works, moves data and waits, what the length of the step is made of, and what would
+    change it.
+    """
+    from partita.conductor.simulate import sensitivities, simulate_plan
+    from partita.problems.planned import read_planned
+    from partita.simulator.document import simulation_document
+    from partita.simulator.gantt_plot import check_picture, write_gantt
+    from partita.simulator.gantt_text import gantt_lines
+    from partita.simulator.tables import simulation_tables
+    from partita.simulator.trace_file import write_trace
 
-        Prints when each device works, moves data and waits, what the length of the step is made of, and what would
-        change it.
-        """
-        from partita.conductor.simulate import sensitivities, simulate_plan
-        from partita.problems.planned import read_planned
-        from partita.simulator.document import simulation_document
-        from partita.simulator.gantt_plot import check_picture, write_gantt
-        from partita.simulator.gantt_text import gantt_lines
-        from partita.simulator.tables import simulation_tables
-        from partita.simulator.trace_file import write_trace
-
-        check_writable(trace, gantt)
-        if gantt is not None:
-            check_picture(gantt)
-        planned = read_planned(result, problem_file)
-        for note in planned.notes:
-            warn(f"note: {note}")
-        asked = {name: value for name, value in settings.items() if value is not None}
-        found = simulate_plan(planned.problem, planned.plan, **asked)
-        changes = sensitivities(found)
-        if trace is not None:
-            write_trace(trace, found.simulation.timeline)
-        if gantt is not None:
-            write_gantt(gantt, found.simulation.timeline)
-        if as_json:
-            document = simulation_document(found.simulation, changes, found.holdings)
-            document |= {"steady_period": found.steady_period, "objective": found.evaluation.objective}
-            emit_json({**document, "formulas": dict(found.expected)})
-            return 0
-        show(["\n".join(gantt_lines(found.simulation.timeline)), ""])
-        show(simulation_tables(found.simulation, changes, found.expected))
+    check_writable(trace, gantt)
+    if gantt is not None:
+        check_picture(gantt)
+    planned = read_planned(result, problem_file)
+    for note in planned.notes:
+        warn(f"note: {note}")
+    asked = {name: value for name, value in settings.items() if value is not None}
+    found = simulate_plan(planned.problem, planned.plan, **asked)
+    changes = sensitivities(found)
+    if trace is not None:
+        write_trace(trace, found.simulation.timeline)
+    if gantt is not None:
+        write_gantt(gantt, found.simulation.timeline)
+    if as_json:
+        document = simulation_document(found.simulation, changes, found.holdings)
+        document |= {"steady_period": found.steady_period, "objective": found.evaluation.objective}
+        emit_json({**document, "formulas": dict(found.expected)})
         return 0
-
-    return simulate
+    show(["\n".join(gantt_lines(found.simulation.timeline)), ""])
+    show(simulation_tables(found.simulation, changes, found.expected))
+    return 0

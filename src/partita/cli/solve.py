@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
-from partita.cli.flags import GroupedCommand, path_option, together
-from partita.cli.options import file_options, settings_of_files
+from partita.cli.flags import path_option, subcommand, together
+from partita.cli.options import file_options, settings_of
 from partita.cli.source import read_file, read_placing
 from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
 
 
-def command() -> click.Command:
+def solve() -> click.Command:
     """The command, with a flag for every setting and every format of a plan that some problem has."""
     return _command("solve", kinds(), "Find the best plan for the problem in FILE, and prove how good it is.")
 
@@ -32,14 +32,11 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
     writers = {writer.flag: writer for kind in known for writer in kind.files.writers}
     paths = {flag.lstrip("-").replace("-", "_"): flag for flag in writers}
 
-    @click.command(name, cls=GroupedCommand, help=text)
-    @click.argument("file", type=click.Path())
-    @file_options()
-    @settings_of_files(known)
-    @run_options
-    @output_options
-    @together(*(path_option(flag, metavar=writer.metavar, help=writer.help) for flag, writer in writers.items()))
-    def solve(file: str, **parameters: Any) -> int:
+    files = together(*(path_option(flag, metavar=writer.metavar, help=writer.help) for flag, writer in writers.items()))
+    flags = (file_options, settings_of(known), run_options, output_options, files)
+
+    @subcommand(click.argument("file", type=click.Path()), *flags, name=name, help=text)
+    def command(file: str, **parameters: Any) -> int:
         from partita.conductor.documents import result_document
         from partita.conductor.solve import options_of, run_solver
         from partita.engines.search.monitor import Monitor
@@ -66,4 +63,4 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
         output.show(summary_lines(report, result), always=result.plan is None)
         return exit_code(result)
 
-    return solve
+    return command()

@@ -23,7 +23,7 @@ from partita.ground.errors import InputError, NoBatchSizeError, UnsupportedError
 from partita.nouns.graph import Workload
 from partita.problems import find_kind, kind_of, kinds
 from partita.problems.kind import AnyKind
-from partita.problems.settings import flags_of
+from partita.problems.settings import flags_of, read_settings
 
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
@@ -32,16 +32,15 @@ if TYPE_CHECKING:
     from partita.problems.facets.model import Priced
 
 
-def read_source(
-    what: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
-) -> ModelSource | FileSource:
+def read_source(what: str, parameters: dict[str, Any], solver: str | None) -> ModelSource | FileSource:
     """A file or a model, from what a command with the options of both was given."""
     if not is_model(what):
         if (given := _given("model", "machine", "training")) is not None:
             raise InputError(f"{what} is a file, which states its own problem; leave {given} out")
+        del parameters["cluster"], parameters["objective"]
         return read_file(what, parameters)
     take_reading(parameters)
-    return read_model(what, cluster, objective, parameters, solver=solver)
+    return read_model(what, parameters, solver)
 
 
 def _given(*groups: str) -> str | None:
@@ -66,12 +65,10 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """The problem's."""
         return str(self.problem.name)
 
     @property
     def unit(self) -> str:
-        """The problem's."""
         return str(self.problem.unit)
 
     def at(self, point: Mapping[str, Any]) -> Any:
@@ -82,7 +79,6 @@ class FileSource:
 def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
     """The problem of a file, from what a command with the options of files was given."""
     from partita.problems.importers import open_problem
-    from partita.problems.settings import read_settings
 
     file_format, problem_kind, scale = take_reading(parameters)
     problem, foreign = open_problem(path, file_format, problem_kind, scale_communication=scale)
@@ -92,8 +88,7 @@ def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
     for name, value in changes.items():
         if foreign is not None and (name, value) in foreign.refusals:
             raise UnsupportedError(f"{path} {foreign.refusals[name, value]}")
-    if changes:
-        problem = kind.change(problem, read_settings(kind.changes, changes, path))
+    problem = _changed(kind, problem, changes, path)
     # A problem that partita wrote carries notes about its making; only foreign files are a surprise to warn of.
     for note in () if foreign is None else problem.notes:
         warn(f"note: {note}")
@@ -107,7 +102,6 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     from partita.documents.result_file import RESULT_FORMAT
     from partita.nouns.topology.read import topology
     from partita.problems.planned import read_planned
-    from partita.problems.settings import read_settings
 
     tag = document_keys(read_bytes(path), path).get("format")
     if tag is None or bytes(tag) != msgspec.json.encode(RESULT_FORMAT):
@@ -125,9 +119,11 @@ def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     if "replicas" in changes:
         raise InputError(f"{path} holds a plan, which says how many replicas there are; leave --replicas out")
     found = facet.placing(staged_plan(problem, plan), topology(where)).problem
-    if changes:
-        found = kind.change(found, read_settings(kind.changes, changes, path))
-    return FileSource(kind, found, options)
+    return FileSource(kind, _changed(kind, found, changes, path), options)
+
+
+def _changed(kind: AnyKind, problem: Any, changes: dict[str, Any], path: str) -> Any:
+    return kind.change(problem, read_settings(kind.changes, changes, path)) if changes else problem
 
 
 def is_model(text: str) -> bool:
@@ -164,7 +160,6 @@ class ModelSource:
 
     @property
     def name(self) -> str:
-        """The model's."""
         return self.graph.name
 
     def topology(self) -> Topology:
@@ -204,10 +199,8 @@ def measured_machine(parameters: Mapping[str, Any]) -> str | None:
     return str(costs) if read_document(Path(costs)).get("format") == Profile.format else None
 
 
-def read_model(
-    text: str, cluster: str | None, objective: str | None, parameters: dict[str, Any], *, solver: str | None
-) -> ModelSource:
-    """A model argument with its cluster, and the settings that were given.
+def read_model(text: str, parameters: dict[str, Any], solver: str | None) -> ModelSource:
+    """A model argument with its cluster, and the settings that were given; takes these out of the parameters.
 
     What can be wrong with the cluster, the settings and the solver's name is looked at first: a mistake there should
     not cost the time of tracing.
@@ -215,8 +208,8 @@ def read_model(
     from partita.conductor.plan import choose_problem
     from partita.conductor.solve import check_solver
     from partita.nouns.topology.read import read_cluster
-    from partita.problems.settings import read_settings
 
+    cluster, objective = parameters.pop("cluster"), parameters.pop("objective")
     if cluster is None:
         # A profile of the model says what machine it was measured on.
         cluster = measured_machine(parameters)

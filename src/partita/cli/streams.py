@@ -7,26 +7,8 @@ import os
 import sys
 from typing import TextIO
 
-#: What stands for characters that an encoding lacks; a question mark for all others.
-_PLAIN = {
-    "µ": "u",
-    "×": "x",
-    "·": "*",
-    "…": "...",
-    "−": "-",
-    "–": "-",
-    "—": "-",
-    "≤": "<=",
-    "≥": ">=",
-    "→": "->",
-    "◀": "<",
-    "²": "2",
-    "³": "3",
-    "’": "'",
-    "ö": "oe",
-    "ä": "ae",
-    "ü": "ue",
-}
+#: Characters that an encoding may lack, each with what stands for it; a question mark does for all others.
+_PLAIN = "µu ×x ·* …... −- –- —- ≤<= ≥>= →-> ◀< ²2 ³3 ’' öoe äae üue"
 
 #: Name of the handler of encoding errors that writes these.
 _HANDLER = "partita.plain"
@@ -53,7 +35,8 @@ def prepare_streams() -> None:
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+    plain = {pair[0]: pair[1:] for pair in _PLAIN.split()}
+    return "".join(plain.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
 
 
 def _stand_in(number: int, mode: int) -> TextIO:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from partita.cli.common import aligned, check_writable, emit_json, show
-from partita.cli.flags import GroupedCommand, json_option, path_option
+from partita.cli.flags import json_option, path_option, subcommand
 from partita.ground.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,46 +23,41 @@ MOST_DEVICES = 12
 MOST_LEVELS = 20
 
 
-def command() -> click.Command:
-    """The command."""
+@subcommand(
+    click.argument("name", required=False),
+    path_option("--plot", metavar="OUT.png", help="Draw the topology; the ending decides the format."),
+    json_option,
+)
+def topologies(name: str | None, plot: str | None, as_json: bool) -> int:
+    """List the topologies, or show one.
 
-    @click.command("topologies", cls=GroupedCommand)
-    @click.argument("name", required=False)
-    @path_option("--plot", metavar="OUT.png", help="Draw the topology; the ending decides the format.")
-    @json_option
-    def topologies(name: str | None, plot: str | None, as_json: bool) -> int:
-        """List the topologies, or show one.
+    NAME is a short form such as mesh:16x16 or dgx1:4, a file (nvidia-smi topo -m, NCCL or hwloc XML, Slurm,
+    ASTRA-sim, a matrix in CSV), a cluster such as 2x(4xL4), or a family or format for its options.
+    """
+    from partita.nouns.topology.read import find_generator, find_importer, topology
 
-        NAME is a short form such as mesh:16x16 or dgx1:4, a file (nvidia-smi topo -m, NCCL or hwloc XML, Slurm,
-        ASTRA-sim, a matrix in CSV), a cluster such as 2x(4xL4), or a family or format for its options.
-        """
-        from partita.nouns.topology.read import find_generator, find_importer, topology
-
-        check_writable(plot)
-        family = None if name is None else find_generator(name) or find_importer(name)
-        if name is None or family is not None:
-            if plot is not None:
-                what = f"{name} has no size" if name else "there is no topology to draw"
-                raise InputError(f"{what}; write for example: partita topologies dgx1:4 --plot {plot}")
-            _list(as_json) if family is None else _describe(family, as_json)
-            return 0
-        assert name is not None
-        found = topology(name)
+    check_writable(plot)
+    family = None if name is None else find_generator(name) or find_importer(name)
+    if name is None or family is not None:
         if plot is not None:
-            from partita.documents.tables.topology_plot import save_topology
-
-            save_topology(plot, found)
-        if as_json:
-            emit_json(_document(found))
-        else:
-            show(_summary(found))
+            what = f"{name} has no size" if name else "there is no topology to draw"
+            raise InputError(f"{what}; write for example: partita topologies dgx1:4 --plot {plot}")
+        _list(as_json) if family is None else _describe(family, as_json)
         return 0
+    assert name is not None
+    found = topology(name)
+    if plot is not None:
+        from partita.documents.tables.topology_plot import save_topology
 
-    return topologies
+        save_topology(plot, found)
+    if as_json:
+        emit_json(_document(found))
+    else:
+        show(_summary(found))
+    return 0
 
 
 def _list(as_json: bool) -> None:
-    """Families first, then formats."""
     from partita.nouns.topology.generators import GENERATORS
     from partita.nouns.topology.importers import IMPORTERS
 
@@ -75,7 +70,6 @@ def _list(as_json: bool) -> None:
 
 
 def _describe(family: Any, as_json: bool) -> None:
-    """A family or format with its options."""
     from partita.nouns.topology.grammar import DEVICE
 
     options: list[Option] = [*family.options, replace(DEVICE, default=getattr(family, "device", None))]

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from partita.checker.certificate import as_in_file
-from partita.checker.document import check_document
-from partita.checker.verdict import PlanVerdict, Verdict
+from partita.checker.document import PlanVerdict, Verdict, check_document
 from partita.conductor.documents import result_document
 from partita.documents.document import decode, read_bytes, tagged
 from partita.documents.result_file import RESULT_FORMAT, problem_digest, with_problem
@@ -124,7 +123,6 @@ def _differences(stated: Any, again: Any, place: str = "") -> list[str]:
 
 
 def _same(stated: Any, again: Any) -> bool:
-    """Equal, numbers up to rounding."""
     numbers = (int, float)
     if isinstance(stated, numbers) and isinstance(again, numbers) and not isinstance(stated, bool):
         return math.isclose(stated, again, rel_tol=TOLERANCE)

@@ -1,19 +1,25 @@
-"""Results as documents: what every problem's have in common, and the problem's own part."""
+"""Results as documents: what every problem's have in common, the problem's own part, and what a runtime costs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from partita.conductor.runtimes import runtime_document
+import msgspec
+
 from partita.conductor.split import split_of
 from partita.costs.profile import Measured
 from partita.documents import result_file
 from partita.documents.result_file import split_document
 from partita.engines.search.result import Rival
+from partita.ground.units import format_time
+from partita.nouns.catalogue.runtimes import find_runtime
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan
 from partita.problems.kind import AnyResult
+
+#: What is lost below this, relative, is nothing.
+_NOTHING = 5e-4
 
 
 def result_document(result: AnyResult, rows: Sequence[Rival] | None = None) -> dict[str, Any]:
@@ -70,3 +76,73 @@ def evaluation_document(problem: Any, plan: Any, evaluation: Any) -> dict[str, A
         "reason": evaluation.violations[0] if evaluation.violations else None,
         "plan": kind.files.plan_document(problem, plan, evaluation),
     }
+
+
+def cost_of_limits(answer: ModelPlan[Any]) -> tuple[float | None, float | None]:
+    """By how much more the plan takes than the best plan found without limits, and than any such plan takes at most.
+
+    Both are relative, and None where that is not known. The plan itself is one without limits, too.
+    """
+    free, mine = answer.free, answer.result.objective
+    if free is None or mine is None:
+        return None, None
+    best = mine if free.objective is None else min(mine, free.objective)
+    bound = None if free.bound is None else min(best, free.bound.value)
+    return (
+        mine / best - 1 if best > 0 else 0.0,
+        mine / bound - 1 if bound is not None and bound > 0 else None,
+    )
+
+
+def runtime_document(answer: ModelPlan[Any]) -> dict[str, Any] | None:
+    """The runtime of a result document; None where the plan is for none."""
+    name = answer.priced.settings.runtime
+    if name is None:
+        return None
+    runtime, free = find_runtime(name), answer.free
+    cost, most = cost_of_limits(answer)
+    return {
+        "name": name,
+        "limits": msgspec.to_builtins(runtime.limits),
+        "cost": cost,
+        "cost_at_most": most,
+        "free": None
+        if free is None
+        else {
+            "objective": free.objective,
+            "bound": None if free.bound is None else free.bound.value,
+            "status": str(free.status),
+        },
+        "sentences": runtime_sentences(answer),
+    }
+
+
+def runtime_sentences(answer: ModelPlan[Any]) -> list[str]:
+    """What the runtime's limits cost, in words; empty where the plan is for no runtime."""
+    name, free, result = answer.priced.settings.runtime, answer.free, answer.result
+    if name is None or free is None:
+        return []
+    unit, per = result.problem.unit, kind_of(result.problem).report.per(result.problem)
+    if result.plan is None:
+        without = "without them there is none either" if free.plan is None else "without them there is a plan"
+        if free.objective is not None:
+            without += f" of {format_time(free.objective, unit)}{per}"
+        return [f"no plan was found within the limits of {name}; {without}"]
+    cost, most = cost_of_limits(answer)
+    if cost is None:
+        return []
+    if most is not None and most < _NOTHING:
+        return [f"{name}'s limits cost nothing: no plan without them is faster"]
+    if cost < _NOTHING:
+        known = "no faster plan without them was found"
+        return [f"{name}'s limits cost {_at_most(most)}: {known}"]
+    found = f"{name}'s limits cost {cost:.1%}"
+    if free.objective is not None:
+        found += f": the free plan takes {format_time(free.objective, unit)}{per}"
+    if most is None or most > cost + _NOTHING:
+        found += f" and is not proven best, so that they may cost more ({_at_most(most)})"
+    return [found]
+
+
+def _at_most(most: float | None) -> str:
+    return "an unknown share" if most is None else f"at most {most:.1%}"

@@ -186,10 +186,3 @@ def explained(problem: Any, bound: Bound) -> Bound:
     if bound.certificate is None:
         bound = dataclasses.replace(bound, certificate=kind.certify(problem, bound))
     return bound
-
-
-def certified(result: AnyResult) -> AnyResult:
-    """A result whose bound carries a certificate, where there is one."""
-    if result.bound is None:
-        return result
-    return dataclasses.replace(result, bound=explained(result.problem, result.bound))

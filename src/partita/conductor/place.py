@@ -13,7 +13,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.read import topology as read_topology
 from partita.problems import kind_of, kinds
-from partita.problems.facets.stages import FromResult, Placing
+from partita.problems.facets.stages import FromResult
 from partita.problems.kind import AnyResult
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, placed_step
@@ -183,26 +183,18 @@ def place_staged(
     named: dict[Layout, list[str]] = {}
     for name, layout in layouts:
         named.setdefault(layout, []).append(name)
-    candidates = [
-        _candidate(tuple(names), layout, placing, staged, topology)
-        for layout, names in named.items()
-        if runs(staged, layout, topology)
-    ]
+    candidates: list[PlacedLayout] = []
+    for layout, names in named.items():
+        if runs(staged, layout, topology):
+            plan = placing.plan(layout)
+            worth = None if plan is None else float(kind.evaluate(placing.problem, plan).objective)
+            candidates.append(PlacedLayout(tuple(names), layout, worth, step_on(staged, layout, topology)))
     candidates.sort(key=rank)
     chosen = candidates[0]
     mapped = placing.plan(chosen.layout)
     if mapped is not None and mapped != result.plan:
         result = dataclasses.replace(result, plan=mapped, evaluation=kind.evaluate(placing.problem, mapped))
     return PlacedPlan(staged, topology, result, chosen, tuple(candidates))
-
-
-def _candidate(
-    names: tuple[str, ...], layout: Layout, placing: Placing, staged: Pipeline, topology: Topology
-) -> PlacedLayout:
-    plan = placing.plan(layout)
-    worth = None if plan is None else kind_of(placing.problem).evaluate(placing.problem, plan)
-    objective = None if worth is None else float(worth.objective)
-    return PlacedLayout(names, layout, objective, step_on(staged, layout, topology))
 
 
 def step_on(staged: Pipeline, layout: Layout, topology: Topology) -> StepSummary | None:
@@ -248,7 +240,6 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
             ],
         }
 
-    critical = report.result_document(result).get("critical")
     return {
         "topology": topology.name,
         "microbatches": found.staged.microbatches,
@@ -272,7 +263,7 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
             }
             for rank, (stage, row) in enumerate(zip(found.staged.ranks, chosen.layout, strict=True))
         ],
-        "critical": critical,
+        "critical": report.result_document(result).get("critical"),
         "in_order": None if found.in_order is None else summary(found.in_order),
         "alternatives": [summary(one) for one in found.as_good],
         "notes": list(result.problem.notes),

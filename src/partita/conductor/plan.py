@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -224,20 +225,14 @@ def plan_priced(
     rows: list[Rival] = []
     if baselines:
         result, rows = beside_baselines(result, options, clock=clock.share(BASELINES))
-    free = solve_free(priced, result, options, clock.share(FREE, FREE_S))
+    # The answer without a runtime's limits; None where there are none, or nobody solves that.
+    free = None
+    if priced.free is not None and result.stop_reason is not StopReason.INTERRUPTED:
+        monitor = clock.share(FREE, FREE_S)
+        with contextlib.suppress(UnsupportedError):
+            limited = priced.free != priced.problem
+            free = run_solver(priced.free, None, options, monitor, explain=False) if limited else result
     return dataclasses.replace(answer(priced, result, rows, options, clock), tried=tuple(tried), free=free)
-
-
-def solve_free(priced: Priced[Any], result: AnyResult, options: Any, monitor: Monitor) -> AnyResult | None:
-    """The answer without a runtime's limits; None where there are none, or nobody solves that."""
-    if priced.free is None or result.stop_reason is StopReason.INTERRUPTED:
-        return None
-    if priced.free == priced.problem:
-        return result
-    try:
-        return run_solver(priced.free, None, options, monitor, explain=False)
-    except UnsupportedError:
-        return None
 
 
 def answer(

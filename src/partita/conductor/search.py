@@ -3,9 +3,23 @@
 Every *shape* (stages × replicas, of groups of devices where a problem has these, schedule, recomputation or ZeRO's
 stage) is split, mapped onto the devices and simulated there, unless it cannot be better than what is known:
 
-1. before it is split, by ``partita.conductor.shapes``;
+1. before it is split, by ``shape_bound``;
 2. before it is mapped: its split by ``partita.simulator.fastest``. Another split of the shape may be better then: what
    is split is what the objective finds best.
+
+With S stages, R replicas, m microbatches for each of these, W the work of a microbatch, P the bytes of all parameters
+and ρ the least seconds in which R replicas exchange a byte (``partita.simulator.fastest``), all stages together
+exchange for ρ·P at least. Of that each hides what the work of its last microbatch takes at most, so some stage needs
+
+    max(m·W, (m − 1)·W + ρ·P) / S.
+
+Of a chain of operators that hand tensors on forward and back, C its work in a microbatch, a stage begins after the
+forward parts of the stages before it and ends before their backward parts: with c_s its part of the chain, a step takes
+Σ_{i<s} c_i + m·c_s for every s, and at least C / (1 − (1 − 1/m)^S), when all these are equal. Where gradients of
+weights are made later, a stage waits for the forward parts alone, a share φ of c_i or more: φ·C / (1 − (1 − φ/m)^S).
+
+The work of an operator is the least over the kinds of devices of its forward and backward part *together*: a replica
+does both on one device, and microbatch k is that of replica k mod R in every stage, so c_i is of one device, too.
 
 Source: the search over (S, R) by simulation is Parmesan's (Appendix B), which simulates all; the bounds are own.
 """
@@ -15,12 +29,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from partita.conductor.place import PLACE_S, PlacedPlan, place_staged, placing_facet, rank, staged_plan
-from partita.conductor.shapes import shape_bound, shape_guess
 from partita.conductor.solve import options_of
 from partita.documents.document import sha256
 from partita.engines.processes.pool import Pool
@@ -30,7 +43,7 @@ from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
 from partita.problems.facets.stages import Replication, Shape
-from partita.simulator.fastest import fast_links, least_step
+from partita.simulator.fastest import MARGIN, FastLinks, fast_links, least_collective_s, least_ring_s, least_step
 
 #: Wall time of one split and of one mapping, at most.
 SPLIT_S, MAP_S = 20.0, 5.0
@@ -87,6 +100,19 @@ class Searched:
     explored: tuple[Explored, ...]
     finished: bool
     lost: int = 0
+
+
+def shape_bound(shape: Shape[Any], links: FastLinks) -> float:
+    """Seconds that no step of a shape goes below, on devices with these links; see the top of the module."""
+    count, turns = shape.replicas, shape.turns
+    rate = least_collective_s("all-reduce", count, links) if shape.levels_at_once else least_ring_s(count, links)
+    exchanged = rate * shape.parameter_bytes
+    busy = max(turns * shape.work_s, (turns - 1) * shape.work_s + exchanged) / shape.stages
+    share = shape.forward_share
+    chain = shape.chain_s
+    if share > 0:
+        chain *= share / (1.0 - (1.0 - share / turns) ** shape.stages)
+    return max(busy, chain) * (1 - MARGIN)
 
 
 class _Split(NamedTuple):
@@ -161,19 +187,15 @@ def search_stages(
     found += shapes
     placed_ones = [one for one in found if one.step is not None]
     if not placed_ones:
-        raise InputError(_nothing_placed(problem, topology, found))
+        if all(one.outcome == "does not fit" for one in found):
+            why = f"no numbers of stages and replicas fit {topology.name}; more devices would do"
+        else:
+            text = ", ".join(f"{count} {outcome}" for outcome, count in Counter(one.outcome for one in found).items())
+            why = f"no plan was found for {topology.name} ({text}); give it more time, or more devices"
+        raise InputError(f"{problem.name}: {why}")
     best = min(placed_ones, key=lambda one: (one.step, found.index(one)))
     proven = _with_proof(best, topology, min(PLACE_S, max(0.1, clock.remaining_s)), seed, threads)
     return Searched(proven, tuple(proven if one is best else one for one in found), finished, workers.lost)
-
-
-def _nothing_placed(problem: Any, topology: Topology, found: Sequence[Explored]) -> str:
-    """Why there is no answer."""
-    if all(one.outcome == "does not fit" for one in found):
-        return f"{problem.name}: no numbers of stages and replicas fit {topology.name}; more devices would do"
-    counts = Counter(one.outcome for one in found)
-    text = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    return f"{problem.name}: no plan was found for {topology.name} ({text}); give it more time, or more devices"
 
 
 def replicas_of(problem: Any) -> Replication[Any, Any]:
@@ -199,23 +221,22 @@ def _with_proof(best: Explored, topology: Topology, time_limit_s: float, seed: i
     return dataclasses.replace(best, placed=again) if rank(again.chosen) <= rank(best.placed.chosen) else best
 
 
+@dataclass
 class _ShapeSearch:
     """A run over all shapes, in waves as wide as the pool."""
 
-    def __init__(
-        self,
-        problems: Sequence[Any],
-        topology: Topology,
-        clock: Monitor,
-        pool: Pool,
-        seed: int,
-        threads: int,
-        progress: Callable[[str], None] | None,
-    ) -> None:
-        self.problems, self.topology, self.clock, self.pool = problems, topology, clock, pool
-        self.seed, self.threads, self.progress = seed, threads, progress
-        self.splits: dict[Any, _Split] = {}
-        self.links = fast_links(topology.bandwidth_bytes_per_s, topology.machine_of)
+    problems: Sequence[Any]
+    topology: Topology
+    clock: Monitor
+    pool: Pool
+    seed: int
+    threads: int
+    progress: Callable[[str], None] | None
+    splits: dict[Any, _Split] = field(default_factory=dict)
+
+    @cached_property
+    def links(self) -> FastLinks:
+        return fast_links(self.topology.bandwidth_bytes_per_s, self.topology.machine_of)
 
     def explore(self, best: float) -> tuple[list[Explored], bool]:
         """All shapes, what looks shortest first; and whether that was finished."""
@@ -231,7 +252,9 @@ class _ShapeSearch:
             for problem, shape in shapes
         ]
         answers: dict[int, Explored] = {}
-        guesses = [shape_guess(one.shape, one.bound) for one in entries]
+        # To begin with what is good: equal stages that fill and drain.
+        works = [(one.shape.turns + one.shape.stages - 1) * one.shape.work_s / one.shape.stages for one in entries]
+        guesses = [max(one.bound, work) for one, work in zip(entries, works, strict=True)]
         waiting = sorted(range(len(entries)), key=lambda i: (guesses[i], i))
         while waiting and not self.clock.stopping:
             # Equal bounds do not rule out equal steps: what is left out is worse.

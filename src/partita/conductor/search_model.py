@@ -46,26 +46,21 @@ def search_model(
     share = None if time_limit_s is None else time_limit_s / 4
     clock = Monitor(time_limit_s)
     with pool or Pool() as workers:
-        answers = {kind.name: _planned(priced, options, share)}
-        stated, settings = {kind.name: priced}, {kind.name: options}
+        #: By problem: how it is priced, the options of its search, and its plan.
+        tried = {kind.name: (priced, options, _planned(priced, options, share))}
         for other in kinds():
             model = other.model
             if other is kind or other.stages is None or model is None or graph.workload not in model.workloads:
                 continue
             if model.refusal(cluster) is None:
                 own = options_of(other, options.seed, options.threads, {})
-                same = _same_batch(other, priced)
-                first = price_all(other, graph, cluster, same, {})[0]
-                stated[other.name], settings[other.name] = first, own
-                answers[other.name] = _planned(first, own, share)
-        known = [
-            (f"plan of objective {name}", one.result.problem, one.result.plan)
-            for name, one in answers.items()
-            if one.result.plan is not None
-        ]
+                first = price_all(other, graph, cluster, _same_batch(other, priced), {})[0]
+                tried[other.name] = first, own, _planned(first, own, share)
+        results = [(f"plan of objective {name}", one.result) for name, (_, _, one) in tried.items()]
+        known = [(name, found.problem, found.plan) for name, found in results if found.plan is not None]
         also = [
             one.problem
-            for name, one in stated.items()
+            for name, (one, _, _) in tried.items()
             if name != kind.name and (facet := kind_of(one.problem).replicas) and facet.refusal(one.problem) is None
         ]
         left = None if time_limit_s is None else max(0.1, SEARCH * clock.remaining_s)
@@ -82,14 +77,14 @@ def search_model(
         )
     best = found.best
     own = kind_of(best.problem)
+    stated, chosen, planned = tried[own.name]
     if best.shape is None:
-        return answers[own.name], found
-    evaluation = own.evaluate(best.problem, best.plan)
+        return planned, found
     result = dataclasses.replace(
-        answers[own.name].result,
+        planned.result,
         problem=best.problem,
         plan=best.plan,
-        evaluation=evaluation,
+        evaluation=own.evaluate(best.problem, best.plan),
         bound=None,
         status=Status.FEASIBLE,
         stop_reason=StopReason.FINISHED if found.finished else StopReason.TIME_LIMIT,
@@ -98,10 +93,8 @@ def search_model(
         reason="",
         statistics=Statistics(),
     )
-    chosen = settings[own.name]
     rows = run_baselines(best.problem, chosen, clock=clock.share(BASELINES))
-    whole = dataclasses.replace(stated[own.name], problem=best.problem)
-    return answer(whole, result, rows, chosen, clock, probe=False), found
+    return answer(dataclasses.replace(stated, problem=best.problem), result, rows, chosen, clock, probe=False), found
 
 
 def _planned(priced: Priced[Any], options: Any, time_limit_s: float | None) -> ModelPlan[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from partita.conductor.judge import certified, judge
+from partita.conductor.judge import explained, judge
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Status
@@ -114,7 +114,9 @@ def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor,
         raise UnsupportedError(f"solver {chosen.name}: {refusal}")
     with interruptible(monitor):
         outcome = chosen.solve(problem, options, monitor)
-    result = certified(judge(problem, chosen, outcome, options, monitor, trusted=chosen not in kind.baselines))
+    result = judge(problem, chosen, outcome, options, monitor, trusted=chosen not in kind.baselines)
+    if result.bound is not None:
+        result = dataclasses.replace(result, bound=explained(problem, result.bound))
     if result.status is Status.INFEASIBLE and explain:
         return dataclasses.replace(result, reason=why_not(problem, chosen, options, monitor))
     return result

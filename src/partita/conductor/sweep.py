@@ -228,7 +228,6 @@ class _SweepRun:
         return SweptPoint(point, result if made is None else made.result, best_of(rows, options), made)
 
     def _known(self, problem: Any, status: Status, bound: Bound | None, reason: str = "") -> AnyResult:
-        """A result that needs no search."""
         return Result(problem, None, None, bound, status, StopReason.PROVED, "sweep", self.options.seed, 0.0, reason)
 
 

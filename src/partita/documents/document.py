@@ -50,7 +50,6 @@ def decode(data: bytes, kind: type[T], path: str | Path) -> T:
 
 
 def _readable(message: str) -> str:
-    """Turn a decoder's message into one sentence in our words."""
     text, _, place = message.partition(" - at ")
     text = text.replace("Object contains unknown field", "unknown key").replace(
         "Object missing required field", "missing key"
@@ -138,7 +137,6 @@ def write_atomic(path: str | Path, data: bytes) -> None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write beside the file, then put it in its place."""
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         if not _write_nameless(temporary, data):

@@ -33,12 +33,14 @@ def is_single(func: Any, out: Any) -> bool:
     return func is torch.ops.aten.rand.default and not len(out.shape)
 
 
-class _Draws:
+class _Draws(DispatchMode):
+    """Seeds what draws."""
+
     def __init__(self, draw: Callable[[int], None]) -> None:
+        super().__init__()
         self.draw, self.count, self.inside = draw, 0, False
 
     def next(self) -> None:
-        """Seed the next draw."""
         self.draw(self.count)
         self.count += 1
 
@@ -52,18 +54,10 @@ class _Draws:
         finally:
             self.inside = False
 
-
-class _Calls(DispatchMode):
-    """Seeds what draws."""
-
-    def __init__(self, draws: _Draws) -> None:
-        super().__init__()
-        self.draws = draws
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if _RANDOM not in func.tags or self.draws.inside:
+        if _RANDOM not in func.tags or self.inside:
             return func(*args, **(kwargs or {}))
-        self.draws.next()
+        self.next()
         out = func(*args, **(kwargs or {}))
         return out.fill_(KEEPS_LAYERS) if is_single(func, out) else out
 
@@ -117,6 +111,5 @@ def _dropout(
 @contextmanager
 def seeded(draw: Callable[[int], None]) -> Iterator[None]:
     """Within, the draws of a model that runs once are those of its pieces."""
-    draws = _Draws(draw)
-    with _Calls(draws), _WholeCalls(draws):
+    with _Draws(draw) as draws, _WholeCalls(draws):
         yield

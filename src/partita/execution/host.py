@@ -89,7 +89,7 @@ def _run_unsplit(job: RunJob, ready: Ready, folder: Path, beat: Any) -> tuple[li
         range(job.microbatches),
         training=training,
         steps=job.steps,
-        optimizer=optimizer_of(job),
+        optimizer=partial(optimizer_of, job),
         seed=job.seed,
         random_calls=ready.draws,
         weights=weights,
@@ -125,7 +125,7 @@ def _time_unsplit(job: RunJob, ready: Ready) -> tuple[list[float], list[float]]:
     """Batches of the whole model, timed but for the first; draws are not seeded one by one, which takes time."""
     training, module = job.split.training, ready.module
     data = [ready.inputs.of(number) for number in range(job.microbatches)]
-    optimizer = optimizer_of(job)(list(module.parameters())) if training else None
+    optimizer = optimizer_of(job, module.parameters()) if training else None
 
     def batch() -> None:
         with contextlib.nullcontext() if training else torch.inference_mode():
@@ -169,7 +169,6 @@ def errors(
 
 
 def _size(tensor: Any) -> float:
-    """The largest finite entry."""
     if not tensor.numel():
         return 0.0
     values = tensor.double().abs() if not tensor.is_complex() else tensor.abs().double()
@@ -231,7 +230,6 @@ def _compare(
 
 
 def _of(values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """The values of what a process has."""
     return {name: values[name] for name in found if name in values}
 
 

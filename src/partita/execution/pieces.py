@@ -8,12 +8,11 @@ writes it in place.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from partita.execution.places import ANYWHERE, NOWHERE, PlacedTape, makers_of
-from partita.frontends.tape import Slot, Tape
+from partita.frontends.tape import Tape
 from partita.ground.errors import InputError
 
 
@@ -102,7 +101,6 @@ class _Writer:
         return {slot.storage for slot in tape.slots} - changing
 
     def write(self) -> list[PlanPiece]:
-        """All programs."""
         for number, place in enumerate(self.placed.place):
             if place >= 0:
                 self._call(place, number)
@@ -160,7 +158,6 @@ class _Writer:
                 lines.append(Line("keep", tensor.slot, version=tensor.version))
 
     def _overwritten(self, tensor: HandedTensor) -> bool:
-        """Whether anybody writes a tensor again after that version."""
         return self.placed.final[self.tape.slots[tensor.slot].storage] > tensor.version
 
     def _need(self, piece: int, slot: int, version: int) -> None:
@@ -177,7 +174,6 @@ class _Writer:
         return place >= 0 and place != piece and self.placed.final[storage] == 0
 
     def _have(self, piece: int, slot: int, version: int) -> None:
-        """See to it that a slot is there at a version."""
         storage = self.tape.slots[slot].storage
         family = self.families[piece].get(storage)
         if family is not None and family.version == version and slot in family.slots:
@@ -293,9 +289,3 @@ def _bases(tape: Tape) -> dict[int, int]:
             if out is not None:
                 found.setdefault(tape.slots[out].storage, out)
     return found
-
-
-def bytes_of(tape: Tape, tensors: Iterable[HandedTensor]) -> int:
-    """Size of tensors."""
-    slots: list[Slot] = [tape.slots[tensor.slot] for tensor in tensors]
-    return sum(slot.numel * slot.dtype.itemsize for slot in slots)

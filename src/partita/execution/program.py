@@ -76,7 +76,6 @@ class _Text:
         return CompiledPiece(self.names["run"], tuple(self.receives), source)
 
     def _run_once(self, lines: Sequence[Line]) -> None:
-        """Make what is the same for every microbatch."""
         with torch.no_grad():
             for line in lines:
                 if line.what == "origin":
@@ -120,7 +119,6 @@ class _Text:
         return self._origin(slot)
 
     def final(self, slot: int) -> int:
-        """How often the storage of a slot is written."""
         storage = self.tape.slots[slot].storage
         return sum(any(self.tape.slots[s].storage == storage for s in entry.writes) for entry in self.tape.entries)
 

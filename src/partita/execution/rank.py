@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,26 +33,28 @@ def timed(repeats: int, batch: Callable[[], None], begin: Callable[[], None]) ->
     return times, processor
 
 
-def optimizer_of(job: RunJob) -> Callable[[list[Any]], Any]:
-    """What makes the optimizer of a job."""
-
-    def make(parameters: list[Any]) -> Any:
-        wanted = [p for p in parameters if p.requires_grad]
-        if not wanted:
-            return None
-        if job.optimizer == "adam":
-            # With the usual 1e-8, what has no gradient but rounding errors would move by a whole learning rate.
-            return torch.optim.Adam(wanted, lr=job.learning_rate, eps=1e-5)
-        return torch.optim.SGD(wanted, lr=job.learning_rate)
-
-    return make
+def optimizer_of(job: RunJob, parameters: Iterable[Any]) -> Any:
+    """The optimizer of a job; None where nothing is trained."""
+    wanted = [p for p in parameters if p.requires_grad]
+    if not wanted:
+        return None
+    if job.optimizer == "adam":
+        # With the usual 1e-8, what has no gradient but rounding errors would move by a whole learning rate.
+        return torch.optim.Adam(wanted, lr=job.learning_rate, eps=1e-5)
+    return torch.optim.SGD(wanted, lr=job.learning_rate)
 
 
 def work_as(process: Process, job: RunJob, ready: Ready, folder: Path, beat: Any) -> Worker:
     """Everything that a process does; what it computed is left in the folder."""
     torch.set_num_threads(job.threads)
     beat[1] = WAITING
-    _meet(job, ready, process, folder)
+    count = len(ready.orders.processes)
+    store: Any
+    if job.port is None:
+        store = dist.FileStore(str(folder / "store"), count)
+    else:
+        store = dist.TCPStore("127.0.0.1", job.port, count, is_master=process.number == 0)
+    dist.init_process_group("gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600))
     beat[1] = COMPUTING
     worker = _run(job, ready, process, folder, beat)
     beat[1] = WAITING
@@ -62,35 +64,12 @@ def work_as(process: Process, job: RunJob, ready: Ready, folder: Path, beat: Any
     return worker
 
 
-def _meet(job: RunJob, ready: Ready, process: Process, folder: Path) -> None:
-    count = len(ready.orders.processes)
-    store: Any
-    if job.port is None:
-        store = dist.FileStore(str(folder / "store"), count)
-    else:
-        store = dist.TCPStore("127.0.0.1", job.port, count, is_master=process.number == 0)
-    dist.init_process_group("gloo", store=store, rank=process.number, world_size=count, timeout=timedelta(seconds=3600))
-
-
 def _run(job: RunJob, ready: Ready, process: Process, folder: Path, beat: Any) -> Worker:
     training = job.split.training
-    module = ready.module
-    with settled(module, training):
-        stages = StageRunner(
-            process,
-            ready.orders,
-            ready.pieces,
-            ready.tape,
-            ready.arrays,
-            ready.inputs,
-            training=training,
-            microbatches=job.microbatches,
-            seed=job.seed,
-            beat=beat,
-        )
-        results = Results()
-        stages.record = results
-        optimizer = optimizer_of(job)(list(stages.parameters.values())) if training else None
+    with settled(ready.module, training):
+        stages = StageRunner(process, job, ready, beat)
+        stages.record = results = Results()
+        optimizer = optimizer_of(job, stages.parameters.values()) if training else None
         for step in range(job.steps):
             stages.step = step
             stages.run_batch()
@@ -98,7 +77,6 @@ def _run(job: RunJob, ready: Ready, process: Process, folder: Path, beat: Any) -
                 results.gradients = copied((n, p.grad) for n, p in stages.parameters.items() if p.grad is not None)
             if optimizer is not None:
                 stages.update(optimizer)
-                optimizer.zero_grad()
         results.parameters = copied(stages.parameters.items()) if training else {}
         results.buffers = copied(stages.buffers.items())
         torch.save(vars(results), folder / f"results{process.number}.pt")
@@ -108,7 +86,6 @@ def _run(job: RunJob, ready: Ready, process: Process, folder: Path, beat: Any) -
 
 
 def _time(job: RunJob, stages: StageRunner, optimizer: Any, process: Process) -> Worker:
-    """Batches that are timed, and one whose memory is."""
     weights = [*stages.parameters.values(), *stages.buffers.values()]
     held = sum(array.numel() * array.element_size() for array in weights)
 
@@ -116,7 +93,6 @@ def _time(job: RunJob, stages: StageRunner, optimizer: Any, process: Process) ->
         stages.run_batch()
         if optimizer is not None:
             stages.update(optimizer)
-            optimizer.zero_grad()
 
     with Peak() as peak:
         batch()

@@ -72,7 +72,7 @@ def run_reference(
     there are random draws; ``weights`` takes the parameters before every step, if that is wanted.
     """
     results = Results()
-    update = optimizer(list(module.parameters())) if training else None
+    update = optimizer(module.parameters()) if training else None
     with settled(module, training), torch.set_grad_enabled(training):
         for step in range(steps):
             if weights is not None:

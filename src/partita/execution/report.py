@@ -27,7 +27,6 @@ def worst(ran: Ran) -> dict[str, tuple[float, str] | None]:
 
 
 def _compared(answer: RunAnswer) -> dict[str, dict[str, float]]:
-    """All relative errors, by what is compared as documents call it."""
     tables = (answer.outputs, answer.gradients, answer.parameters, answer.buffers, answer.losses)
     return dict(zip(("output", "gradient", "parameter", "buffer", "loss"), tables, strict=True))
 

@@ -12,17 +12,19 @@ import msgspec
 
 from partita.conductor.simulate import simulate_plan
 from partita.documents.document import document_keys, read_bytes
+from partita.engines.processes.child import Child
+from partita.engines.processes.replies import Reply
 from partita.execution.job import RunAnswer, RunJob
-from partita.execution.launch import Host
-from partita.ground.errors import InputError, PartitaError
+from partita.ground.errors import DisagreementError, InputError, PartitaError, RankError
 from partita.nouns.graph import Source
 from partita.nouns.split import Split
 from partita.problems.planned import read_planned, read_split
-from partita.simulator.program import Program
 from partita.simulator.simulate import Simulation
 
 #: Microbatches of a batch for every process, where the plan does not say.
 PER_PROCESS = 4
+#: Seconds between two looks at the process that the others come from.
+POLL_S = 0.5
 #: Seconds in the units of time that problems may have.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
@@ -36,10 +38,55 @@ class Ran:
     answer: RunAnswer
     simulation: Simulation | None  #: The same run in the simulator; None where it cannot be simulated in seconds.
 
-    @property
-    def program(self) -> Program | None:
-        """What was simulated."""
-        return None if self.simulation is None else self.simulation.program
+
+class Host:
+    """The process that the others come from, which runs one job after the other; a context manager that ends it."""
+
+    def __init__(self) -> None:
+        self.child: Child | None = None
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.end()
+
+    def run(self, job: RunJob) -> RunAnswer:
+        """Run a job.
+
+        Raises ``InputError`` if the plan, the model and what is asked for do not fit together; ``RankError`` if a
+        process failed, was killed or hung.
+        """
+        if self.child is not None and not self.child.free:
+            self.end()
+        if self.child is None:
+            self.child = Child("partita.execution.host", _lost, shown=True)
+        child = self.child
+        try:
+            child.ask(job)
+            while not isinstance(found := child.hear(POLL_S), Reply):
+                child.check_stopped(job.timeout_s)
+        except BaseException:
+            self.end()
+            raise
+        error = found.error
+        if error is None or isinstance(error, (InputError, RankError)):
+            answer: RunAnswer = found.get()
+            return answer
+        # Errors that nobody raises on purpose are defects.
+        defect = DisagreementError(str(error) if isinstance(error, PartitaError) else found.said)
+        defect.add_note(found.where)
+        raise defect
+
+    def end(self) -> None:
+        """End everything that was started."""
+        child, self.child = self.child, None
+        if child is not None:
+            child.end()
+
+
+def _lost(cause: str, output: str) -> RankError:
+    return RankError(f"the process that all ranks come from {cause}", output)
 
 
 def run_plan(
@@ -105,7 +152,6 @@ def _source(path: str | Path, split: Split, model: str | None, settings: Mapping
 
 
 def _numbers(split: Split, processes: int | None, microbatches: int | None) -> tuple[int, int]:
-    """How many copies of the plan, and microbatches."""
     ranks = {stage.rank: stage.replicas for stage in split.stages}
     own = sum(ranks.values())
     times = 1 if processes is None else processes // own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,8 +13,9 @@ import torch.distributed as dist
 
 from partita.engines.processes.forks import COMPUTING, WAITING
 from partita.execution.draws import seeder
-from partita.execution.inputs import Inputs
-from partita.execution.orders import Orders, Process
+from partita.execution.job import RunJob
+from partita.execution.model import Ready
+from partita.execution.orders import Process
 from partita.execution.pieces import HandedTensor, PlanPiece
 from partita.execution.program import CompiledPiece, compile_piece
 from partita.execution.reference import Results
@@ -79,39 +80,13 @@ class _Running:
 
 
 class StageRunner:
-    """What one process does.
+    """What one process does; ``beat`` are numbers that whoever watches reads: calls made, and what it is doing."""
 
-    Parameters
-    ----------
-    process, orders, pieces, tape
-        Which process, and the run.
-    arrays
-        Parameters and buffers by name; those of other processes are not touched.
-    inputs, seed
-        Of the microbatches, and of random draws.
-    training, microbatches
-        Whether gradients are made; microbatches of a batch.
-    beat
-        Numbers that whoever watches reads: calls made, and what the process is doing.
-    """
-
-    def __init__(
-        self,
-        process: Process,
-        orders: Orders,
-        pieces: Sequence[PlanPiece],
-        tape: Tape,
-        arrays: Mapping[str, Any],
-        inputs: Inputs,
-        *,
-        training: bool,
-        microbatches: int,
-        seed: int,
-        beat: Any,
-    ) -> None:
-        self.process, self.orders, self.pieces = process, orders, pieces
-        self.inputs, self.training, self.microbatches = inputs, training, microbatches
-        self.seed, self.beat = seed, beat
+    def __init__(self, process: Process, job: RunJob, ready: Ready, beat: Any) -> None:
+        tape, pieces, arrays, training = ready.tape, ready.pieces, ready.arrays, job.split.training
+        self.process, self.orders, self.pieces = process, ready.orders, pieces
+        self.inputs, self.training, self.microbatches = ready.inputs, training, job.microbatches
+        self.seed, self.beat = job.seed, beat
         self.edges = edges_of(pieces)
         self.mine = sorted({action.stage for action in process.actions})
         reached = differentiable(tape) if training else set()
@@ -187,7 +162,6 @@ class StageRunner:
             self._timed(SYNC, self._sum_gradients)
 
     def _timed(self, sort: int, work: Callable[..., Any], *args: Any) -> Any:
-        """Wait for others."""
         self.beat[1] = WAITING
         start = time.perf_counter()
         found = work(*args)
@@ -200,7 +174,6 @@ class StageRunner:
         return 2 * (microbatch * len(self.edges) + self.edges[edge]) + back
 
     def _post(self, action: Action) -> None:
-        """Make room for what an action receives."""
         stage, letter, microbatch = action
         me = self.process.number
         if letter == "F":
@@ -343,7 +316,8 @@ class StageRunner:
                 place += count
 
     def update(self, optimizer: Any) -> None:
-        """The optimizer's step."""
+        """The optimizer's step, after which gradients begin anew."""
         start = time.perf_counter()
         optimizer.step()
         self.slices.append(Slice(UPDATE, start, time.perf_counter()))
+        optimizer.zero_grad()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import json_bytes
-from partita.exporters.cards import cards_of_split, order_notes
+from partita.exporters.cards import cards_of_split
 from partita.exporters.exporter import FileExporter
 from partita.exporters.facts import Facts
 from partita.nouns.split import Split
@@ -23,6 +23,7 @@ class Accelerate(FileExporter):
     """
 
     name = "accelerate"
+    numbers = ("the map", "the model is dispatched")
 
     def reasons(self, split: Split) -> Iterator[str]:
         keys = set(_map(split))
@@ -33,9 +34,6 @@ class Accelerate(FileExporter):
             # The model's own weights are moved to the first device of the map.
             if weight.stages and not covered and (owner or weight.stages != (0,)):
                 yield f"{owner or 'the model'}, which has the weight {weight.name} itself, is on several devices"
-
-    def notes(self, split: Split) -> Iterator[str]:
-        return order_notes(split, "the map", "the model is dispatched")
 
     def content(self, split: Split, model: Any) -> bytes:
         found = _map(split)
@@ -53,11 +51,8 @@ class Accelerate(FileExporter):
 
 
 def _map(split: Split) -> dict[str, int | str]:
-    found: dict[str, int | str] = {}
-    for stage, device in zip(split.stages, _devices(split), strict=True):
-        for name in stage.modules:
-            found[name] = device
-    return found
+    pairs = zip(split.stages, _devices(split), strict=True)
+    return {name: device for stage, device in pairs for name in stage.modules}
 
 
 def _devices(split: Split) -> list[int | str]:

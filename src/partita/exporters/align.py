@@ -88,13 +88,11 @@ def base(target: str) -> str:
 
 
 def _of_module(module: str, whole: dict[str, int]) -> int | None:
-    """The stage that has a module or one around it."""
     paths = accumulate(module.split("."), "{}.{}".format) if module else ()
     return next((whole[path] for path in paths if path in whole), None)
 
 
 def _next(waiting: dict[tuple[str, str], deque[int]], call: Call) -> int | None:
-    """The stage of the next operator that a call can be."""
     name = base(call.target)
     for candidate in (name, *_FINER.get(name, ())):
         stages = waiting.get((call.module, candidate))

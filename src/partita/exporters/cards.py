@@ -110,25 +110,23 @@ def order_notes(split: Split, place: str, moment: str) -> Iterator[str]:
 
 def cards_of_split(split: Split) -> Cards:
     """The cards of a split; where it does not say which, its devices in pipeline order (``card_refusals``)."""
+    held: list[Sequence[int | str]]
     if split.cards and all(stage.places for stage in split.stages):
         accelerators = [place for place, card in enumerate(split.cards) if card.accelerator]
-        number = {place: n for n, place in enumerate(accelerators)}
-        return Cards(
-            kinds=tuple(split.cards[place].kind for place in accelerators),
-            machines=tuple(split.cards[place].machine for place in accelerators),
-            stages=tuple(
-                tuple(number[place] for place in stage.places) if stage.accelerator else () for stage in split.stages
-            ),
-        )
-    names: dict[str, str] = {}
-    for stage in split.stages:
-        names |= dict.fromkeys(stage.devices if stage.accelerator else (), stage.kind)
-    order = {name: n for n, name in enumerate(names)}
+        kinds: dict[int | str, str] = {place: split.cards[place].kind for place in accelerators}
+        machines = tuple(split.cards[place].machine for place in accelerators)
+        held = [stage.places for stage in split.stages]
+    else:
+        kinds = {name: stage.kind for stage in split.stages if stage.accelerator for name in stage.devices}
+        machines = (0,) * len(kinds)
+        held = [stage.devices for stage in split.stages]
+    number = {place: n for n, place in enumerate(kinds)}
     return Cards(
-        kinds=tuple(names.values()),
-        machines=(0,) * len(names),
+        kinds=tuple(kinds.values()),
+        machines=machines,
         stages=tuple(
-            tuple(order[name] for name in stage.devices) if stage.accelerator else () for stage in split.stages
+            tuple(number[place] for place in own) if stage.accelerator else ()
+            for stage, own in zip(split.stages, held, strict=True)
         ),
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partita.documents.document import write_atomic
-from partita.exporters.cards import card_refusals
+from partita.exporters.cards import card_refusals, order_notes
 from partita.exporters.facts import Facts, differences
 from partita.exporters.refusals import refusals
 from partita.ground.errors import InputError, UnsupportedError
@@ -32,6 +32,8 @@ class Exporter(ABC):
 
     name: str  #: Of the runtime, as in ``partita.nouns.catalogue.runtimes``.
     needs_model: bool = False  #: Whether the model itself is needed, not only its split.
+    #: Where a file has numbers of cards, and before what they are counted; None where a user has nothing to see to.
+    numbers: tuple[str, str] | None = None
 
     @property
     def runtime(self) -> Runtime:
@@ -58,7 +60,7 @@ class Exporter(ABC):
 
     def notes(self, split: Split) -> Iterable[str]:
         """What a user has to see to that the file cannot say, a sentence each."""
-        return ()
+        return () if self.numbers is None else order_notes(split, *self.numbers)
 
     def export(self, split: Split, path: str | PathLike[str], model: Any = None) -> list[str]:
         """Write a split for the runtime; the paths that were written.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from partita.exporters.cards import ORDER, cards_of_split, order_notes
+from partita.exporters.cards import ORDER, cards_of_split
 from partita.exporters.exporter import Content, FolderExporter
 from partita.exporters.onnx_model import StagedModel, encoded, reads, staged_model
 from partita.frontends.options import passed_over
@@ -24,9 +24,7 @@ class OnnxStages(FolderExporter):
 
     name = "onnx"
     needs_model = True
-
-    def notes(self, split: Split) -> Iterator[str]:
-        return order_notes(split, "stages.json", "sessions are made")
+    numbers = ("stages.json", "sessions are made")
 
     def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
         staged = staged_model(split, model, contiguous=True)

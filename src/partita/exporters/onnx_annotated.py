@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from partita.exporters.cards import cards_of_split, order_notes
+from partita.exporters.cards import cards_of_split
 from partita.exporters.exporter import FileExporter
 from partita.exporters.onnx_model import encoded, staged_model
 from partita.nouns.split import Split
@@ -25,9 +24,7 @@ class OnnxAnnotated(FileExporter):
 
     name = "onnx-stages"
     needs_model = True
-
-    def notes(self, split: Split) -> Iterator[str]:
-        return order_notes(split, "the file", "sessions are made")
+    numbers = ("the file", "sessions are made")
 
     def content(self, split: Split, model: Any) -> bytes:
         staged = staged_model(split, model, contiguous=True)

@@ -78,17 +78,22 @@ def _exported(split: Split) -> Any:
 
 
 def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedModel:
+    from onnx import TensorProto
+
     nodes = list(model.graph.node)
     properties = [{entry.key: entry.value for entry in node.metadata_props} for node in nodes]
     # A plan of an ONNX file names its nodes as they were read, whatever wrote them.
-    paths = _paths_as_read(nodes) if _is_of_file(split) else None
+    of_file = split.source is not None and str(split.source.model).endswith(".onnx")
+    modules = Modules("")
+    paths = [modules.of(node) for node in nodes] if of_file else None
     if paths is None and not any(_SCOPES in known for known in properties):
         raise InputError(
             f"the nodes of {name} do not say which modules they come from; export it with torch.onnx.export(…, "
             f"dynamo=True), plan {name} itself, or leave --model out"
         )
     weights = {alias for weight in split.weights if not weight.buffer for alias in (weight.name, *weight.aliases)}
-    floating = {entry.name for entry in model.graph.input if entry.type.tensor_type.elem_type in _floating_types()}
+    kinds = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
+    floating = {entry.name for entry in model.graph.input if entry.type.tensor_type.elem_type in kinds}
     makers: dict[str, int] = {}
     calls: list[Call] = []
     number_of: dict[str, int] = {}
@@ -102,15 +107,11 @@ def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedMode
         number = number_of.get(key)
         if number is None or any(v > number for v in inputs):
             number = number_of[key] = len(calls)
-            if paths is not None:
-                calls.append(Call(paths[place], f"onnx.{node.op_type}", tuple(sorted(inputs)), state))
-                call_of.append(number)
-                makers |= {text: number for text in node.output if text}
-                continue
             path = scopes[-2].removeprefix(PREFIX) if len(scopes) > 1 else ""
-            found = _TARGET.search(known.get(_TRACED, ""))
+            path = "" if path == PREFIX.rstrip(".") else path
+            found = None if paths is not None else _TARGET.search(known.get(_TRACED, ""))
             target = found[1] if found else f"onnx.{node.op_type}"
-            calls.append(Call("" if path == PREFIX.rstrip(".") else path, target, tuple(sorted(inputs)), state))
+            calls.append(Call(path if paths is None else paths[place], target, tuple(sorted(inputs)), state))
         else:
             old = calls[number]
             merged = tuple(sorted({*old.inputs, *(inputs - {number})}))
@@ -132,17 +133,6 @@ def _staged(split: Split, model: Any, name: str, contiguous: bool) -> StagedMode
     return StagedModel(model, [stages[v] for v in call_of], [not carries[v] for v in call_of])
 
 
-def _is_of_file(split: Split) -> bool:
-    """Whether a plan was made of an ONNX file."""
-    return split.source is not None and str(split.source.model).endswith(".onnx")
-
-
-def _paths_as_read(nodes: list[Any]) -> list[str]:
-    """The module of every node, as plans of ONNX files name them."""
-    modules = Modules("")
-    return [modules.of(node) for node in nodes]
-
-
 def reads(node: Any) -> list[str]:
     """Names of what a node reads, also inside its branches and loops."""
     found = [text for text in node.input if text]
@@ -153,12 +143,6 @@ def reads(node: Any) -> list[str]:
             found += [text for inner in graph.node for text in reads(inner) if text not in made]
             found += [entry.name for entry in graph.output if entry.name not in made]
     return found
-
-
-def _floating_types() -> set[int]:
-    from onnx import TensorProto
-
-    return {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
 
 
 def encoded(model: Any, name: str) -> bytes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from partita.exporters.cards import cards_of_split, order_notes
+from partita.exporters.cards import cards_of_split
 from partita.exporters.exporter import Content, FolderExporter
 from partita.exporters.onnx_model import encoded, staged_model
 from partita.nouns.split import Split
@@ -25,9 +25,7 @@ class OnnxRuntime(FolderExporter):
 
     name = "onnxruntime"
     needs_model = True
-
-    def notes(self, split: Split) -> Iterator[str]:
-        return order_notes(split, "providers.json", "the session is made")
+    numbers = ("providers.json", "the session is made")
 
     def contents(self, split: Split, model: Any) -> Mapping[str, Content]:
         staged = staged_model(split, model, contiguous=False)

@@ -23,6 +23,8 @@ def split_policy(split: Split) -> Callable[[Any], Any]:
     """
 
     def policy(traced: Any) -> Any:
+        from partita.inside.pipelining_inside import STAGE_BEGINS
+
         _inline(traced)
         nodes = [node for node in traced.graph.nodes if node.op == "call_function"]
         number = {node: place for place, node in enumerate(nodes)}
@@ -33,9 +35,14 @@ def split_policy(split: Split) -> Callable[[Any], Any]:
         if missing:
             raise InputError(f"the model traced by torch has nothing that stage {min(missing)} of the plan runs")
         stage_of = dict(zip(nodes, found, strict=True))
-        _reorder(traced.graph, nodes, stage_of, len(split.stages))
+        # The nodes of every stage come behind those of the stages before it; the order within a stage stays.
+        last = next(node for node in traced.graph.nodes if node.op == "output")
+        for node in sorted(nodes, key=stage_of.__getitem__):
+            last.prepend(node)
         _hand_on(traced.graph, stage_of, len(split.stages))
-        _mark(traced.graph, stage_of, len(split.stages))
+        for node in _starts(traced.graph, stage_of, len(split.stages))[1:]:
+            with traced.graph.inserting_before(node):
+                traced.graph.call_function(STAGE_BEGINS, ())
         _flatten(traced.graph)
         traced.graph.lint()
         traced.recompile()
@@ -104,15 +111,6 @@ def _call(node: Any, number: dict[Any, int], traced: Any) -> Call:
     )
 
 
-def _reorder(graph: Any, nodes: list[Any], stage_of: dict[Any, int], stages: int) -> None:
-    """Put the nodes of every stage behind those of the stages before it; the order within a stage stays."""
-    last = next(node for node in graph.nodes if node.op == "output")
-    for stage in range(stages):
-        for node in nodes:
-            if stage_of[node] == stage:
-                last.prepend(node)
-
-
 def _hand_on(graph: Any, stage_of: dict[Any, int], stages: int) -> None:
     """Copy what is read beyond the next stage in every stage between, and what is returned in the last one."""
     import torch
@@ -140,21 +138,11 @@ def _hand_on(graph: Any, stage_of: dict[Any, int], stages: int) -> None:
 
 
 def _starts(graph: Any, stage_of: dict[Any, int], stages: int) -> list[Any]:
-    """The first node of every stage."""
     found: dict[int, Any] = {}
     for node in graph.nodes:
         if node in stage_of:
             found.setdefault(stage_of[node], node)
     return [found[stage] for stage in range(stages)]
-
-
-def _mark(graph: Any, stage_of: dict[Any, int], stages: int) -> None:
-    """Mark where every stage but the first begins."""
-    from partita.inside.pipelining_inside import STAGE_BEGINS
-
-    for node in _starts(graph, stage_of, stages)[1:]:
-        with graph.inserting_before(node):
-            graph.call_function(STAGE_BEGINS, ())
 
 
 def _flatten(graph: Any) -> None:

@@ -18,7 +18,6 @@ def refusals(split: Split, name: str, limits: Limits) -> list[str]:
 
 
 def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """What the split is for, and how it runs."""
     if split.training and not limits.training:
         yield f"{name} runs models and trains none, and this is a plan of training"
     if not split.training and not limits.inference:
@@ -38,7 +37,6 @@ def _uses(split: Split, name: str, limits: Limits) -> Iterator[str]:
 
 
 def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """What the stages run on."""
     degrees = {(stage.replicas, stage.context * stage.tensor) for stage in split.stages}
     if limits.uniform and len(degrees) > 1:
         shown = ", ".join(f"{replicas} × {devices}" for replicas, devices in sorted(degrees))
@@ -107,7 +105,6 @@ _BESIDE = {"input": "comes before the first block", "output": "comes behind the 
 
 
 def _numbers(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """Meshes, number formats and the optimizer."""
     first, sharded = split.stages[0], False
     if limits.formats != "any" and split.formats is not None and split.optimizer is not None:
         yield from format_refusals(limits.formats, split.formats, split.optimizer, name)
@@ -129,7 +126,6 @@ def _numbers(split: Split, name: str, limits: Limits) -> Iterator[str]:
 
 
 def _cuts(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """What the stages are made of."""
     if limits.one_list and list_of(split) is None:
         parents = sorted({layer.name.rpartition(".")[0] or layer.name for layer in split.blocks})
         yield (
@@ -148,7 +144,6 @@ def _cuts(split: Split, name: str, limits: Limits) -> Iterator[str]:
 
 
 def _ties(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """Weights that several stages read."""
     for weight in split.tied:
         where = " = ".join((weight.name, *weight.aliases)) + f" is read on stages {_listed(weight.stages)}"
         if limits.ties(split.training):
@@ -161,7 +156,6 @@ def _ties(split: Split, name: str, limits: Limits) -> Iterator[str]:
 
 
 def _order(split: Split, name: str, limits: Limits) -> Iterator[str]:
-    """What follows what."""
     for send in split.backwards[:1] if limits.contiguous else ():
         yield (
             f"the split is not contiguous: stage {send.source} sends to stage {send.target}, which comes before it; "

@@ -25,7 +25,7 @@ def align(traced: Sequence[DispatchedCall], ran: Sequence[DispatchedCall]) -> li
     for differences in range(n + m + 1):
         history.append(dict(furthest))
         for diagonal in range(-differences, differences + 1, 2):
-            x = _step(furthest, diagonal, differences)
+            x, _ = _step(furthest, diagonal, differences)
             while x < n and x - diagonal < m and _same(traced[x], ran[x - diagonal]):
                 x += 1
             furthest[diagonal] = x
@@ -34,34 +34,23 @@ def align(traced: Sequence[DispatchedCall], ran: Sequence[DispatchedCall]) -> li
     raise AssertionError("two rows always differ in as many events as they have together, at most")
 
 
-def _step(furthest: dict[int, int], diagonal: int, differences: int) -> int:
-    """Where a diagonal is entered: by leaving out an event of the run, or one of the trace."""
+def _step(furthest: dict[int, int], diagonal: int, differences: int) -> tuple[int, bool]:
+    """Where a diagonal is entered, and whether by leaving out an event of the run rather than one of the trace."""
     left, right = furthest.get(diagonal - 1, -1), furthest.get(diagonal + 1, -1)
-    if diagonal == -differences or (diagonal != differences and left < right):
-        return right
-    return left + 1
+    of_run = diagonal == -differences or (diagonal != differences and left < right)
+    return right if of_run else left + 1, of_run
 
 
 def _matches(history: list[dict[int, int]], n: int, m: int) -> list[int | None]:
-    """The matched events, from the way's end to its beginning."""
     found: list[int | None] = [None] * n
     x, y = n, m
     for differences in range(len(history) - 1, -1, -1):
-        diagonal = x - y
-        entered = _step(history[differences], diagonal, differences)
+        entered, of_run = _step(history[differences], x - y, differences)
         while x > max(entered, 0) and y > 0:
             x, y = x - 1, y - 1
             found[x] = y
-        if not differences:
-            break
         # One event of either was left out before.
-        if diagonal == -differences or (
-            diagonal != differences
-            and history[differences].get(diagonal - 1, -1) < history[differences].get(diagonal + 1, -1)
-        ):
-            y -= 1
-        else:
-            x -= 1
+        x, y = (x, y - 1) if of_run else (x - 1, y)
     return found
 
 

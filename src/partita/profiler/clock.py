@@ -16,6 +16,8 @@ _AHEAD_CYCLES = 1_500_000_000
 class Clock(Protocol):
     """Marks in time, and the seconds between two of them."""
 
+    own_s: float  #: What timing one operator adds to its time.
+
     def begin(self) -> None:
         """A pass begins."""
 
@@ -28,10 +30,6 @@ class Clock(Protocol):
     def finish(self) -> None:
         """Wait until all that was issued is done."""
 
-    @property
-    def own_s(self) -> float:
-        """What timing one operator adds to its time."""
-
 
 class CpuClock:
     """Operators run where they are issued.
@@ -41,7 +39,7 @@ class CpuClock:
     """
 
     def __init__(self, threads: int = 1) -> None:
-        self._own_s = 0.0
+        self.own_s = 0.0
         self._now = time.thread_time_ns if threads == 1 else time.perf_counter_ns
 
     def begin(self) -> None:
@@ -56,17 +54,15 @@ class CpuClock:
     def finish(self) -> None:
         pass
 
-    @property
-    def own_s(self) -> float:
-        return self._own_s
-
     def calibrate(self, timed: list[float], plain: list[float]) -> None:
         """Learn ``own_s`` from one small operator, timed and called plainly."""
-        self._own_s = max(0.0, sorted(timed)[len(timed) // 2] - sorted(plain)[len(plain) // 2])
+        self.own_s = max(0.0, sorted(timed)[len(timed) // 2] - sorted(plain)[len(plain) // 2])
 
 
 class CudaClock:
     """Events between kernels. The GPU begins late, so that it never waits for the program while a pass is timed."""
+
+    own_s = 0.0
 
     def begin(self) -> None:
         torch.cuda.synchronize()
@@ -82,7 +78,3 @@ class CudaClock:
 
     def finish(self) -> None:
         torch.cuda.synchronize()
-
-    @property
-    def own_s(self) -> float:
-        return 0.0

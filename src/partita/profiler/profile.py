@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from statistics import median, quantiles
 
 import msgspec
@@ -13,18 +16,22 @@ import torch
 from partita.costs.calibration import calibrate
 from partita.costs.profile import Measurement, Phase, Profile, ProfileSettings
 from partita.costs.signatures import Signature, fingerprint, signatures
+from partita.engines.processes.child import Child
+from partita.engines.processes.replies import Reply
 from partita.ground.checks import check_at_least
-from partita.ground.errors import InputError, require
+from partita.ground.errors import InputError, ProfileError, require
 from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
 from partita.nouns.cluster import Cluster, Machine
 from partita.nouns.graph import Graph, Source
 from partita.profiler.alignment import align, besides
 from partita.profiler.links import fit_line
-from partita.profiler.processes import run_processes
 from partita.profiler.worker import Job, Report
 
 #: Name of the link between processes.
 _LINK = "between-processes"
+
+#: Seconds between two looks at the processes, and lines shown of what one wrote before it failed.
+_POLL_S, _LINES = 0.05, 3
 
 
 def profile_model(
@@ -75,6 +82,38 @@ def profile_model(
     assert graph is not None
     settings = ProfileSettings(processes=processes, threads=threads, warm_up=warm_up, repeats=repeats)
     return graph, _document(reports, settings, accelerator=device != "cpu", name=device_name)
+
+
+def run_processes(job: Job) -> list[Report]:
+    """What every process saw, by rank.
+
+    Raises ``InputError`` if the model cannot be built or run; ``ProfileError`` if a process ends without a report.
+    """
+    with ExitStack() as open_ones:
+        job = dataclasses.replace(
+            job, folder=open_ones.enter_context(tempfile.TemporaryDirectory(prefix="partita-profile-"))
+        )
+        children: list[Child] = []
+        for rank in range(job.processes):
+            children.append(Child("partita.profiler.worker", _lost(rank), threads=job.threads))
+            open_ones.callback(children[-1].end)
+            children[-1].ask(job, rank)
+        reports: dict[int, Report] = {}
+        while len(reports) < len(children):
+            for rank, child in enumerate(children):
+                if rank not in reports and isinstance(found := child.hear(_POLL_S), Reply):
+                    if found.error is not None and not isinstance(found.error, InputError):
+                        raise ProfileError(f"process {rank} of the profile failed", found.said) from found.error
+                    reports[rank] = found.get()
+        return [reports[rank] for rank in range(len(children))]
+
+
+def _lost(rank: int) -> Callable[[str, str], ProfileError]:
+    def lost(cause: str, output: str) -> ProfileError:
+        said = output.strip().splitlines()[-_LINES:]
+        return ProfileError(": ".join([f"process {rank} of the profile {cause}", *said]))
+
+    return lost
 
 
 def _document(reports: Sequence[Report], settings: ProfileSettings, *, accelerator: bool, name: str | None) -> Profile:
@@ -155,7 +194,6 @@ def _measured(reports: Sequence[Report], graph: Graph) -> tuple[list[Measurement
 
 
 def _measurement(signature: Signature, parts: Sequence[Sequence[float]], peak: int | None) -> Measurement:
-    """Of an operator and what ran behind it."""
     return Measurement(
         signature=signature,
         time_s=sum(median(part) for part in parts),

@@ -20,7 +20,7 @@ from partita.profiler.timing import MemoryTimer, Timer, instruments
 
 
 @dataclass(frozen=True)
-class ModuleRun:
+class TimedStep:
     """A module with its arguments, forward only or forward and backward."""
 
     module: Any
@@ -48,7 +48,7 @@ class Observed:
 
 
 def observe(
-    step: ModuleRun, clock: Clock, *, warm_up: int, repeats: int, alone: Callable[[], AbstractContextManager[None]]
+    step: TimedStep, clock: Clock, *, warm_up: int, repeats: int, alone: Callable[[], AbstractContextManager[None]]
 ) -> Observed:
     """Run a step often, plainly and with every operator timed; gradients are summed, as those of microbatches are.
 
@@ -89,7 +89,7 @@ def observe(
     return found
 
 
-def _run(step: ModuleRun, clock: Clock, timer: Timer | None = None) -> tuple[Any, Any, Any, int]:
+def _run(step: TimedStep, clock: Clock, timer: Timer | None = None) -> tuple[Any, Any, Any, int]:
     """One pass: marks before, between and behind forward and backward, and the number of operators forward."""
     random.seed(0)
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ those of the real run. Attention is one operator here as it is in graphs, whatev
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -202,7 +202,5 @@ def calibrated_clock(device: str, threads: int = 1) -> Clock:
 @contextmanager
 def instruments(timer: Timer) -> Any:
     """Within, what runs is timed."""
-    with ExitStack() as stack:
-        stack.enter_context(timer)
-        stack.enter_context(WholeCalls(timer))
+    with timer, WholeCalls(timer):
         yield

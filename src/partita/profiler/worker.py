@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from partita.costs.profile import Hardware, MessageTime
-from partita.engines.processes.serving import Request, serve
+from partita.engines.processes.serving import serve
 from partita.execution.inputs import Inputs
 from partita.frontends.models import load_module
 from partita.frontends.options import parse_dtype
@@ -25,7 +25,7 @@ from partita.inside.torch_inside import tree_map
 from partita.nouns.graph import Graph, Source
 from partita.profiler.hardware import best_rates, describe, device_name, memory_bytes
 from partita.profiler.links import time_messages
-from partita.profiler.steps import ModuleRun, Observed, observe
+from partita.profiler.steps import Observed, TimedStep, observe
 from partita.profiler.timing import calibrated_clock
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def work(job: Job, rank: int) -> Report:
         model.module, model.args, model.kwargs, training, model.name, model.dtype, tape, keep_events=True
     )
     inputs = Inputs(tape, model.args, model.kwargs, seed=0)
-    step = ModuleRun(*_ready(model, inputs, job.device), training)
+    step = TimedStep(*_ready(model, inputs, job.device), training)
     clock = calibrated_clock(job.device, job.threads)
     seen = observe(step, clock, warm_up=job.warm_up, repeats=job.repeats, alone=partial(_alone, job, rank, together))
     rates = best_rates(job.device, together)
@@ -139,10 +139,6 @@ def _link_device(job: Job) -> str:
     return job.device if job.device != "cpu" and torch.cuda.device_count() >= job.processes else "cpu"
 
 
-def _report(request: Request) -> Report:
-    return work(*request.content)
-
-
 def main() -> NoReturn:
     """Work for whoever asks."""
-    serve(_report)
+    serve(lambda request: work(*request.content))

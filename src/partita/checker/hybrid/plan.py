@@ -5,11 +5,11 @@ Not covered, and left to the package's own evaluator: steps of training, and mac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Problem
+from partita.checker.certificate import Problem, placed
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
 
 
@@ -34,17 +34,8 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
         If a limit is broken, or it is not a plan of the problem.
     """
     stages = plan["stages"]
-    home: dict[int, int] = {}
-    for number, stage in enumerate(stages):
-        for v in stage["operators"]:
-            if v in home:
-                raise FailedCheckError(f"layer {v} is placed twice")
-            home[v] = number
-        if stage["data_parallel"] < 1 or stage["tensor_parallel"] < 1 or not stage["operators"]:
-            raise FailedCheckError(f"stage {number} has no layers, or a degree below 1")
     layers = {layer["id"]: layer for layer in problem["layers"]}
-    if home.keys() != layers.keys():
-        raise FailedCheckError("the plan's layers are not those of the problem")
+    home = placed(_places(stages), layers, "layer")
     replicas = [stage["data_parallel"] for stage in stages]
     devices = sum(stage["data_parallel"] * stage["tensor_parallel"] for stage in stages)
     if devices > problem["devices"] or plan.get("devices", devices) != devices:
@@ -68,8 +59,14 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     )
 
 
+def _places(stages: list[Mapping[str, Any]]) -> Iterator[tuple[int, int]]:
+    for number, stage in enumerate(stages):
+        yield from ((v, number) for v in stage["operators"])
+        if stage["data_parallel"] < 1 or stage["tensor_parallel"] < 1 or not stage["operators"]:
+            raise FailedCheckError(f"stage {number} has no layers, or a degree below 1")
+
+
 def _choice(layer: Mapping[str, Any], stage: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration of a layer on its stage."""
     wanted = stage["configurations"][str(layer["id"])]
     for choice in layer["configurations"].get(str(stage["tensor_parallel"]), ()):
         if choice["id"] == wanted:

@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from partita.checker.certificate import Certificate, Problem
-from partita.checker.numbers import TOLERANCE, FailedCheckError, exact
+from partita.checker.numbers import TOLERANCE, FailedCheckError, exact, undominated
 
 Layers = frozenset[int]
 #: Time, weights, and memory (per microbatch in flight, always, shared by the replicas) of a choice for some layers.
@@ -53,8 +53,6 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
 
 
 class _Table:
-    """The check of every step."""
-
     def __init__(self, stages: FittingStages, sets: list[Layers], stated: SuffixSets) -> None:
         self.stages, self.sets = stages, sets
         self.outside = dict(zip(sets, stated.outside, strict=True))
@@ -152,7 +150,7 @@ class FittingStages:
             menus = Counter(tuple(sorted(self._menu(v, members, t))) for v in members)
             for menu, count in sorted(menus.items()):
                 for _ in range(count):
-                    kept = _front({_sum(one, other) for one in kept for other in menu})
+                    kept = undominated({_sum(one, other) for one in kept for other in menu})
             self._choices[key] = kept
         return self._choices[key]
 
@@ -177,15 +175,6 @@ class FittingStages:
 def _sum(one: Choice, other: Choice) -> Choice:
     a, b, c, d, e = (x + y for x, y in zip(one, other, strict=True))
     return a, b, c, d, e
-
-
-def _front(points: set[Choice]) -> list[Choice]:
-    """The points that no other one is at least as good as in every respect."""
-    kept: list[Choice] = []
-    for one in sorted(points):
-        if not any(all(x <= y for x, y in zip(other, one, strict=True)) for other in kept):
-            kept.append(one)
-    return kept
 
 
 def closed_sets(problem: Problem, most: float = math.inf) -> set[Layers]:

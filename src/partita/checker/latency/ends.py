@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from partita.checker.certificate import Certificate, Problem, check_follows
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, check_follows, classes
 from partita.checker.numbers import FailedCheckError, at_most, down, exact, total
 
 #: By operator, on the CPU and on an accelerator; None where it cannot be.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import check_together
+from partita.checker.certificate import Problem, check_together, placed
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
 from partita.checker.walks import in_order
 
@@ -21,9 +20,7 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     Raises ``FailedCheckError`` if a limit is broken, or it is not a plan of the problem.
     """
     operators = {op["id"]: op for op in problem["operators"]}
-    node = _nodes(plan)
-    if node.keys() != operators.keys():
-        raise FailedCheckError("the plan's operators are not those of the problem")
+    node = placed(_nodes(plan), operators)
     pieces: dict[Node, list[int]] = {}
     for identity, place in node.items():
         pieces.setdefault(place, []).append(identity)
@@ -53,9 +50,7 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     return _longest(takes, following)
 
 
-def _nodes(plan: Mapping[str, Any]) -> dict[int, Node]:
-    """Where every operator is."""
-    found: dict[int, Node] = {}
+def _nodes(plan: Mapping[str, Any]) -> Iterator[tuple[int, Node]]:
     number = -1
     for entry in plan["devices"]:
         if entry["kind"] == "accelerator":
@@ -64,16 +59,11 @@ def _nodes(plan: Mapping[str, Any]) -> dict[int, Node]:
                 raise FailedCheckError(f"{entry['name']!r} is not the name of accelerator {number}")
             if sorted(v for piece in entry["pieces"] for v in piece) != sorted(entry["operators"]):
                 raise FailedCheckError(f"the pieces of {entry['name']!r} are not its operators")
-            placed = [(v, (number, place)) for place, piece in enumerate(entry["pieces"]) for v in piece]
             if not all(entry["pieces"]):
                 raise FailedCheckError(f"{entry['name']!r} has an empty piece")
+            yield from ((v, (number, place)) for place, piece in enumerate(entry["pieces"]) for v in piece)
         else:
-            placed = [(v, (-1, v)) for v in entry["operators"]]
-        for v, place in placed:
-            if v in found:
-                raise FailedCheckError(f"operator {v} is placed twice")
-            found[v] = place
-    return found
+            yield from ((v, (-1, v)) for v in entry["operators"])
 
 
 def _check_limits(
@@ -103,7 +93,6 @@ def _check_limits(
 
 
 def _longest(takes: Mapping[Node, Fraction], following: Mapping[Node, set[Node]]) -> Fraction:
-    """When the last node ends."""
     order = in_order(following)
     if len(order) < len(takes):
         raise FailedCheckError("pieces wait for each other in a circle")

@@ -22,7 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Certificate, Problem, check_follows
-from partita.checker.makespan.places import Links, homes, moved
+from partita.checker.makespan.work import Links, homes, moved
 from partita.checker.numbers import FailedCheckError, down, exact, least
 from partita.checker.walks import reached
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import check_together
+from partita.checker.certificate import Problem, check_together
 from partita.checker.numbers import TOLERANCE, FailedCheckError, at_most, exact, total
 
 

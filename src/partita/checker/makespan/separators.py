@@ -15,11 +15,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from partita.checker.certificate import Certificate, Problem, check_follows
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, check_follows, classes
 from partita.checker.makespan.ends import EndsSteps, Table
-from partita.checker.makespan.places import Links, homes
-from partita.checker.makespan.work import shared_work
+from partita.checker.makespan.work import Links, homes, shared_work
 from partita.checker.numbers import FailedCheckError, down, exact, least
 
 Row = tuple[float | None, ...]

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from fractions import Fraction
 
 from partita.checker.certificate import Certificate, Problem
-from partita.checker.mapping.traffic import counts, exchanged, own_time, reduced, seconds
+from partita.checker.mapping.plan import counts, exchanged, own_time, reduced, seconds
 from partita.checker.numbers import FailedCheckError, least
 
 

@@ -1,14 +1,61 @@
-"""What a placement is worth: the time of its slowest replica."""
+"""What a placement is worth: the time of its slowest replica, and who exchanges how many bytes with whom."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from partita.checker.certificate import Problem
-from partita.checker.mapping.traffic import counts, exchanged, own_time, reduced, seconds
-from partita.checker.numbers import FailedCheckError
+from partita.checker.numbers import FailedCheckError, exact
+
+#: Stage and replica.
+Replica = tuple[int, int]
+
+
+def counts(problem: Problem) -> list[int]:
+    """Replicas of every stage."""
+    stated = [stage.get("replicas") for stage in problem["stages"]]
+    return [problem["replicas"] if count is None else count for count in stated]
+
+
+def exchanged(problem: Problem) -> dict[Replica, list[tuple[Replica, Fraction]]]:
+    """By replica, the other end and the bytes of each exchange; microbatches take turns among replicas."""
+    number = counts(problem)
+    found: dict[Replica, list[tuple[Replica, Fraction]]] = {
+        (s, r): [] for s, count in enumerate(number) for r in range(count)
+    }
+    for one in problem.get("transfers", ()) if problem.get("form", "both") != "all-reduce" else ():
+        a, b = one["source"], one["target"]
+        turns = math.lcm(number[a], number[b])
+        size = exact(one["bytes"]) * problem["replicas"] / turns
+        for m in range(turns):
+            here, there = (a, m % number[a]), (b, m % number[b])
+            found[here].append((there, size))
+            found[there].append((here, size))
+    return found
+
+
+def reduced(problem: Problem, stage: int) -> Fraction:
+    """Bytes that a replica of a stage moves in the ring of its replicas."""
+    count = counts(problem)[stage]
+    if count < 2 or problem.get("form", "both") == "point-to-point":
+        return Fraction(0)
+    return Fraction(2 * (count - 1), count) * exact(problem["stages"][stage].get("parameter_bytes", 0.0))
+
+
+def own_time(problem: Problem, stage: int, device: int) -> Fraction:
+    """What a replica takes on a device beside communication."""
+    entry = problem["stages"][stage]
+    return exact(entry["time_s"] if entry.get("times_s") is None else entry["times_s"][device])
+
+
+def seconds(problem: Problem, source: int, target: int) -> Fraction:
+    """Seconds per byte from one device to another; none from a device to itself."""
+    if source == target:
+        return Fraction(0)
+    return 1 / exact(problem["bandwidth_bytes_per_s"][source][target])
 
 
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:

@@ -19,7 +19,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from partita.checker.certificate import Certificate, Problem, classes
-from partita.checker.numbers import TOLERANCE, FailedCheckError, exact
+from partita.checker.numbers import TOLERANCE, FailedCheckError, exact, undominated
 from partita.checker.throughput.costs import (
     links,
     parameter_bytes,
@@ -186,7 +186,6 @@ class BlockMemory:
 
 
 def _mask(home: Mapping[int, int], ids: Iterable[int]) -> int:
-    """The blocks of some operators, as bits."""
     return sum(1 << place for place in {home[identity] for identity in ids})
 
 
@@ -257,17 +256,8 @@ def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
                 if used[k] < counts[k]
             ]
             if new:
-                fewest[inner | stage.blocks] = _least([*fewest.get(inner | stage.blocks, ()), *new])
+                fewest[inner | stage.blocks] = undominated([*fewest.get(inner | stage.blocks, ()), *new])
     return graph.everything in fewest
-
-
-def _least(rows: list[Counts]) -> list[Counts]:
-    """Of numbers of devices those that no others are as small as."""
-    kept: list[Counts] = []
-    for row in sorted(set(rows)):
-        if not any(all(a <= b for a, b in zip(other, row, strict=True)) for other in kept):
-            kept.append(row)
-    return kept
 
 
 def _stages(graph: BlockGraph, inner: int, ready: int) -> Iterator[LaidBlocks]:
@@ -292,7 +282,6 @@ def _stages(graph: BlockGraph, inner: int, ready: int) -> Iterator[LaidBlocks]:
 
 
 def _with(graph: BlockGraph, inner: int, stage: LaidBlocks, place: int) -> LaidBlocks:
-    """A stage with one more block."""
     blocks = stage.blocks | 1 << place
     into, out, stays = list(stage.into), list(stage.out), list(stage.stays)
     for move in graph.touching[place]:

@@ -121,7 +121,6 @@ class _Order:
             raise FailedCheckError(f"operator {other} may be on another device than operator {last}")
 
     def _after(self, start: int) -> set[int]:
-        """All that comes after an operator."""
         if start not in self.reached:
             self.reached[start] = reached(self.after, start)
         return self.reached[start]

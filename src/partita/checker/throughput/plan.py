@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from partita.checker.certificate import Problem
-from partita.checker.classes import check_together
+from partita.checker.certificate import Problem, check_together, placed
 from partita.checker.numbers import FailedCheckError, at_most, exact, total
 from partita.checker.throughput.costs import links, parameter_bytes, recomputes, times, together, training, transfer
 
@@ -24,7 +23,7 @@ def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
         return "memory over the limit at a price"
     if problem.get("row") is not None:
         return "rows of units"
-    if any(len(_devices(entry)) > 1 for entry in plan["devices"]):
+    if any({*entry.get("replica_devices", ())} - {entry["name"]} for entry in plan["devices"]):
         return "replicas of a stage"
     return None
 
@@ -40,7 +39,8 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     Raises ``FailedCheckError`` if it breaks a limit, or is not a plan of the problem.
     """
     rows = [entry for entry in plan["devices"] if entry["operators"]]
-    home = _homes(problem, rows)
+    pairs = ((identity, number) for number, entry in enumerate(rows) for identity in entry["operators"])
+    home = placed(pairs, (op["id"] for op in problem["operators"]))
     kinds = {kind["name"]: kind for kind in problem["kinds"]}
     places = {kind["name"]: place for place, kind in enumerate(problem["kinds"])}
     _check_names(rows, kinds)
@@ -70,23 +70,6 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
             first.append(together(problem, sum(done, Fraction(0)), into, out))
             second.append(Fraction(0))
     return max(first) + max(second)
-
-
-def _devices(entry: Mapping[str, Any]) -> set[str]:
-    return {entry["name"], *entry.get("replica_devices", ())}
-
-
-def _homes(problem: Problem, rows: list[Mapping[str, Any]]) -> dict[int, int]:
-    """The stage of every operator, each in one."""
-    home: dict[int, int] = {}
-    for number, entry in enumerate(rows):
-        for identity in entry["operators"]:
-            if identity in home:
-                raise FailedCheckError(f"operator {identity} is placed twice")
-            home[identity] = number
-    if home.keys() != {op["id"] for op in problem["operators"]}:
-        raise FailedCheckError("the plan's operators are not those of the problem")
-    return home
 
 
 def _check_names(rows: list[Mapping[str, Any]], kinds: Mapping[str, Mapping[str, Any]]) -> None:
@@ -134,7 +117,6 @@ def _moved(
 
 
 def _in_flight(problem: Problem, count: int, order: list[int] | None) -> list[int]:
-    """Microbatches that every stage holds."""
     schedule = problem.get("schedule", {})
     name, batch = schedule.get("name", "inference"), schedule.get("microbatches", 1)
     if name == "inference":
@@ -146,7 +128,6 @@ def _in_flight(problem: Problem, count: int, order: list[int] | None) -> list[in
 
 
 def _check_memory(problem: Problem, home: dict[int, int], stage: int, kind: Mapping[str, Any], flying: int) -> None:
-    """Refuse a stage that holds more than its device."""
     if kind.get("memory_bytes") is None:
         return
     backward = {op["id"]: op.get("backward", False) for op in problem["operators"]}

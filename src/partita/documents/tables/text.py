@@ -1,4 +1,4 @@
-"""Paragraphs and table frames for people."""
+"""Paragraphs, and frames of tables and figures, for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from partita.ground.errors import InputError, MissingExtraError
+
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 
@@ -37,6 +40,23 @@ def paragraphs(title: str, sentences: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, its sides in inches; ``MissingExtraError`` without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: Figure, path: str) -> None:
+    """Write a figure, or raise ``InputError``; the ending of the path decides the format."""
+    try:
+        figure.savefig(path, dpi=150)
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path}: the plot cannot be written: {error}") from error
+
+
 #: What a numbered name is called, and its number.
 NUMBERED = re.compile(r"^(.*?)(\d+)$")
 
@@ -45,7 +65,6 @@ def module_ranges(names: Sequence[str]) -> list[str]:
     """Shorten runs of numbered siblings: ``h.0, h.1, h.2`` becomes ``h.0-2``."""
 
     def run(entry: tuple[int, str]) -> tuple[str, int, bool]:
-        """The same for numbers that follow one another."""
         place, name = entry
         match = NUMBERED.match(name)
         return (match[1], int(match[2]) - place, True) if match else (name, place, False)

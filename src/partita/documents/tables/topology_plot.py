@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from partita.documents.tables.figure import new_figure, save_figure
+from partita.documents.tables.text import new_figure, save_figure
 from partita.nouns.topology.topology import Link, Topology
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ import numpy as np
 
 from partita.checker.certificate import Certificate, Problem, as_in_file, classes, first_proving, stating
 from partita.checker.makespan.ends import ends_through
-from partita.checker.makespan.places import allowed
 from partita.checker.makespan.separators import SeparatedBlocks, SeparatorPotentials
-from partita.checker.makespan.work import WeightedWork
+from partita.checker.makespan.work import WeightedWork, allowed
 from partita.checker.numbers import down
 from partita.engines.search.result import Bound
 from partita.problems.makespan.bounds.simple import weighted_work

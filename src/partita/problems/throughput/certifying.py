@@ -14,8 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving, stating
-from partita.checker.classes import classes
+from partita.checker.certificate import Certificate, Problem, as_in_file, classes, first_proving, stating
 from partita.checker.numbers import down, exact, least
 from partita.checker.throughput.costs import cheapest_transfer, cheapest_work, present, recomputes, work
 from partita.checker.throughput.downsets import MOST_SETS, BlockGraph, Downsets
