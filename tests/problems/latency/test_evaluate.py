@@ -62,6 +62,22 @@ def test_the_cpu_runs_in_parallel_and_pays_nothing() -> None:
     assert evaluate(diamond(), plan()).objective == 30.0
 
 
+def test_memory_and_critical_path_of_every_accelerator() -> None:
+    found = evaluate(diamond(), plan(((1, 2),), ((3, 4),)))
+    assert [one.memory_bytes for one in found.accelerators] == [8.0, 8.0]
+    assert [(step.device, step.piece, step.start, step.end) for step in found.critical_path] == [
+        (0, 0, 0.0, 7.0),
+        (1, 0, 7.0, 14.0),
+    ]
+
+
+def test_the_critical_path_ends_with_what_ends_last_and_takes_the_first_of_equal_ways() -> None:
+    assert [step.operator for step in evaluate(diamond(), plan()).critical_path] == [1, 2, 4]
+    assert [step.operator for step in evaluate(diamond(edges=()), plan()).critical_path] == [1]
+    long = diamond(operators=(op(1, cpu_time=50.0), op(2), op(3), op(4)), edges=((2, 3),))
+    assert [step.operator for step in evaluate(long, plan()).critical_path] == [1]
+
+
 def test_pieces_of_an_accelerator_take_turns() -> None:
     """2 and 3 do not depend on each other; on one accelerator one waits for the other."""
     apart = evaluate(diamond(), plan(((2,),), ((3,),)))
@@ -115,6 +131,7 @@ def test_training_has_pieces_of_both_passes() -> None:
     ops = (op(1, colocation=1), op(2, colocation=1, backward=True))
     step = diamond(operators=ops, edges=((1, 2),))
     assert evaluate(step, plan(((1,), (2,)))).objective == (1 + 2) + (2 + 1)
+    assert evaluate(step, plan(((1,), (2,)))).feasible
     apart = diamond(operators=ops, edges=())
     assert evaluate(apart, plan(((2,), (1,)))).objective == 2.0
     third = diamond(operators=(*ops, op(3)), edges=((1, 2),))
@@ -129,6 +146,19 @@ def test_free_splits_are_cut_by_the_formula() -> None:
     assert worth == evaluate(diamond(pieces=2, memory_bytes=None), found)
     assert worth.objective == (1 + 1 + 4) + (2 + 1 + 3) + (3 + 2 + 1)
     assert complete(diamond(), found) is found
+
+
+def test_what_is_on_the_cpu_ends_a_piece_only_between_operators() -> None:
+    """What waits for the CPU alone is no later than what waits for nothing; what waits for both comes later."""
+    shared = diamond(edges=((1, 2),))
+    assert complete(shared, on_accelerators([[2, 3], [4]])) == plan(((2, 3),), ((4,),))
+    assert complete(diamond(edges=((1, 3), (2, 3), (3, 4))), on_accelerators([[1, 4]])) == plan(((1,), (4,)))
+    assert complete(diamond(), on_accelerators([[1], [4]])) == plan(((1,),), ((4,),))
+
+
+def test_passes_are_cut_apart() -> None:
+    step = diamond(operators=(op(1), op(2), op(3, backward=True), op(4, backward=True)))
+    assert complete(step, on_accelerators([[1, 2, 3, 4]])) == plan(((1, 2), (3, 4)))
 
 
 @pytest.mark.parametrize(

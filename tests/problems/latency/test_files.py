@@ -58,12 +58,20 @@ def test_every_field_of_a_workload(tmp_path: Path) -> None:
     ops = {op.id: op for op in problem.operators}
     assert (ops[1].name, ops[1].memory_bytes, ops[1].colocation, ops[1].transfer_time) == ("in", 7.0, 5, 2.0)
     assert (ops[2].accelerator_time, ops[2].cpu_time, ops[2].transfer_time) == (None, 10.0, 6.0)
+    assert (ops[1].accelerator_time, ops[3].accelerator_time, problem.notes) == (1.0, 1.0, ())
     assert ops[3].backward
     assert not ops[4].backward
     assert ops[4].transfer_time == 0.0
     assert set(problem.edges) == {(1, 2), (1, 4), (2, 3)}
     assert read(tmp_path, scale_communication=3.0).operators[0].transfer_time == 6.0
     assert pt.read_problem(tmp_path / "work.json").kind == "throughput"
+
+
+def test_small_transfers_are_told(tmp_path: Path) -> None:
+    edges = [{"sourceId": 1, "destId": 4, "cost": 0.001}]
+    problem = pt.read_problem(write(tmp_path, workload(edges=edges)), problem="latency")
+    # Three operators take 1 ms each on accelerators, the other has no time there.
+    assert "take 0.03% of the compute time" in problem.notes[0]
 
 
 def test_splits_there_and_back(tmp_path: Path) -> None:
@@ -79,6 +87,71 @@ def test_splits_there_and_back(tmp_path: Path) -> None:
     assert [row["nodes"] for row in document["cpus"]] == [[2]]
     assert document["maxLoad"] == kind.evaluate(problem, plan).objective
     assert kind.files.read_plan(path, problem) == plan
+    # As many accelerators as there are, and no CPU.
+    able = pt.read_problem(
+        write(tmp_path, workload(nodes=[{**n, "supportedOnFpga": 1} for n in workload()["nodes"]])), problem="latency"
+    )
+    full = kind.files.read_plan(write(tmp_path, {"fpgas": [{"nodes": [v]} for v in (1, 2, 4)]}, "split.json"), able)
+    assert full == LatencyPlan(accelerators=(((1,), (3,)), ((2,),), ((4,),)))
+    kind.files.writers[0].write(str(path), able, full, kind.evaluate(able, full))
+    assert json.loads(path.read_text())["cpus"] == [{"nodes": [], "load": 0.0}]
+
+
+def test_plans_there_and_back(tmp_path: Path) -> None:
+    problem = read(tmp_path)
+    kind = pt.problems.find_kind("latency")
+    plan = LatencyPlan(accelerators=(((1, 4), (3,)),))
+    found = kind.evaluate(problem, plan)
+    document = json.loads(json.dumps(kind.files.plan_document(problem, plan, found)))
+    # 2 is on the CPU between two pieces: 1 is moved out and 2 in.
+    assert document == {
+        "devices": [
+            {
+                "name": "accelerator:0",
+                "kind": "accelerator",
+                "operators": [1, 4, 3],
+                "pieces": [[1, 4], [3]],
+                "times": [
+                    {"start": 0.0, "transfer_in": 0.0, "compute": 2.0, "transfer_out": 2.0, "end": 4.0},
+                    {"start": 14.0, "transfer_in": 6.0, "compute": 1.0, "transfer_out": 0.0, "end": 21.0},
+                ],
+                "memory_bytes": {"total": 7.0, "limit": 50.0},
+            },
+            {"name": "cpu:0", "kind": "cpu", "operators": [2]},
+        ],
+        "critical_path": [
+            {"start": 0.0, "end": 4.0, "device": 0, "piece": 0, "operator": None},
+            {"start": 4.0, "end": 14.0, "device": None, "piece": None, "operator": 2},
+            {"start": 14.0, "end": 21.0, "device": 0, "piece": 1, "operator": None},
+        ],
+    }
+    assert (
+        kind.files.read_plan(
+            write(tmp_path, {"format": "partita.result", "version": 1, "plan": document}, "r.json"), problem
+        )
+        == plan
+    )
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ([("accelerator", [1, 2, 3, 4], [[1, 4]])], "pieces of device 'one' are not its operators"),
+        ([("tpu", [1, 2, 3, 4], [])], "device 'one' is a 'tpu'; it must be accelerator or cpu"),
+        ([("cpu", [1, 2, 3, 4], [[1]])], "device 'one' is a CPU and has pieces"),
+        ([("cpu", [1, 2, 3, 4], []), ("cpu", [4], [])], "operator 4 is placed twice"),
+        ([("cpu", [1, 2], [])], "operator 3 is on no device"),
+        ([("cpu", [1, 2, 3, 4, 8], [])], "operator 8 does not exist in problem 'work'"),
+        ([("accelerator", [1, 2, 3, 4], [[1, 2, 3, 4], []])], "piece 1 of accelerator 0 has no operators"),
+    ],
+)
+def test_plans_that_are_none(tmp_path: Path, devices: Any, message: str) -> None:
+    rows = [{"name": "one", "kind": kind, "operators": own, "pieces": pieces} for kind, own, pieces in devices]
+    problem = read(tmp_path)
+    with pytest.raises(InputError, match=message):
+        pt.problems.find_kind("latency").files.read_plan(
+            write(tmp_path, {"format": "partita.result", "version": 1, "plan": {"devices": rows}}, "r.json"), problem
+        )
 
 
 @pytest.mark.parametrize(
