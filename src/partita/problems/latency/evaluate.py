@@ -7,6 +7,7 @@ and keep nothing between two invocations but weights.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -84,9 +85,8 @@ def evaluate(problem: LatencyProblem, plan: LatencyPlan) -> LatencyEvaluation:
     keys = [(device, number) for device, row in enumerate(plan.accelerators) for number in range(len(row))]
     node_of_piece = {key: place for place, key in enumerate(keys)}
     on_cpu = [v for v, op in enumerate(operators) if op.id not in home]
-    node = [node_of_piece[home[op.id]] if op.id in home else -1 for op in operators]
-    for place, v in enumerate(on_cpu):
-        node[v] = len(keys) + place
+    numbers = itertools.count(len(keys))
+    node = [node_of_piece[home[op.id]] if op.id in home else next(numbers) for op in operators]
     violations = _limits(problem, plan, home)
     into, work, out = ([0.0] * len(keys) for _ in range(3))
     edges: set[tuple[int, int]] = set()

@@ -68,14 +68,14 @@ def complete(problem: LatencyProblem, plan: LatencyPlan) -> LatencyPlan:
     """
     if plan.cut:
         return plan
-    home = homes(problem, plan)
+    device_of = {v: device for v, (device, _) in homes(problem, plan).items()}
     order, before = problem.order(), readers_of(problem)[0]
     accelerators: list[tuple[tuple[int, ...], ...]] = []
     for device in range(len(plan.accelerators)):
         rows: list[tuple[int, ...]] = []
         for backward in (False, True):
-            inside = [home.get(op.id, (-1, 0))[0] == device and op.backward == backward for op in problem.operators]
-            piece = [0] * len(inside)
+            inside = [device_of.get(op.id) == device and op.backward == backward for op in problem.operators]
+            piece: dict[int, int] = {}
             cut: dict[int, list[int]] = {}
             for v in order if any(inside) else ():
                 if inside[v]:

@@ -12,7 +12,7 @@ from partita.problems.latency.problem import LatencyOperator, LatencyProblem
 from partita.problems.published import communication_note, read_document, read_rows, split_rows
 
 
-def read_latency(data: bytes, path: str | Path, *, scale_communication: float = 1.0) -> LatencyProblem:
+def read_latency(data: bytes, path: str | Path, *, scale_communication: float) -> LatencyProblem:
     """Read a workload. Its number of CPUs is ignored: the problem has cores enough.
 
     Raises ``FormatError`` if the file is malformed; ``InputError`` if the problem, or the scale, is invalid.
