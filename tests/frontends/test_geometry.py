@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.frontends.geometry import disjoint, geometry_bytes, make_geometry
+from partita.frontends.records import disjoint, geometry_bytes, make_geometry
 
 
 def of(array: np.ndarray, base: np.ndarray) -> tuple:

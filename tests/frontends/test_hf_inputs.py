@@ -13,8 +13,8 @@ torch = pytest.importorskip("torch", reason="the PyTorch frontend needs torch")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
 from frontends.helpers import targets
-from partita.frontends.blame import unset_arguments
 from partita.frontends.hf.described import describe, make_described
+from partita.frontends.hf.inputs import unset_arguments
 from partita.frontends.hf.load import build_transformers
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example

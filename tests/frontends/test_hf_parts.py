@@ -20,11 +20,16 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from frontends.helpers import targets, tensor
 from partita.frontends import torch as frontend
 from partita.frontends.building import on_meta
-from partita.frontends.hf.build import RunOfParts, _fill_tables, build
-from partita.frontends.hf.configuration import read_configuration, settled_configuration
-from partita.frontends.hf.heads import model_classes
+from partita.frontends.hf.build import RunOfParts, _fill_tables, build, model_classes
+from partita.frontends.hf.configuration import (
+    fill,
+    merged,
+    read_configuration,
+    settled_configuration,
+    usual_fields,
+    usual_note,
+)
 from partita.frontends.hf.load import build_transformers
-from partita.frontends.hf.parts import fill, merged, usual_fields, usual_note
 from partita.frontends.models import load_model, load_module
 from partita.frontends.options import Asked
 from partita.ground.errors import InputError, TraceError

@@ -25,8 +25,8 @@ from frontends.helpers import (
 )
 from partita.frontends.building import on_meta
 from partita.frontends.hf.build import build as build_class
+from partita.frontends.hf.build import model_classes
 from partita.frontends.hf.configuration import read_configuration
-from partita.frontends.hf.heads import model_classes
 from partita.frontends.hf.inputs import input_sets
 from partita.frontends.hf.load import _simplify
 from partita.frontends.hf.rules import Example

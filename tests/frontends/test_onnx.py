@@ -25,7 +25,7 @@ pytest.importorskip("onnxscript", reason="torch exports by onnxscript")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from models.onnx_menu import HUB, PLAIN, Built  # noqa: E402
-from partita.frontends.onnx.views import restride  # noqa: E402
+from partita.frontends.onnx.shapes import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 _LONG = {"t5", "bert", "llama", "resnet", "swin", "whisper-encoder"}

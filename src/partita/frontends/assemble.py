@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from partita.frontends.backward import find_partners
-from partita.frontends.geometry import Geometry
 from partita.frontends.loops import fold_loops
-from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
-from partita.frontends.views import TensorPart, fold, live_calls, region
+from partita.frontends.records import ByteLayout, Capture, Geometry, Read, RecordedCall, Value
+from partita.frontends.views import TensorPart, find_partners, fold, live_calls, region
 from partita.ground.errors import TraceError
 from partita.ground.units import format_bytes
 from partita.nouns.graph import GRADIENT_PREFIX, Graph, Operator, Parameter, Tensor
@@ -94,10 +92,7 @@ class _Builder:
         self.together = {} if capture.gradients else self._together()
 
     def _together(self) -> dict[int, int]:
-        """Operators that touch an array that is written in place, with the first one that shares its device with them.
-
-        The array is on one device, and so is whatever reads or writes it.
-        """
+        """Operators that touch an array that is written in place, which is on one device, with the first of them."""
         written = {id(value.home) for call in self.capture.calls for value in call.writes if value.home is not None}
         first: dict[int, int] = {}
         roots: dict[int, int] = {}
@@ -108,34 +103,27 @@ class _Builder:
             return place
 
         for place, step in enumerate(self.steps):
-            reads = step.reads if isinstance(step, RecordedCall) else [step]
-            for read in reads:
-                stored = read.value.home or read.value.stored
-                if stored is None or id(stored) not in written:
-                    continue
-                a, b = sorted((root(place), root(first.setdefault(id(stored), place))))
-                if a != b:
-                    roots[b] = a
+            for read in step.reads if isinstance(step, RecordedCall) else [step]:
+                stored = id(read.value.home or read.value.stored)
+                if stored in written:
+                    a, b = sorted((root(place), root(first.setdefault(stored, place))))
+                    if a != b:
+                        roots[b] = a
         return {place: root(place) for place in roots}
 
     def _order(self, live: list[RecordedCall]) -> list[RecordedCall | TensorPart]:
         """Live calls with the free slices, each just before its first reader."""
+        slices = [piece for pieces in self.table.values() for piece in pieces.values() if piece.slice]
         before: dict[int, list[TensorPart]] = {}
-        last: list[TensorPart] = []
-        for pieces in self.table.values():
-            for piece in pieces.values():
-                if not piece.slice:
-                    continue
-                if piece.consumers:
-                    before.setdefault(piece.consumers[0].index, []).append(piece)
-                else:
-                    last.append(piece)
+        for piece in slices:
+            if piece.consumers:
+                before.setdefault(piece.consumers[0].index, []).append(piece)
         steps: list[RecordedCall | TensorPart] = []
         for call in live:
             steps.extend(before.get(call.index, ()))
             steps.append(call)
         # A slice that only the result reads follows its maker, so that forward stays before backward.
-        for piece in last:
+        for piece in (each for each in slices if not each.consumers):
             maker = piece.value.call
             steps.insert(0 if maker is None else next(i for i, s in enumerate(steps) if s is maker) + 1, piece)
         return steps

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from typing import Any
 
 import torch
 from torch.nn.parameter import is_lazy
 
-from partita.frontends.flops import aten
+from partita.frontends.flops import CALLS
 from partita.frontends.surroundings import OnePlace, plain_conversions
 from partita.frontends.values import Values
 from partita.inside.torch_inside import DispatchMode, FakeTensorMode, packet_name, storage_id, tree_leaves
@@ -28,7 +28,7 @@ class _Limited(DispatchMode):
         self.made: dict[int, int] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if packet_name(func) in _ALLOCATES and args:
+        if packet_name(func) in CALLS["allocates"] and args:
             size = 4 * math.prod(map(int, args[0] if isinstance(args[0], (list, tuple)) else ()))
             if size > _MOST_BYTES:
                 raise MemoryError(f"a tensor of {size} bytes")
@@ -41,23 +41,11 @@ class _Limited(DispatchMode):
         return out
 
 
-_ALLOCATES = aten("empty full ones rand randn zeros")
-
-
 @contextmanager
 def with_values() -> Iterator[Values]:
     """Within, arrays have no data, but small numbers that code may read, such as drop rates by layer, are kept."""
     with FakeTensorMode(allow_non_fake_inputs=True), Values() as values:
         yield values
-
-
-@contextmanager
-def _fake() -> Iterator[None]:
-    with with_values() as values:
-        yield
-    if values.presumed:
-        # What has no value is no guess.
-        raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
 
 
 def on_meta() -> AbstractContextManager[Any]:
@@ -81,13 +69,14 @@ def build_without_weights(build: Callable[[], Any]) -> Any:
     What the first call raises is raised if the others fail, too.
     """
     first: BaseException | None = None
-    for way in (_fake, on_meta, _Limited):
+    for way in (with_values, on_meta, _Limited):
         try:
-            with ExitStack() as stack:
-                stack.enter_context(way())
-                stack.enter_context(plain_conversions(False))
-                stack.enter_context(OnePlace())
-                return _with_shapes(build())
+            with way() as values, plain_conversions(False), OnePlace():
+                result = _with_shapes(build())
+            if isinstance(values, Values) and values.presumed:
+                # What has no value is no guess.
+                raise ValueError(f"what is built is data-dependent: {sorted(values.presumed)[0]}")
+            return result
         except (Exception, SystemExit) as error:  # a user's own code; the first is told
             first = first or error
     assert first is not None

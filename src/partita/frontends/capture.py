@@ -19,20 +19,24 @@ from typing import Any
 
 import torch
 
-from partita.frontends.contents import tensors_in
 from partita.frontends.flops import (
-    FRESH,
-    GATHERS,
-    OVERWRITES,
-    SCATTERS,
-    aten,
+    CALLS,
     consecutive_dimensions,
     count_flops,
     product_shape,
 )
-from partita.frontends.geometry import make_geometry
-from partita.frontends.records import ByteLayout, Capture, DispatchedCall, Read, RecordedCall, Stored, Value
-from partita.frontends.tape import Tape
+from partita.frontends.records import (
+    ByteLayout,
+    Capture,
+    DispatchedCall,
+    Read,
+    RecordedCall,
+    Stored,
+    Value,
+    make_geometry,
+)
+from partita.frontends.tape import Origin, Tape
+from partita.frontends.values import tensors_in
 from partita.inside.torch_inside import (
     DispatchMode,
     FakeTensorMode,
@@ -47,7 +51,6 @@ from partita.inside.torch_inside import (
 
 MAX_KNOWN = 256
 _CPU = torch.device("cpu")
-_RANDOM = torch.Tag.nondeterministic_seeded
 
 
 #: What stands for a tensor made outside the run.
@@ -67,17 +70,12 @@ def dtype_name(dtype: Any) -> str:
 class _Target:
     """What a recorder needs to know about one ATen overload, worked out once."""
 
-    __slots__ = ("composite", "fresh", "gathers", "mutated", "name", "overwrites", "packet", "random", "scatters")
-
     def __init__(self, func: Any) -> None:
-        self.name = str(func)
-        self.packet = packet_name(func)
-        self.fresh = self.packet in FRESH
-        self.gathers = self.packet in GATHERS
-        self.overwrites = self.packet in OVERWRITES
-        self.scatters = self.packet in SCATTERS
-        self.random = _RANDOM in func.tags
-        self.mutated = written_arguments(func)
+        self.name, self.packet, self.mutated = str(func), packet_name(func), written_arguments(func)
+        self.fresh, self.gathers, self.overwrites, self.scatters = (
+            self.packet in CALLS[row] for row in ("fresh", "gathers", "overwrites", "scatters")
+        )
+        self.random = torch.Tag.nondeterministic_seeded in func.tags
         self.composite = composite(func)
 
     def written(self, args: Any, kwargs: Any) -> list[Any]:
@@ -109,7 +107,7 @@ class Recorder(DispatchMode):
         self.capture.stored.append(stored)
         self._write(tensor, None, stored)
         if self.tape is not None:
-            self.tape.store(tensor, stored)
+            self.tape.begin(tensor, Origin(stored.kind, stored.name, trainable=stored.trainable))
 
     def _write(self, tensor: Any, call: RecordedCall | None, stored: Stored | None = None) -> Value:
         self._alive.append(tensor.untyped_storage())
@@ -168,8 +166,11 @@ class Recorder(DispatchMode):
             tensors = tensors_in(out)
             _check_layout(target.name, tensors)
         except Exception:  # whatever it is, it says where it was
-            if self.backward:
-                self.module = self._home()
+            if self.backward and (node := running_node()) is not None:
+                # Of the module whose forward call the autograd node at hand belongs to.
+                origin = self.capture.nodes.get(node, (None, 0))[0]
+                call = origin.call if isinstance(origin, Value) else origin
+                self.module = "" if call is None else call.module
             raise
         if self.paused:
             return out
@@ -209,7 +210,13 @@ class Recorder(DispatchMode):
             call.consecutive = consecutive_dimensions(target.packet, args)
         call.bytes_read = traffic
         for tensor in mutated:
-            self._overwrite(call, tensor)
+            # The next version of a storage is laid out like the last.
+            before = self._latest.get(storage_id(tensor))
+            value = self._write(tensor, call)
+            if before is not None:
+                stored = before.home or before.stored
+                value.layout = before.layout
+                value.home = None if stored is None or stored.kind == "input" else stored
             call.bytes_written += _touched(target, tensor, inputs)
         for tensor in fresh:
             # The second of two outputs on one storage is a view of the first.
@@ -244,15 +251,6 @@ class Recorder(DispatchMode):
             traffic += size
         return reads, traffic
 
-    def _overwrite(self, call: RecordedCall, tensor: Any) -> None:
-        """Give a storage its next version, laid out like the last."""
-        before = self._latest.get(storage_id(tensor))
-        value = self._write(tensor, call)
-        if before is not None:
-            value.layout = before.layout
-            stored = before.home or before.stored
-            value.home = None if stored is None or stored.kind == "input" else stored
-
     def _mark_node(self, origin: RecordedCall | Value) -> None:
         """Forward, remember which call the newest autograd node stands for."""
         # Calls that make no node find an older number, which is taken already.
@@ -267,16 +265,9 @@ class Recorder(DispatchMode):
             with undispatched(), torch.no_grad():
                 if target.packet == "aten.rand" and tensor.dim() == 0:
                     tensor.constant = torch.full(tensor.shape, KEEPS_LAYERS, dtype=tensor.dtype)
-                elif target.packet in FACTORIES:
+                elif target.packet in CALLS["factories"]:
                     kwargs = {**kwargs, "device": "cpu"}
                     tensor.constant = func(*args, **kwargs)
-
-    def _home(self) -> str:
-        """In the backward pass, the module whose forward call the autograd node at hand belongs to."""
-        node = running_node()
-        origin = None if node is None else self.capture.nodes.get(node, (None, 0))[0]
-        call = origin.call if isinstance(origin, Value) else origin
-        return "" if call is None else call.module
 
     # -- calls made by hand ---------------------------------------------------------------------------------------
 
@@ -322,22 +313,18 @@ class Recorder(DispatchMode):
 KEEPS_LAYERS = 1 - 2**-8
 
 _FUSED: Any = SimpleNamespace(overwrites=False, scatters=False, gathers=False)
-FACTORIES = aten("arange full linspace logspace ones scalar_tensor zeros")
 
 
 def _check_layout(name: str, tensors: list[Any]) -> None:
     """Refuse arrays that are not one block of numbers."""
     for tensor in tensors:
+        form, remedy = "nested", "a padded one with a mask"
         if tensor.layout != torch.strided:
-            form = str(tensor.layout).removeprefix("torch.")
-            raise NotImplementedError(
-                f"{name} makes a {form} tensor, whose work depends on its data; use dense ones, or index_add for "
-                "products with few terms (an embedding: sparse=False)"
-            )
-        if tensor.is_nested:
-            raise NotImplementedError(
-                f"{name} makes a nested tensor, whose work depends on its data; use a padded one with a mask"
-            )
+            form = dtype_name(tensor.layout)
+            remedy = "dense ones, or index_add for products with few terms (an embedding: sparse=False)"
+        elif not tensor.is_nested:
+            continue
+        raise NotImplementedError(f"{name} makes a {form} tensor, whose work depends on its data; use {remedy}")
 
 
 def _layout(tensor: Any) -> ByteLayout:

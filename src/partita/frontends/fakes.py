@@ -11,9 +11,9 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from partita.frontends.capture import Recorder, dtype_name
-from partita.frontends.contents import known, tell
 from partita.frontends.records import Stored
-from partita.frontends.values import MAX_ELEMENTS
+from partita.frontends.tape import Origin
+from partita.frontends.values import MAX_ELEMENTS, known, tell
 from partita.ground.errors import TraceError
 from partita.inside.torch_inside import (
     FakeTensor,
@@ -32,8 +32,7 @@ def _format(tensor: Any, dtype: Any) -> Any:
 
 
 def _stored(name: str, fake: Any, kind: str, trainable: bool = False) -> Stored:
-    size = fake.numel() * fake.element_size()
-    return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), size, kind, trainable)
+    return Stored(name, tuple(fake.shape), dtype_name(fake.dtype), fake.numel() * fake.element_size(), kind, trainable)
 
 
 #: Numbers of an input, such as the corners of boxes or an image, that code may ask for.
@@ -62,7 +61,7 @@ def _check_plain(what: str, tensor: Any) -> None:
     if tensor.is_nested:
         raise TraceError(f"{what} is a nested tensor, whose work depends on its data; pass a padded one with a mask")
     if tensor.layout != torch.strided:
-        form = str(tensor.layout).removeprefix("torch.")
+        form = dtype_name(tensor.layout)
         raise TraceError(
             f"{what} is a {form} tensor, whose work depends on its data; pass a dense one, or the places and values of "
             "its terms and add them up with index_add"
@@ -113,17 +112,15 @@ def fake_state(module: Any, recorder: Recorder, dtype: Any = None) -> Iterator[l
             fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=_format(tensor, dtype), device="cpu")
         stored = None
         if kind != "constant":
-            trainable = kind == "parameter" and bool(tensor.requires_grad)
-            stored = _stored(name, fake, kind, trainable)
+            stored = _stored(name, fake, kind, kind == "parameter" and bool(tensor.requires_grad))
             recorder.store(fake, stored)
         elif recorder.tape is not None:
-            recorder.tape.keep(fake, tensor)
-        if kind != "parameter":
-            _tell(fake, tensor)
-        if kind == "parameter":
+            recorder.tape.begin(fake, Origin("constant", "", tensor))
+        if stored is not None and kind == "parameter":
             fake = torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
-            assert stored is not None
             parameters.append((stored, fake))
+        else:
+            _tell(fake, tensor)
         made[key] = fake, stored
         return fake
 

@@ -179,14 +179,12 @@ def _place(name: str, order: list[str], count: int) -> int | None:
 def _check_name(name: str, module: Any, what: str, *, strict: bool) -> None:
     """Refuse a name that is no parameter; not ``strict``, a module that takes any name takes all but slips."""
     known, parameters = _named(module), _parameters(module)
-    others: set[str] | None = None
+    others: Any = None
     if parameters is not None:
         rest = [p for p in parameters.values() if p.kind is p.VAR_KEYWORD]
         # Typed as the names of a table.
-        said = (
-            [getattr(each, "__annotations__", None) for each in typing.get_args(rest[0].annotation)] if rest else [()]
-        )
-        others = set(said[0]) if said and said[0] is not None else None
+        typed = typing.get_args(rest[0].annotation) if rest else ()
+        others = next((getattr(each, "__annotations__", None) for each in typed), None if rest else ())
     if others is not None and name in others:
         return
     # What takes any name would swallow a slip of the pen.

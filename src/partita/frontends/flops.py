@@ -1,38 +1,32 @@
 """What one ATen call costs: arithmetic and device-memory traffic.
 
 The formulas for products, convolutions and fused attention are those of ``torch.utils.flop_counter``; this file adds
-the calls its registry misses and the calls that touch only part of what they are handed.
+the calls its registry misses, the calls that touch only part of what they are handed, and how many experts a batch is
+expected to reach, and read, where tokens are routed by data.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 
-def aten(names: str) -> frozenset[str]:
-    """Names of calls, given without what they begin with."""
-    return frozenset(f"aten.{name}" for name in names.split())
+from partita.nouns.catalogue.files import read_document
+from partita.nouns.graph import Graph, Parameter, Tensor
 
+_TABLE = read_document(Path(__file__).with_name("calls.toml"))
 
-FRESH = aten(
-    "empty_like full_like new_empty new_empty_strided new_full new_ones new_zeros ones_like rand_like randint_like "
-    "randn_like zeros_like"
-)
-"""Calls that take a tensor only for its shape and type and read none of its data."""
+CALLS = {
+    row: frozenset(name if "." in name else f"aten.{name}" for name in names.split())
+    for row, names in _TABLE["aten"].items()
+}
+"""ATen calls by what is known of them, as the table beside this file says."""
 
-OVERWRITES = aten("bernoulli_ copy_ exponential_ fill_ log_normal_ normal_ random_ uniform_ zero_")
-"""In-place calls whose result does not depend on what their first argument held (``copy_`` reads only its source)."""
-
-GATHERS = aten("embedding gather index index_select take take_along_dim _embedding_bag")
-"""Calls that read from their first argument as many elements as they write, not all of it."""
-
-SCATTERS = aten(
-    "index_add_ index_copy_ index_fill_ index_put_ _index_put_impl_ masked_scatter_ put_ scatter_ scatter_add_ "
-    "scatter_reduce_"
-)
-"""In-place calls that touch as many elements of their first argument as their source has, not all of it."""
+WIDENED = frozenset(_TABLE["functions"]["widened"].split())
+"""Functions that GPUs' mixed precision computes in float32."""
 
 
 def count_flops(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> int:
@@ -60,7 +54,7 @@ def product_shape(packet: str, args: Sequence[Any]) -> tuple[int, int, int, int]
     Of a grouped product the batch are its groups, each with the mean of the rows, or of the inner dimension, that the
     groups share out.
     """
-    if packet in _GROUPED:
+    if packet in CALLS["grouped"]:
         return _grouped_shape(*args)
     place = _FACTORS.get(packet)
     if place is None:
@@ -127,9 +121,6 @@ def _deformed(x: Any, weight: Any, offset: Any) -> int:
 _FACTORS = {"aten.mm": 0, "aten.bmm": 0, "aten.addmm": 1, "aten.baddbmm": 1}
 """Place of the first factor among a product's arguments; the second follows it."""
 
-_GROUPED = frozenset({"aten._grouped_mm", "transformers.grouped_mm_fallback"})
-"""Products of the rows of one matrix with several, each row with one of them."""
-
 _EXTRA: dict[str, Any] = {
     "aten.mkldnn_rnn_layer": _recurrent,
     "aten.mkldnn_rnn_layer_backward": lambda *args: 2 * _recurrent(*args),
@@ -142,3 +133,61 @@ _EXTRA: dict[str, Any] = {
     "torchvision.deform_conv2d": lambda x, weight, offset, *_: _deformed(x, weight, offset),
     "torchvision._deform_conv2d_backward": lambda grad, x, weight, offset, *_: 2 * _deformed(x, weight, offset),
 }
+
+
+# -- mixtures of experts -----------------------------------------------------------------------------------------------
+
+
+def reached(experts: int, tokens: int, chosen: int) -> float:
+    """Expected number of experts that some token is sent to, if each token picks ``chosen`` different ones evenly."""
+    return experts * (1.0 - (1.0 - min(1.0, chosen / experts)) ** tokens)
+
+
+def with_expected_experts(graph: Graph) -> Graph:
+    """The graph with grouped products that read the experts they are expected to reach, and a note that says so."""
+    routed = [v for v, op in enumerate(graph.operators) if "grouped_mm" in op.target and op.product is not None]
+    if not routed:
+        return graph
+    inputs: dict[int, list[Tensor]] = {}
+    stored: dict[int, list[Parameter]] = {}
+    for tensor in graph.tensors:
+        for v in tensor.consumers:
+            inputs.setdefault(v, []).append(tensor)
+    for parameter in graph.parameters:
+        for v in parameter.users:
+            stored.setdefault(v, []).append(parameter)
+    operators = list(graph.operators)
+    said: dict[str, None] = {}
+    per_token: dict[int, int] = {}
+    for v in routed:
+        op = operators[v]
+        # What is shared out among the experts has the product's inner dimension.
+        experts, _, _, inner = op.product or (0, 0, 0, 0)
+        rows = next((t for t in inputs.get(v, []) if len(t.shape) == 2 and t.shape[1] == inner), None)
+        if rows is None:
+            continue
+        tokens = _tokens(rows, inputs)
+        if tokens is not None and rows.shape[0] % tokens == 0:
+            per_token.setdefault(rows.shape[0], rows.shape[0] // tokens)
+        chosen = per_token.get(rows.shape[0], 1)
+        count = reached(experts, rows.shape[0] // chosen, chosen)
+        unread = sum(p.bytes for p in stored.get(v, ()) if p.shape[:1] == (experts,)) * (1.0 - count / experts)
+        operators[v] = msgspec.structs.replace(op, bytes_read=max(0, round(op.bytes_read - unread)))
+        if op.phase == "forward":
+            mean = max(1, round(rows.shape[0] / count))
+            said[f"{mean:,} of each of {count:.3g} of {experts} experts"] = None
+    note = (
+        "Every token goes through its top experts: the experts of a layer are grouped products over all tokens, which "
+        "count each token's chosen experts only and read the weights of the experts that are expected to get a token. "
+        f"Tokens are presumed to be spread evenly{': ' + ', '.join(said) if said else ''}."
+    )
+    return graph.replace(operators=tuple(operators), notes=(*graph.notes, note))
+
+
+def _tokens(rows: Tensor, inputs: dict[int, list[Tensor]]) -> int | None:
+    """How many tokens the rows were picked from; None where they are not picked by what makes them."""
+    if rows.producer is None:
+        return None
+    wide = [t for t in inputs.get(rows.producer, []) if t.shape[-1:] == rows.shape[-1:] and t.shape[-1:] != (1,)]
+    counts = [math.prod(t.shape[:-1]) for t in wide]
+    return min((count for count in counts if 0 < count <= rows.shape[0]), default=None)

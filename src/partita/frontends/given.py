@@ -121,7 +121,7 @@ def _spelt_out(value: Any, what: str) -> Any:
         return _from_short(value.strip(), what)
     if isinstance(value, Mapping):
         if is_array(value) or "dtype" in value:
-            return _table(array_of(value, what))
+            return msgspec.json.decode(msgspec.json.encode(array_of(value, what)))
         return {str(name): _spelt_out(each, f"{what}, {name!r}") for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_spelt_out(each, what) if not isinstance(each, (int, float)) else each for each in value]
@@ -152,26 +152,16 @@ def _from_short(text: str, what: str) -> Any:
             table["values"] = json.loads(body)
         except ValueError:
             raise InputError(f"{what}: {body} is no list of numbers; write [3, 5]:int64, say") from None
-    elif body == SCALAR:
-        table["shape"] = []
-    elif _SHAPE.fullmatch(body):
-        table["shape"] = [int(side) for side in body.split("x")]
+    elif body == SCALAR or _SHAPE.fullmatch(body):
+        table["shape"] = [] if body == SCALAR else [int(side) for side in body.split("x")]
     else:
         raise InputError(f"{what}: {body!r} is no shape; write 1x3x224x224, or {SCALAR} for a single number")
-    for name in ("low", "high"):
-        if found["low"] is not None or found["high"] is not None:
-            try:
-                table[name] = float(found[name])
-            except ValueError:
-                raise InputError(
-                    f"{what}: the values of {text!r} are given as no LOW..HIGH; write 0..99, say"
-                ) from None
-    return _table(array_of(table, what))
-
-
-def _table(array: GivenArray) -> Any:
-    """An array as a document has it."""
-    return msgspec.json.decode(msgspec.json.encode(array))
+    if found["low"] is not None:
+        try:
+            table |= {"low": float(found["low"]), "high": float(found["high"])}
+        except ValueError:
+            raise InputError(f"{what}: the values of {text!r} are given as no LOW..HIGH; write 0..99, say") from None
+    return msgspec.json.decode(msgspec.json.encode(array_of(table, what)))
 
 
 def _format(name: str, what: str) -> str:

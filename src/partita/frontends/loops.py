@@ -7,12 +7,12 @@ costs is what its steps cost together: such a program does read its weights, and
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from partita.frontends.backward import find_partners
-from partita.frontends.geometry import Geometry
-from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
+from partita.frontends.records import ByteLayout, Capture, Geometry, Read, RecordedCall, Value
+from partita.frontends.views import find_partners
 
 #: Steps from which a loop is folded.
 STEPS = 32
@@ -46,7 +46,13 @@ def fold_loops(capture: Capture, live: Sequence[RecordedCall]) -> tuple[list[Rec
         inside.update(dict.fromkeys((call.index for call in loop.members), loop.call))
     for loop in loops:
         loop.call.partner = loop.partner(partners, inside)
-    _redirect(capture, live, inside)
+    # What names a folded call names the loop that it is in.
+    for call in (*live, *inside.values()):
+        if call.partner is not None:
+            call.partner = inside.get(call.partner.index, call.partner)
+    for number, (origin, position) in capture.nodes.items():
+        if isinstance(origin, RecordedCall) and origin.index in inside:
+            capture.nodes[number] = inside[origin.index], position
     for loop in loops:
         loop.finish(inside)
     folded = list(dict.fromkeys(inside.get(call.index, call) for call in live))
@@ -55,7 +61,14 @@ def fold_loops(capture: Capture, live: Sequence[RecordedCall]) -> tuple[list[Rec
     for loop in loops:
         loop.write(readers, calls)
         capture.calls[loop.call.index] = loop.call
-    _say(capture, loops)
+    forward = [loop for loop in loops if not loop.call.backward]
+    if forward:
+        longest = max(forward, key=lambda loop: loop.steps)
+        name = longest.call.module or "the root module"
+        capture.notes.append(
+            f"{len(forward)} of the model's loops, the longest of {longest.steps} steps in {name}, are one operator "
+            "each: each step waits for the last, and reads its weights and launches its kernels anew."
+        )
     return folded, {index: call.index for index, call in inside.items()}
 
 
@@ -69,7 +82,10 @@ def _spans(live: Sequence[RecordedCall]) -> list[tuple[int, int, int]]:
     numbers: dict[object, int] = {}
     row = [numbers.setdefault(_signature(call), len(numbers)) for call in live]
     often = {number for number, count in Counter(row).items() if count >= STEPS}
-    following = _following(row)
+    # For every place the next one with the same number; the row's length if there is none.
+    following, last = [len(row)] * len(row), dict[int, int]()
+    for place in reversed(range(len(row))):
+        following[place], last[row[place]] = last.get(row[place], len(row)), place
     places = {call.index: place for place, call in enumerate(live)}
     found: list[tuple[int, int, int]] = []
     place = 0
@@ -87,10 +103,7 @@ def _spans(live: Sequence[RecordedCall]) -> list[tuple[int, int, int]]:
 def _with_ends(
     live: Sequence[RecordedCall], partners: dict[int, RecordedCall], span: tuple[int, int, int], free: int, limit: int
 ) -> tuple[int, int, int]:
-    """A loop with what is left of its first and last step, which differ where there is no step before or after.
-
-    It may take calls from the place ``free`` up to ``limit``.
-    """
+    """A loop with what is left of its first and last step, which differ; from the place ``free`` up to ``limit``."""
     first, end, period = span
 
     def kind(call: RecordedCall) -> tuple[str, str, bool]:
@@ -123,16 +136,6 @@ def _signature(call: RecordedCall) -> object:
     )
     writes = tuple((value.layout.shape, value.layout.dtype) for value in call.writes)
     return call.target, call.module, call.backward, call.dtype, call.flops, reads, writes
-
-
-def _following(row: Sequence[int]) -> list[int]:
-    """For every place the next one with the same number; the row's length if there is none."""
-    following = [len(row)] * len(row)
-    last: dict[int, int] = {}
-    for place in range(len(row) - 1, -1, -1):
-        following[place] = last.get(row[place], len(row))
-        last[row[place]] = place
-    return following
 
 
 def _span(
@@ -180,9 +183,10 @@ class _Loop:
         self.first, self.last = first, last
         self.steps = (last - first) // period
         head = self.members[0]
-        self.call = RecordedCall(
-            head.index, TARGET, _common(call.module for call in self.members), head.backward, [], ""
-        )
+        # The innermost module that all of them are in.
+        parts = zip(*(call.module.split(".") for call in self.members), strict=False)
+        shared = [each[0] for each in itertools.takewhile(lambda each: len(set(each)) == 1, parts)]
+        self.call = RecordedCall(head.index, TARGET, ".".join(shared), head.backward, [], "")
 
     def partner(self, partners: dict[int, RecordedCall], inside: dict[int, RecordedCall]) -> RecordedCall | None:
         """The forward call, or loop, that most of the loop's backward calls belong to."""
@@ -234,15 +238,13 @@ class _Loop:
                 else:
                     ways.setdefault(readers[value], []).append(value)
         for way, values in ways.items():
-            if len(values) < _MANY:
-                for value in values:
-                    self._keep(value)
-                continue
+            many = len(values) >= _MANY
             size = sum(value.layout.bytes for value in values)
             joined = Value(self.call, None, ByteLayout((0, ((size, 1),)), (size,), "uint8"))
-            self._keep(joined)
+            for value in [joined] if many else values:
+                self._keep(value)
             gone = set(values)
-            for index in way:
+            for index in way if many else ():
                 reader = calls[index]
                 reader.reads = [read for read in reader.reads if read.value not in gone]
                 reader.reads.append(Read(joined, joined.layout))
@@ -250,27 +252,6 @@ class _Loop:
     def _keep(self, value: Value) -> None:
         value.order = len(self.call.writes)
         self.call.writes.append(value)
-
-
-def _common(modules: Iterable[str]) -> str:
-    """The innermost module that all of some are in."""
-    paths = [module.split(".") if module else [] for module in set(modules)]
-    shared: list[str] = []
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)
-
-
-def _redirect(capture: Capture, live: Sequence[RecordedCall], inside: dict[int, RecordedCall]) -> None:
-    """Let what names a folded call name the loop that it is in."""
-    for call in (*live, *inside.values()):
-        if call.partner is not None:
-            call.partner = inside.get(call.partner.index, call.partner)
-    for number, (origin, position) in capture.nodes.items():
-        if isinstance(origin, RecordedCall) and origin.index in inside:
-            capture.nodes[number] = inside[origin.index], position
 
 
 def _readers(capture: Capture, calls: Iterable[RecordedCall]) -> dict[Value, frozenset[int]]:
@@ -282,15 +263,3 @@ def _readers(capture: Capture, calls: Iterable[RecordedCall]) -> dict[Value, fro
     for read in (*capture.outputs, *(read for _, read in capture.gradients)):
         found.setdefault(read.value, set()).add(-1)
     return {value: frozenset(numbers) for value, numbers in found.items()}
-
-
-def _say(capture: Capture, loops: Sequence[_Loop]) -> None:
-    forward = [loop for loop in loops if not loop.call.backward]
-    if not forward:
-        return
-    longest = max(forward, key=lambda loop: loop.steps)
-    name = longest.call.module or "the root module"
-    capture.notes.append(
-        f"{len(forward)} of the model's loops, the longest of {longest.steps} steps in {name}, are one operator each: "
-        "each step waits for the last, and reads its weights and launches its kernels anew."
-    )

@@ -112,13 +112,12 @@ def load_module(source: Source, *, seed: int | None = None) -> BuiltModel:
 
 
 def _built(spec: str, asked: Asked, of_hub: bool, *, real: bool) -> BuiltModel:
-    if of_hub:
-        from partita.frontends.hf.inputs import sized
-        from partita.frontends.hf.load import build_transformers
+    if not of_hub:
+        return build_file(spec, asked, real=real)
+    from partita.frontends.hf.inputs import sized
+    from partita.frontends.hf.load import build_transformers
 
-        return build_transformers(spec[3:], sized(asked), real=real)
-
-    return build_file(spec, asked, real=real)
+    return build_transformers(spec[3:], sized(asked), real=real)
 
 
 @contextmanager

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+import operator
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from partita.ground.errors import InputError
@@ -92,9 +97,46 @@ def parse_value(text: str) -> Any:
         return {"true": True, "false": False, "none": None}.get(lowered, text)
 
 
+def computed(node: ast.expr, look: Callable[[str], Any], inner: Callable[[ast.expr], Any] | None = None) -> Any:
+    """What an expression of sizes comes to, names looked up and other parts by ``inner``; else a ``ValueError``."""
+    each = inner or (lambda part: computed(part, look))
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        return _OPERATIONS[type(node.op)](each(node.left), each(node.right))
+    if isinstance(node, ast.Name):
+        return look(node.id)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    raise ValueError("not a size")
+
+
+_OPERATIONS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+
+
 def one_line(error: BaseException) -> str:
     """An error's type and the beginning of its message."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def where(error: BaseException, path: Path | None = None) -> str:
+    """`` (file.py, line 3)`` of the innermost line of a user's code that an error passed; empty if there is none.
+
+    A user's code is what lies in the folder of ``path``, or outside installed packages if no path is given.
+    """
+    folder = None if path is None else path.resolve().parent
+    foreign = [Path(__file__).resolve().parents[1], Path(sysconfig.get_paths()["stdlib"]).resolve()]
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename).resolve()
+        installed = {"site-packages", "dist-packages"}.intersection(file.parts)
+        own = not any(map(file.is_relative_to, foreign)) if folder is None else file.is_relative_to(folder)
+        if own and not installed and Path(frame.filename).is_file():
+            return f" ({Path(frame.filename).name}, line {frame.lineno})"
+    return ""
 
 
 def passed_over(what: str, error: BaseException) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from partita.frontends.capture import Recorder
-from partita.frontends.kernels import FusedKernel, run_kernel
+from partita.frontends.fused import FusedKernel, run_kernel
 from partita.inside.torch_inside import PACK_SEQUENCE, PAD_SEQUENCE
 
 #: Recurrences; the CPU has a kernel of the first for padded sequences.
@@ -40,25 +40,18 @@ class Recurrences(TorchFunctionMode):  # type: ignore[misc]
             return _ctc_loss(self.recorder, *args, **kwargs)
         if kind in _KINDS and len(args) == 9 and not kwargs:
             if isinstance(args[3], (list, tuple)):
-                return self._packed(kind, *args)
+                x, _, state, weights, _, *settings = args
+                if self.recorder.tape is not None:
+                    raise NotImplementedError(
+                        "recurrent layers on packed sequences are planned, but cannot be run from a trace"
+                    )
+                states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
+                return self._layers(kind, x, states, weights, *settings)
             if kind != "lstm":
-                return self._padded(kind, *args)
+                x, state, weights, _, *settings, batch_first = args
+                x, last = self._layers(kind, x.transpose(0, 1) if batch_first else x, (state,), weights, *settings)
+                return x.transpose(0, 1) if batch_first else x, last
         return func(*args, **kwargs)
-
-    def _padded(self, kind: str, x: Any, state: Any, weights: Any, biases: bool, *settings: Any) -> tuple[Any, ...]:
-        batch_first = settings[-1]
-        x, last = self._layers(kind, x.transpose(0, 1) if batch_first else x, (state,), weights, *settings[:-1])
-        return x.transpose(0, 1) if batch_first else x, last
-
-    def _packed(
-        self, kind: str, x: Any, sizes: Any, state: Any, weights: Any, biases: bool, *settings: Any
-    ) -> tuple[Any, ...]:
-        if self.recorder.tape is not None:
-            raise NotImplementedError(
-                "recurrent layers on packed sequences are planned, but cannot be run from a trace"
-            )
-        states = (state,) if isinstance(state, torch.Tensor) else tuple(state)
-        return self._layers(kind, x, states, weights, *settings)
 
     def _layers(
         self,

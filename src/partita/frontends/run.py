@@ -11,10 +11,10 @@ import numpy
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from partita.frontends.blame import where as where_in_code
 from partita.frontends.capture import Recorder
 from partita.frontends.fakes import fake_arguments, fake_state
 from partita.frontends.fused import FusedCalls
+from partita.frontends.options import where as where_in_code
 from partita.frontends.records import Capture, Stored
 from partita.frontends.recurrent import Recurrences
 from partita.frontends.scans import whole_scans
@@ -27,10 +27,10 @@ from partita.frontends.surroundings import (
     plain_literals,
 )
 from partita.frontends.tape import Tape
-from partita.frontends.turns import alone
 from partita.frontends.values import Values
 from partita.ground.errors import TraceError
-from partita.inside.messages import is_of_nested_sizes, is_of_numpy
+from partita.inside.messages import NESTED_SIZES, NUMPY
+from partita.inside.replacing import alone
 from partita.inside.torch_inside import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -145,12 +145,9 @@ def output_tensors(out: Any) -> list[Any]:
 
 @contextmanager
 def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]:
-    """What a run needs of its surroundings; put back afterwards.
-
-    Where transformers is loaded it runs as it would on real tensors and without key-value caches: positions that are
-    constants were counted by the model itself.
-    """
+    """What a run needs of its surroundings; put back afterwards."""
     with ExitStack() as after:
+        # Where transformers is loaded it runs as on real tensors: constant positions were counted by the model itself.
         after.enter_context(without_checks())
         after.enter_context(unpacked(lambda positions: recorder.read(positions).value.constant))
         after.enter_context(quiet_stand_ins())
@@ -174,13 +171,10 @@ def _settings(module: Any, recorder: Recorder, training: bool) -> Iterator[None]
 
 @contextmanager
 def _caught(recorder: Recorder, fake: Any) -> Iterator[None]:
-    """Run on fake tensors, with every call written down, and torch as it is on the machine that the model is for.
-
-    What the caller may have switched on around the trace is off: inference mode, a default device, compilation.
-    """
-
+    """Run on fake tensors, with every call written down, and torch as it is on the machine that the model is for."""
     note = recorder.capture.note
     with ExitStack() as stack:
+        # What the caller may have switched on around the trace.
         stack.enter_context(torch.inference_mode(False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
@@ -239,14 +233,14 @@ def _explain(name: str, kind: str, error: Exception, what: str = "") -> str:
             "a static split needs the same operators for every input: take one way there, or make what decides an input"
         )
     nested = "nested tensors have sizes that depend on data; use padded ones with a mask"
-    if isinstance(error, UnsupportedOperatorException) and "nested" in str(error.func):
-        return f"cannot trace {where}: {nested}{place}"
     if isinstance(error, UnsupportedOperatorException):
+        if "nested" in str(error.func):
+            return f"cannot trace {where}: {nested}{place}"
         return f"cannot trace {where}: operator {error.func} has no shape rule{place}; register one with torch.library"
     cause = " ".join(str(error).split()) or "no message"
-    if is_of_nested_sizes(cause):
+    if NESTED_SIZES in cause:
         cause = nested
-    if is_of_numpy(cause):
+    if NUMPY in cause:
         cause = "numpy reads the values of tensors that have none; compute with torch, or outside of forward"
     if len(cause) > 300:
         cause = cause[:297] + "..."

@@ -16,20 +16,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
 
+from partita.frontends.flops import WIDENED
 from partita.inside.replacing import replaced
-from partita.inside.torch_inside import converted_by, homes_of, tables_of, tree_map
+from partita.inside.torch_inside import converted_by, homes_of, tables_of, tree_map, tree_map_only
 
 _CPU = torch.device("cpu")
-
-#: What GPUs' mixed precision computes in float32 beyond what the CPU's does; the list of torch.amp's documentation.
-_WIDENED = (
-    "acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist cosine_similarity cross_entropy "
-    "cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss layer_norm log log10 log1p "
-    "log2 log_softmax margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss norm normalize "
-    "pdist poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus "
-    "sum renorm tan triplet_margin_loss"
-)
-_IN_FLOAT32 = frozenset(_WIDENED.split())
 
 BRANCH_NOTE = "torch.cond branches on data: the trace follows its first branch, and the plan holds for inputs that do."
 
@@ -53,8 +44,9 @@ class OnePlace(TorchFunctionMode):  # type: ignore[misc]
                 return args[0]
         elif kwargs.get("device") is not None and _elsewhere(kwargs["device"]):
             kwargs = {**kwargs, "device": _CPU}
-        if name in _IN_FLOAT32 and _Mixed.depth and torch.is_autocast_enabled("cpu"):
-            args, kwargs = tree_map(_widened, (args, kwargs))
+        if name in WIDENED and _Mixed.depth and torch.is_autocast_enabled("cpu"):
+            narrow = (torch.float16, torch.bfloat16)
+            args, kwargs = tree_map_only(torch.Tensor, lambda t: t.float() if t.dtype in narrow else t, (args, kwargs))
         return func(*args, **kwargs)
 
 
@@ -82,11 +74,6 @@ def _without_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tupl
     # What follows a device are the number format and two flags.
     dtype = args[2] if len(args) > 2 else rest.pop("dtype", None)
     return (args[0],) if dtype is None else (args[0], dtype, *args[3:]), rest
-
-
-def _widened(value: Any) -> Any:
-    narrow = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.bfloat16)
-    return value.float() if narrow else value
 
 
 class _Mixed:

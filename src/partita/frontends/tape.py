@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from partita.frontends.flops import FRESH
-from partita.frontends.records import Stored
+from partita.frontends.flops import CALLS
 from partita.ground.errors import TraceError
 from partita.inside.torch_inside import (
     FakeTensor,
@@ -104,15 +103,8 @@ class Tape:
         self._of[id(tensor)] = len(self.slots) - 1
         return len(self.slots) - 1
 
-    def store(self, tensor: Any, stored: Stored) -> None:
-        """A parameter, buffer or input, before the run."""
-        self._begin(tensor, Origin(stored.kind, stored.name, trainable=stored.trainable))
-
-    def keep(self, tensor: Any, value: Any) -> None:
-        """A stand-in for an array that is neither, with the array."""
-        self._begin(tensor, Origin("constant", "", value))
-
-    def _begin(self, tensor: Any, origin: Origin) -> None:
+    def begin(self, tensor: Any, origin: Origin) -> None:
+        """What there is before the run: a parameter, buffer or input, or a stand-in for an array that is neither."""
         self._stored[_place(tensor)] = slot = self._new(tensor)
         self.origins[slot] = origin
 
@@ -144,7 +136,13 @@ class Tape:
         self, func: Any, args: Any, kwargs: Any, out: Any, call: int | None, *, mutated: Any = (), random: bool = False
     ) -> None:
         """Write down a call that was made."""
-        if func is torch.ops.aten.detach.default and self._just_made(args[0]):
+        last = self.entries[-1] if self.entries else None
+        if (
+            func is torch.ops.aten.detach.default
+            and last is not None
+            and last.outs == (self._of.get(id(args[0])),)
+            and (not last.reads or packet_name(last.func) in CALLS["fresh"])
+        ):
             # Autograd hands new arrays on like this; whoever writes into them may need gradients.
             self._alive.append(out)
             self._of[id(out)] = self._of[id(args[0])]
@@ -167,13 +165,6 @@ class Tape:
         writes = tuple(self.slot_of(tensor) for tensor in mutated)
         grad = torch.is_grad_enabled()
         self.entries.append(TapedCall(func, args, kwargs, single, outs, tuple(reads), writes, call, grad, random))
-
-    def _just_made(self, tensor: Any) -> bool:
-        """Whether the last call made a tensor out of nothing."""
-        if not self.entries or self.entries[-1].outs != (self._of.get(id(tensor)),):
-            return False
-        last = self.entries[-1]
-        return not last.reads or packet_name(last.func) in FRESH
 
 
 def _place(tensor: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.frontends.assemble import assemble
-from partita.frontends.experts import with_expected_experts
 from partita.frontends.fill import unread, what_ran
+from partita.frontends.flops import with_expected_experts
 from partita.frontends.options import CACHED, Asked, one_line, parse_dtype
 from partita.ground.errors import InputError, PartitaError, TraceError, require
 from partita.inside.torchvision_inside import declare_where_missing

@@ -5,18 +5,16 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from partita.frontends.blame import reads_values, where
 from partita.frontends.fill import fill_module
-from partita.frontends.options import Asked, nearest, one_line, parse_value
+from partita.frontends.options import Asked, nearest, one_line, parse_value, where
 from partita.frontends.torch import BuiltModel
-from partita.frontends.turns import alone
 from partita.ground.errors import InputError, NoBatchSizeError, TraceError
-from partita.inside.replacing import replaced
+from partita.inside.messages import looks_at_values
+from partita.inside.replacing import alone, replaced
 from partita.inside.torchvision_inside import declare_where_missing
 
 
@@ -26,27 +24,20 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> BuiltModel:
     if not path_text or not attribute.isidentifier():
         raise InputError(f"model {spec!r} names no callable; write path/to/file.py:callable")
     path = Path(path_text)
-    with alone, _importable(path):
-        build = _find(path, attribute)
-        given = _arguments(build, spec, asked)
-        module, args, kwargs = _build(build, spec, given, real)
+    entry = str(path.parent.resolve())
+    declare_where_missing()
+    # The file can import its neighbours, and finds its own name and no arguments, as running it would.
+    with alone, replaced((sys, "argv", [str(path)])):
+        sys.path.insert(0, entry)
+        try:
+            build = _find(path, attribute)
+            module, args, kwargs = _build(build, spec, _arguments(build, spec, asked), real)
+        finally:
+            if entry in sys.path:
+                sys.path.remove(entry)
     if asked.inputs:
         args, kwargs = fill_module(asked.inputs, module, args, kwargs, spec)
     return BuiltModel(attribute, module, args, kwargs, asked, dtype=asked.dtype)
-
-
-@contextmanager
-def _importable(path: Path) -> Iterator[None]:
-    """Let the file import its neighbours, and find its own name and no arguments, as running it would."""
-    entry = str(path.parent.resolve())
-    declare_where_missing()
-    sys.path.insert(0, entry)
-    try:
-        with replaced((sys, "argv", [str(path)])):
-            yield
-    finally:
-        if entry in sys.path:
-            sys.path.remove(entry)
 
 
 def _find(path: Path, attribute: str) -> Callable[..., Any]:
@@ -103,11 +94,14 @@ def _build(
     import torch
 
     from partita.frontends.building import build_without_weights
+    from partita.inside.torch_inside import DataDependentOutputException, DynamicOutputShapeException
 
     try:
         result = build(**given) if real else build_without_weights(lambda: build(**given))
     except (Exception, SystemExit) as error:  # a user's own code
-        unread = "; it is built without data, so values cannot be read" if not real and reads_values(error) else ""
+        asked = isinstance(error, (DataDependentOutputException, DynamicOutputShapeException))
+        read = not real and (asked or looks_at_values(str(error)))
+        unread = "; it is built without data, so values cannot be read" if read else ""
         path = Path(spec.rpartition(":")[0])
         raise TraceError(f"building {spec!r} fails: {one_line(error)}{where(error, path)}{unread}") from error
     form = "(module, args) or (module, args, kwargs)"

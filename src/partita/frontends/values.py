@@ -11,17 +11,18 @@ through what hands them on. Nothing is made of that unless code reads such a num
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from partita.frontends.contents import compute, known, mark, sources_of, supposed, tell, tensors_in
-from partita.frontends.flops import aten
+from partita.frontends.flops import CALLS
 from partita.frontends.options import passed_over
 from partita.inside.torch_inside import (
     DispatchMode,
     FakeTensor,
     packet_name,
+    storage_id,
     tree_map_only,
     undispatched,
     written_arguments,
@@ -31,6 +32,81 @@ from partita.inside.torch_inside import (
 MAX_ELEMENTS = 2**21
 #: The same of what follows from others: truths of tokens × features for a thousand tokens.
 _MAX_BYTES = 2**24
+
+
+def tensors_in(tree: Any) -> list[Any]:
+    """The tensors among the arguments or results of a call, in order.
+
+    Calls hold them in tuples, lists and dictionaries alone, and are many: looking through these is several times faster
+    than through any tree.
+    """
+    found: list[Any] = []
+    _gather(tree, found)
+    return found
+
+
+def _gather(tree: Any, found: list[Any]) -> None:
+    if isinstance(tree, torch.Tensor):
+        found.append(tree)
+    elif isinstance(tree, (tuple, list)):
+        for item in tree:
+            _gather(item, found)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            _gather(item, found)
+
+
+def known(tensor: Any) -> Any:
+    """The content of a tensor, None if it is not known."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor if type(tensor) is torch.Tensor and tensor.device.type == "cpu" else None
+    value = supposed(tensor)
+    return None if value is None or storage_id(value) in marked(tensor, "guessed") else value
+
+
+def supposed(tensor: Any) -> Any:
+    """The content of a stand-in, known or presumed; None if there is neither."""
+    value = getattr(tensor, "partita_value", None)
+    return None if value is None or storage_id(value) in marked(tensor, "lost") else value
+
+
+def tell(tensor: Any, value: Any, sources: frozenset[str] = frozenset()) -> None:
+    """Say what a stand-in holds, and from which inputs of the model that comes."""
+    tensor.partita_value = value
+    tensor.partita_sources = sources
+
+
+def sources_of(tensors: Iterable[Any]) -> frozenset[str]:
+    """The inputs of the model that the contents of tensors come from."""
+    return frozenset[str]().union(*(getattr(tensor, "partita_sources", ()) for tensor in tensors))
+
+
+def marked(tensor: Any, what: str) -> set[int]:
+    """Storages of contents that are ``lost``, because something unknown was written there, or ``guessed``."""
+    found: set[int] = tensor.fake_mode.__dict__.setdefault(f"partita_{what}", set())
+    return found
+
+
+def mark(tensor: Any, value: Any, what: str) -> None:
+    """Say that the content of a stand-in is ``lost`` or ``guessed``, for all that share its storage."""
+    marked(tensor, what).add(storage_id(value))
+    # Storages are told apart by address, so none that is marked may be freed.
+    tensor.fake_mode.__dict__.setdefault("partita_kept", []).append(value.untyped_storage())
+
+
+def compute(func: Any, args: Any, kwargs: Any, content: Callable[[Any], Any] = known, seed: int = 0) -> Any:
+    """What a call gives for the contents of its tensors; of draws, each is another, but the same in every trace."""
+    with undispatched():
+        args, kwargs = tree_map_only(torch.Tensor, content, (args, kwargs))
+    if kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": "cpu"}
+    with undispatched(), torch.no_grad():
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        # Only draws need it, and it takes longer than most calls.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return func(*args, **kwargs)
 
 
 class Values(DispatchMode):
@@ -62,13 +138,15 @@ class Values(DispatchMode):
             self.read |= sources_of(tensors)
             with undispatched():
                 return values[0].item()
-        if self.settle and packet == "aten._local_scalar_dense" and hasattr(tensors[0], "partita_presumed"):
-            self.presumed.add(tensors[0].partita_presumed[1])
-            return tensors[0].partita_presumed[0]
-        if self.settle and packet == "aten._local_scalar_dense" and (number := supposed(tensors[0])) is not None:
-            self.presumed.add(_SPREAD)
-            with undispatched():
-                return number.item()
+        if self.settle and packet == "aten._local_scalar_dense":
+            if hasattr(tensors[0], "partita_presumed"):
+                answer, said = tensors[0].partita_presumed
+                self.presumed.add(said)
+                return answer
+            if (number := supposed(tensors[0])) is not None:
+                self.presumed.add(_SPREAD)
+                with undispatched():
+                    return number.item()
         repeats = packet == "aten.repeat_interleave" and len(tensors) == 1
         if not self.settle:
             pass
@@ -100,10 +178,11 @@ class Values(DispatchMode):
             indices = out if isinstance(out, torch.Tensor) else out[1]
             if indices.dtype == torch.long:
                 indices.partita_choices = tensors[0].numel() if dim is None else tensors[0].shape[dim]
-        elif packet == "aten.eq" and len(values) == 1 and hasattr(tensors[0], "partita_choices"):
+        elif packet == "aten.eq" and len(values) == 1:
             # One of several places compared with one of them.
-            if 0 <= args[1] < tensors[0].partita_choices:
-                out.partita_share = 1 / tensors[0].partita_choices
+            choices = getattr(tensors[0], "partita_choices", 0)
+            if choices and 0 <= args[1] < choices:
+                out.partita_share = 1 / choices
         elif packet == "aten.eq" and len(values) == 2 and (values[0] is None) != (values[1] is None):
             # One of several different values: a row of a one-hot array.
             with undispatched():
@@ -199,9 +278,10 @@ class Values(DispatchMode):
         # An array that only has the shape of another one is known whatever the other holds.
         shaped = packet in _SHAPED and all(tensor.numel() <= _MOST_SHAPED for tensor in outputs)
         if (settled or shaped) and small and outputs and func.namespace == "aten":
+            content: Any = (lambda t: torch.empty(t.shape, dtype=t.dtype)) if shaped else known
             try:
                 self.draws += drawn
-                values = compute(func, args, kwargs, _blank if shaped else known, self.draws)
+                values = compute(func, args, kwargs, content, self.draws)
             except Exception as error:
                 # Any operator's own code. A value is a help: what needs it is refused where it does.
                 passed_over(f"the value of {packet}", error)
@@ -240,18 +320,13 @@ def _guess(func: Any, packet: str, args: Any, kwargs: Any, outputs: list[Any]) -
 
 
 def _spread(args: Any, kwargs: Any, out: Any) -> list[Any]:
-    low, high = (_limit(args, kwargs, place, name) for place, name in ((1, "min"), (2, "max")))
-    if low is None or high is None or not args[0].is_floating_point():
+    low, high = (args[i] if i < len(args) else kwargs.get(name) for i, name in ((1, "min"), (2, "max")))
+    if not (isinstance(low, (int, float)) and isinstance(high, (int, float)) and args[0].is_floating_point()):
         return []
     count = out.shape[-1] if out.dim() else 1
     with undispatched():
-        row = torch.linspace(low, high, count) if count > 1 else torch.full((1,), high)
-        return [row.to(out.dtype).expand(out.shape).clone() if out.dim() else row[0].to(out.dtype).clone()]
-
-
-def _limit(args: Any, kwargs: Any, place: int, name: str) -> float | None:
-    given = args[place] if place < len(args) else kwargs.get(name)
-    return float(given) if isinstance(given, (int, float)) else None
+        row = torch.linspace(float(low), float(high), count) if count > 1 else torch.full((1,), float(high))
+        return [(row if out.dim() else row[0]).to(out.dtype).expand(out.shape).clone()]
 
 
 def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
@@ -272,15 +347,11 @@ def _carried(func: Any, packet: str, args: Any, kwargs: Any) -> list[Any]:
     return tensors_in(values)
 
 
-def _blank(tensor: Any) -> Any:
-    return torch.empty(tensor.shape, dtype=tensor.dtype)
-
-
 def _most_truths(packet: str, args: Any) -> int | None:
     """How many truths an array has at most: as many as places were set in one without any."""
     if packet in ("aten.bitwise_or", "aten.logical_or"):
-        counts = [_truths(tensor) for tensor in args[:2]]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        counts = [count for tensor in args[:2] if (count := _truths(tensor)) is not None]
+        return sum(counts) if len(counts) == 2 else None
     if packet in ("aten.index_put", "aten.index_put_") and len(args[1]) == 1 and args[1][0].dtype == torch.long:
         before = _truths(args[0])
         return None if before is None or args[0].dim() != 1 else before + int(args[1][0].numel())
@@ -299,16 +370,11 @@ def _truths(tensor: Any) -> int | None:
 
 #: What is said of tensors: the share of truths, how many places there are to choose from, the most truths there can be.
 _SAID = ("partita_share", "partita_choices", "partita_most")
-#: Calls that set every element.
-_FILLS = aten("fill_ uniform_ zero_")
-#: Draws that code may branch on, such as one of several sizes of images: they are the same in every trace.
-_DRAWS = aten("randint randperm uniform_ uniform multinomial")
-_MOST_DRAWN = 4096
-#: Calls that take a tensor only for its shape, and what is worth remembering of them.
-_SHAPED = aten("full_like new_full new_ones new_zeros ones_like zeros_like")
-_MOST_SHAPED = 2**17
-#: Calls whose number of rows depends on data.
-_PICKS = frozenset({"aten._unique2", "aten.nonzero", "aten.masked_select", "torchvision.nms"})
+_FILLS, _DRAWS, _SHAPED, _PICKS, _KEEPS, _UNSET, _CARRIES, _PLACES = (
+    CALLS[row] for row in ("fills", "draws", "shaped", "picks", "keeps", "unset", "carries", "places")
+)
+#: Elements of draws, and of what only has the shape of something, that are worth remembering.
+_MOST_DRAWN, _MOST_SHAPED = 4096, 2**17
 #: What code usually asks to be told of a fault, and what it asks to be told that there is none.
 _PRESUMED = {
     "aten.any": (False, "what code asks of any value holds of none"),
@@ -316,21 +382,9 @@ _PRESUMED = {
 }
 #: Calls whose last result is places among several: where among the arguments the dimension is, and what is usual.
 _CHOOSES: dict[str, tuple[int, int | None]] = {
-    **dict.fromkeys(aten("argmax argmin max min"), (1, None)),
+    **dict.fromkeys(("aten.argmax", "aten.argmin", "aten.max", "aten.min"), (1, None)),
     "aten.multinomial": (9, -1),
     "aten.sort": (1, -1),
     "aten.topk": (2, -1),
 }
-#: Calls that leave the share of truths as it is.
-_KEEPS = aten("_to_copy alias clone detach index permute select slice squeeze t transpose unbind unsqueeze view")
-#: Calls whose results are not set.
-_UNSET = aten("empty empty_like empty_strided new_empty new_empty_strided")
-#: Calls that hand on numbers, or do arithmetic with a few.
-_CARRIES = aten(
-    "_to_copy _unsafe_view add add_ alias cat ceil clamp clamp_max clamp_min clone copy_ detach div div_ eq expand "
-    "floor gather ge gt index index_select le lt maximum minimum mul mul_ neg permute round rsub select slice split "
-    "split_with_sizes squeeze stack sub sub_ t transpose unbind unsqueeze view"
-)
-#: Those of them that take the places of what they hand on.
-_PLACES = aten("gather index index_select")
 _SPREAD = "numbers that code limits to a range, such as corners of boxes, spread evenly over it"

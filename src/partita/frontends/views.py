@@ -1,4 +1,4 @@
-"""Fold views: decide which tensors an operator really hands on.
+"""Which calls count, whose device each shares, and which tensors an operator really hands on.
 
 A capture reads regions of values. A region with all of a value's data (a reshape, a permutation, a broadcast) is the
 value. Narrower regions become separate output tensors of the producer when that cannot cost anything: nobody reads the
@@ -8,11 +8,11 @@ becomes an operator of its own that costs no time, since where the slice is take
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from partita.frontends.geometry import Geometry, disjoint
-from partita.frontends.records import ByteLayout, Capture, Read, RecordedCall, Value
+from partita.frontends.records import ByteLayout, Capture, Geometry, Read, RecordedCall, Value, disjoint
 
 _MAX_SPLIT = 64
 
@@ -40,6 +40,39 @@ def live_calls(capture: Capture) -> list[RecordedCall]:
         live[call.index] = call
         pending.extend(read.value.call for read in call.reads)
     return [live[index] for index in sorted(live)]
+
+
+def find_partners(capture: Capture, live: list[RecordedCall]) -> dict[int, RecordedCall]:
+    """Forward partner of every live backward call, by the call's index.
+
+    Autograd numbers the node of a forward call as it runs, and says which node is at work when a backward call runs:
+    that gives the partner of nearly every call. A number nobody claimed was given out between two calls, as in-place
+    calls do, and belongs to the earlier. Where the node belongs to a view or to a call that has vanished, the
+    nearest surviving call takes its place: the maker of the viewed value, else its next reader, else whoever made the
+    newest gradient the backward call reads, else whoever made a value it reads.
+    """
+    forward = [call for call in live if not call.backward]
+    alive = {call.index for call in live}
+    numbers = sorted(capture.nodes)
+    partners: dict[int, RecordedCall] = {}
+
+    def by_node(call: RecordedCall) -> RecordedCall | None:
+        if call.partner is not None and call.partner.index in alive:
+            return call.partner
+        if call.node is None or not numbers or call.node < numbers[0]:
+            return None
+        origin, position = capture.nodes[numbers[bisect_right(numbers, call.node) - 1]]
+        maker = origin.call if isinstance(origin, Value) else origin
+        if maker is not None and maker.index in alive and not maker.backward:
+            return maker
+        readers = forward[bisect_left(forward, position, key=lambda reader: reader.index) :]
+        return next((reader for reader in readers if any(read.value is origin for read in reader.reads)), None)
+
+    for call in (each for each in live if each.backward):
+        made = [maker for read in call.reads if (maker := read.value.call) is not None and maker.index in alive]
+        newest = max(made or forward[-1:], key=lambda maker: maker.index)
+        partners[call.index] = by_node(call) or partners.get(newest.index, newest)
+    return partners
 
 
 def fold(

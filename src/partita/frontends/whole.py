@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from partita.frontends.capture import Recorder
-from partita.frontends.contents import tensors_in
 from partita.frontends.flops import count_flops
-from partita.frontends.kernels import FusedKernel, run_kernel
+from partita.frontends.fused import FusedKernel, run_kernel
 from partita.frontends.surroundings import OnePlace
+from partita.frontends.values import tensors_in
 from partita.inside.torch_inside import (
     DispatchMode,
     FakeTensor,
@@ -127,24 +126,18 @@ def _try(function: Callable[[list[Any]], Any], inputs: list[Any], device: str) -
         raise Unfit("it returns more than arrays")
     forms = [form_of(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in leaves]
     trial = Trial(forms, spec, counter.calls, counter.flops, counter.captured, counter.steps)
-    _try_backward(trial, counter, made, [*copies, *counter.captured])
-    return trial
-
-
-def _try_backward(trial: Trial, counter: _Counter, made: list[Any], inputs: list[Any]) -> None:
-    trial.reached = (False,) * len(inputs)
+    read = [*copies, *counter.captured]
+    trial.reached = (False,) * len(read)
     roots = [tensor for tensor in made if tensor.requires_grad]
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
-    if not roots or not torch.is_grad_enabled():
-        return
-    forward, before = counter.flops, counter.steps
-    with counter:
-        starts = [torch.ones_like(tensor) for tensor in roots]
-        gradients = iter(torch.autograd.grad(roots, wanted, starts, allow_unused=True))
-    trial.backward_flops = counter.flops - forward
-    launches, read, written = (now - then for now, then in zip(counter.steps, before, strict=True))
-    trial.backward_steps = launches, read, written
-    trial.reached = tuple(tensor.requires_grad and next(gradients) is not None for tensor in inputs)
+    if roots and torch.is_grad_enabled():
+        counter.flops, counter.steps = 0, (0, 0, 0)
+        with counter:
+            starts = [torch.ones_like(tensor) for tensor in roots]
+            wanted = [tensor for tensor in read if tensor.requires_grad]
+            gradients = iter(torch.autograd.grad(roots, wanted, starts, allow_unused=True))
+        trial.backward_flops, trial.backward_steps = counter.flops, counter.steps
+        trial.reached = tuple(tensor.requires_grad and next(gradients) is not None for tensor in read)
+    return trial
 
 
 @contextmanager
@@ -220,7 +213,6 @@ def run_whole(
     recorder: Recorder,
     name: str,
     trial: Trial,
-    inputs: list[Any],
     function: Callable[..., Any],
     args: Any,
     kwargs: Any,
@@ -232,10 +224,16 @@ def run_whole(
 ) -> Any:
     """Write a function down as one call, and return stand-ins of its result.
 
-    ``inputs`` are the tensors it is handed; what it captures is added. What is run ``repeats`` times is counted so many
-    times. One that is not ``fused`` launches its operators one by one, and each has its own traffic. On real tensors
-    the ``function`` is called with ``args`` and ``kwargs``; where it captures any, that is refused.
+    It is handed the tensors among ``args`` and ``kwargs``, with which it is called on real tensors, too; where it
+    captures any others, that is refused. What is run ``repeats`` times is counted so many times. One that is not
+    ``fused`` launches its operators one by one, and each has its own traffic.
     """
+
+    def times(steps: tuple[int, int, int]) -> tuple[int, int, int] | None:
+        launches, read, written = steps
+        return None if fused else (repeats * launches, repeats * read, repeats * written)
+
+    inputs = tensors_in(tree_flatten((args, kwargs))[0])
     kernel = FusedKernel(
         f"partita.{name}",
         lambda *_: [form.empty() for form in trial.outputs if form is not None],
@@ -244,25 +242,18 @@ def run_whole(
         lambda _: repeats * trial.backward_flops,
         saves=False,
         reached=trial.reached,
-        steps=None if fused else _times(repeats, trial.steps),
-        backward_steps=None if fused else _times(repeats, trial.backward_steps),
+        steps=times(trial.steps),
+        backward_steps=times(trial.backward_steps),
     )
     made = iter(run_kernel(recorder, kernel, *inputs, *trial.captured))
     result = tree_unflatten([None if form is None else next(made) for form in trial.outputs], trial.spec)
     recorder.capture.note(note)
     if recorder.tape is not None and not recorder.backward and trial.captured:
         raise NotImplementedError(refusal)
-    flat = result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]
-    recorder.again(partial(_flat, function), args, kwargs, flat)
+    recorder.again(lambda *args, **kwargs: _flat(function(*args, **kwargs)), args, kwargs, _flat(result))
     return result
 
 
-def _times(repeats: int, steps: tuple[int, int, int]) -> tuple[int, int, int]:
-    launches, read, written = steps
-    return repeats * launches, repeats * read, repeats * written
-
-
-def _flat(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """A function's result as one tensor, or as a list of what is nested in it."""
-    result = function(*args, **kwargs)
+def _flat(result: Any) -> Any:
+    """A result as one tensor, or as a list of what is nested in it."""
     return result if isinstance(result, torch.Tensor) else tree_flatten(result)[0]

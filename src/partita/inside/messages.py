@@ -18,15 +18,9 @@ def looks_at_values(text: str) -> bool:
     return any(said in text.lower() for said in _VALUES)
 
 
-def is_of_nested_sizes(text: str) -> bool:
-    """Whether an error comes from the sizes of a nested tensor, which stand-ins have none of."""
-    return "shape_env must not be None" in text
-
-
-def is_of_numpy(text: str) -> bool:
-    """Whether an error comes from handing a tensor without data to numpy."""
-    return ".numpy() is not supported" in text
-
+#: The sizes of a nested tensor, which stand-ins have none of; a tensor without data that is handed to numpy.
+NESTED_SIZES = "shape_env must not be None"
+NUMPY = ".numpy() is not supported"
 
 # -- torch: number formats and sizes that do not go together ------------------------------------------------------
 
@@ -52,20 +46,10 @@ CODES = re.compile(r"shape '\[(?P<form>-1, \d+, \d+|\d+, \d+, -1)\]' is invalid 
 GROUPS = re.compile(r"shape '\[0, (?P<group>\d+(, \d+)*)\]' is invalid for input of size (?P<size>\d+)")
 
 
-def is_of_mean_of_integers(text: str) -> bool:
-    """Whether the mean of whole numbers was asked for."""
-    return "mean(): could not infer output dtype" in text
-
-
-def is_of_flat_images(text: str) -> bool:
-    """Whether a convolution got what is no image."""
-    return "4D (batched) input to conv2d, but got input of size" in text
-
-
-def is_of_grey_images(text: str) -> bool:
-    """Whether a convolution over three colours got one."""
-    return "to have 3 channels, but got 1 channels" in text
-
+#: The mean of whole numbers; a convolution that got what is no image; one over three colours that got one.
+MEAN_OF_INTEGERS = "mean(): could not infer output dtype"
+FLAT_IMAGES = "4D (batched) input to conv2d, but got input of size"
+GREY_IMAGES = "to have 3 channels, but got 1 channels"
 
 # -- transformers -------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+
+#: Held while anything of the process is not as it was: one thread at a time builds or traces a model. A trace may
+#: build, and a build may trace.
+alone = threading.RLock()
 
 
 @contextmanager

@@ -15,53 +15,33 @@ from typing import Any
 
 import torch
 from torch._C import _current_autograd_node
-from torch._ops import HigherOrderOperator
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
+
+# What torch's own loops and flexible attention are to modes that catch calls.
+from torch._ops import HigherOrderOperator as HigherOrderOperator
+
+# Stand-ins without data, and what they raise where code asks for a value, a shape that depends on one, or an operator
+# without a rule for shapes.
+from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
+from torch._subclasses.fake_tensor import DynamicOutputShapeException as DynamicOutputShapeException
+from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
+from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
+from torch._subclasses.fake_tensor import UnsupportedOperatorException as UnsupportedOperatorException
 from torch.overrides import _len_torch_function_stack, _pop_mode, _push_mode
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-    is_traceable_wrapper_subclass,
-)
-from torch.utils._pytree import (
-    TreeSpec,
-    tree_flatten,
-    tree_flatten_with_path,
-    tree_leaves,
-    tree_map,
-    tree_map_only,
-    tree_unflatten,
-)
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+# Whether a tensor is made of others: quantised and distributed ones are.
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass as is_traceable_wrapper_subclass
+
+# Nested arguments and results; ``torch.utils._pytree`` is what every part of torch itself flattens them with.
+from torch.utils._pytree import TreeSpec as TreeSpec
+from torch.utils._pytree import tree_flatten as tree_flatten
+from torch.utils._pytree import tree_flatten_with_path as tree_flatten_with_path
+from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils._pytree import tree_map as tree_map
+from torch.utils._pytree import tree_map_only as tree_map_only
+from torch.utils._pytree import tree_unflatten as tree_unflatten
 
 from partita.inside.replacing import replaced
-
-__all__ = [
-    # Stand-ins without data, and what they raise where code asks for a value, a shape that depends on one, or an
-    # operator without a rule for shapes.
-    "DataDependentOutputException",
-    "DynamicOutputShapeException",
-    "FakeTensor",
-    "FakeTensorMode",
-    "UnsupportedOperatorException",
-    # What torch's own loops and flexible attention are to modes that catch calls.
-    "HigherOrderOperator",
-    # Nested arguments and results; ``torch.utils._pytree`` is what every part of torch itself flattens them with.
-    "TreeSpec",
-    "tree_flatten",
-    "tree_flatten_with_path",
-    "tree_leaves",
-    "tree_map",
-    "tree_map_only",
-    "tree_unflatten",
-    # Whether a tensor is made of others: quantised and distributed ones are.
-    "is_traceable_wrapper_subclass",
-]
 
 #: Within, calls go to the kernels of the tensors at hand, past stand-ins' own rules: how real tensors are computed
 #: beside a trace. ``torch.utils._mode_utils.no_dispatch`` is the same behind a generator, which costs more.

@@ -12,38 +12,12 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-_ROWS = "Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-_BACK = "SymInt batch_size, SymInt channels, SymInt height, SymInt width"
-_BINS = "float spatial_scale, SymInt pooled_height, SymInt pooled_width"
-_STEPS = ", ".join(
-    f"SymInt {name}"
-    for name in ("stride_h", "stride_w", "pad_h", "pad_w", "dilation_h", "dilation_w", "groups", "offset_groups")
-)
-_DEFORMED = f"Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, {_STEPS}, bool use_mask"
-
-#: Signatures as torchvision's compiled part declares them.
-_SCHEMAS = (
-    "_cuda_version() -> int",
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "box_iou_rotated(Tensor boxes1, Tensor boxes2) -> Tensor",
-    f"roi_align({_ROWS}, int sampling_ratio, bool aligned) -> Tensor",
-    f"_roi_align_backward(Tensor grad, Tensor rois, {_BINS}, {_BACK}, int sampling_ratio, bool aligned) -> Tensor",
-    "qroi_align(Tensor input, Tensor rois, float input_scale, int input_zero_point, float rois_scale, "
-    f"int rois_zero_point, {_BINS}, int sampling_ratio, bool aligned) -> Tensor",
-    f"roi_pool({_ROWS}) -> (Tensor, Tensor)",
-    f"_roi_pool_backward(Tensor grad, Tensor rois, Tensor argmax, {_BINS}, {_BACK}) -> Tensor",
-    f"ps_roi_align({_ROWS}, int sampling_ratio) -> (Tensor, Tensor)",
-    f"_ps_roi_align_backward(Tensor grad, Tensor rois, Tensor channel_map, {_BINS}, int sampling_ratio, {_BACK}) "
-    "-> Tensor",
-    f"ps_roi_pool({_ROWS}) -> (Tensor, Tensor)",
-    f"_ps_roi_pool_backward(Tensor grad, Tensor rois, Tensor channel_map, {_BINS}, {_BACK}) -> Tensor",
-    f"deform_conv2d({_DEFORMED}) -> Tensor",
-    f"_deform_conv2d_backward(Tensor grad, {_DEFORMED}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-)
+#: Signatures as torchvision's compiled part declares them, one a line.
+_SIGNATURES = Path(__file__).with_name("torchvision_signatures.txt")
 
 #: Kept, because what a library declares goes with it.
 _declared: list[Any] = []
@@ -83,7 +57,7 @@ def _declare() -> None:
     if _declared:
         return
     library = torch.library.Library("torchvision", "DEF")
-    for schema in _SCHEMAS:
-        library.define(schema)
+    for signature in _SIGNATURES.read_text(encoding="utf-8").splitlines():
+        library.define(signature)
     library.impl("_cuda_version", lambda: -1, "CompositeExplicitAutograd")
     _declared.append(library)

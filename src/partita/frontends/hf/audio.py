@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from partita.frontends.hf.parts import configurations
+from partita.frontends.hf.configuration import configurations
 from partita.frontends.hf.rules import RULES, Example, Rule, first
 from partita.frontends.options import passed_over
 from partita.inside.transformers_inside import extractor_names
@@ -22,15 +22,12 @@ _SAMPLES = 16000
 #: Frames of a spectrogram: 30 seconds at 10 ms.
 _FRAMES = 3000
 _SECONDS = 30
-_BINS = ("num_mel_bins", "n_mel_bins", "feature_size", "input_feat_per_channel", "input_feat_size", "n_mels")
+_BINS = "num_mel_bins n_mel_bins feature_size input_feat_per_channel input_feat_size n_mels"
 
 
 @lru_cache(maxsize=8)
 def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
-    """What the feature extractor of a type makes of some sound, and how many bins its spectrograms have.
-
-    Spectrograms are of 30 seconds, as many extractors pad them to; waves are one second.
-    """
+    """What the feature extractor of a type makes of some sound, and how many bins its spectrograms have."""
     import transformers
 
     named = extractor_names()
@@ -40,6 +37,7 @@ def _extracted(kind: str) -> tuple[int, dict[str, Any]]:
     try:
         extractor = getattr(transformers, named[max(fitting, key=len)])()
         rate = int(getattr(extractor, "sampling_rate", _SAMPLES))
+        # Spectrograms are of 30 seconds, as many extractors pad them to; waves are one second.
         seconds = _SECONDS if any("features" in name for name in extractor.model_input_names) else 1
         sound = torch.full((rate * seconds,), 0.01).numpy()
         try:
@@ -62,17 +60,14 @@ def _made(example: Example, name: str) -> Any:
         return None
     shape = (example.samples, *value.shape[1:])
     if value.is_floating_point():
-        return torch.empty(shape, dtype=example.dtype, device="meta")
+        return example.free(*shape)
     return value.expand(shape).clone()
 
 
 def _bins(example: Example) -> int:
     """Frequencies of a spectrogram, as the configuration says; 0 if it does not."""
-    for _, part in [("", example.audio), *configurations(example.config)]:
-        said = first(part, *_BINS, default=None)
-        if isinstance(said, int):
-            return said
-    return 0
+    parts = (example.audio, *(part for _, part in configurations(example.config)))
+    return next((said for part in parts if isinstance(said := first(_BINS, part), int)), 0)
 
 
 def _features(example: Example) -> Any:
@@ -84,7 +79,13 @@ def _features(example: Example) -> Any:
         # Sound that runs beside the words, so many frames for each.
         return _turned(example, example.length * beside, bins or 80)
     if made is None:
-        return _plain_features(example)
+        most = first("max_position_embeddings", audio, default=_FRAMES)
+        bins = first("input_size feature_projection_input_dim input_dim", audio, default=bins or 80)
+        if hasattr(audio, "spec_size"):
+            return example.numbers(1, 1001, bins)
+        if hasattr(audio, "max_source_positions"):
+            return _turned(example, 2 * audio.max_source_positions, bins)
+        return _turned(example, min(_FRAMES, most - 1) if example.config is audio else _FRAMES, bins)
     sides = list(made.shape[1:])
     size = _extracted(example.config.model_type)[0]
     if bins and size in sides:
@@ -97,25 +98,14 @@ def _features(example: Example) -> Any:
     return example.numbers(*sides)
 
 
-def _plain_features(example: Example) -> Any:
-    config, audio = example.config, example.audio
-    bins = first(audio, "input_size", "feature_projection_input_dim", "input_dim", default=_bins(example) or 80)
-    if hasattr(audio, "spec_size"):
-        return example.numbers(1, 1001, bins)
-    if hasattr(audio, "max_source_positions"):
-        return _turned(example, 2 * audio.max_source_positions, bins)
-    most = first(audio, "max_position_embeddings", default=_FRAMES)
-    return _turned(example, min(_FRAMES, most - 1) if config is audio else _FRAMES, bins)
-
-
 def _turned(example: Example, frames: int, bins: int) -> Any:
     kinds = f"{example.config.model_type} {getattr(example.audio, 'model_type', '')}"
-    first_bins = any(mark in kinds for mark in _BINS_FIRST)
-    return example.numbers(bins, frames) if first_bins else example.numbers(frames, bins)
+    bins_first = any(mark in kinds for mark in _BINS_FIRST.split())
+    return example.numbers(bins, frames) if bins_first else example.numbers(frames, bins)
 
 
 #: Encoders in the manner of Whisper.
-_BINS_FIRST = ("whisper", "qwen2_audio", "audioflamingo", "voxtral", "glmasr", "musicflamingo", "vibevoice", "moss")
+_BINS_FIRST = "whisper qwen2_audio audioflamingo voxtral glmasr musicflamingo vibevoice moss"
 
 
 def _values(example: Example) -> Any:
@@ -125,11 +115,11 @@ def _values(example: Example) -> Any:
         return example.numbers(config.max_length, config.num_mel_bins)
     made = _made(example, "input_values")
     if made is not None and made.dim() == 3:
-        return example.numbers(first(example.audio, "audio_channels", default=made.shape[1]), made.shape[2])
+        return example.numbers(first("audio_channels", example.audio, default=made.shape[1]), made.shape[2])
     if made is not None:
         return made
     codec = any(hasattr(config, name) for name in ("codebook_size", "upsampling_ratios", "downsampling_ratios"))
-    channels = first(config, "audio_channels", "channels", default=1)
+    channels = first("audio_channels channels", config, default=1)
     return example.numbers(channels, _SAMPLES) if codec else example.numbers(_SAMPLES)
 
 
@@ -146,7 +136,7 @@ def _mask(example: Example) -> Any:
 
 def _codes(example: Example) -> Any:
     """Words of a decoder, or codes of sound: of each codebook in a row of its own, or side by side."""
-    config = first(example.config, "decoder", "decoder_config", default=example.config)
+    config = first("decoder decoder_config", example.config, default=example.config)
     books = getattr(config, "num_codebooks", None)
     if books and config is not example.config:
         return example.tokens(example.length).repeat_interleave(books, 0)
@@ -155,7 +145,7 @@ def _codes(example: Example) -> Any:
 
 def _side_by_side(example: Example, config: Any) -> Any:
     tokens = example.tokens(example.words)
-    channels = first(config, "n_codes_total", "num_channels", default=None)
+    channels = first("n_codes_total num_channels", config)
     # No image has so many channels: they are codebooks.
     sound = isinstance(channels, int) and channels > 4 and hasattr(example.text, "vocab_size")
     return tokens.unsqueeze(-1).repeat(1, 1, channels) if sound else tokens
@@ -163,7 +153,7 @@ def _side_by_side(example: Example, config: Any) -> Any:
 
 def _sound_words(example: Example) -> Any:
     """Codes of sound: a number of each frequency, or of each codebook, in a frame."""
-    wide = first(example.audio, "n_mel_bins", default=None) or first(example.config, "num_codebooks", default=None)
+    wide = first("n_mel_bins", example.audio) or first("num_codebooks", example.config)
     return example.integers(_FRAMES // 10, wide) if wide else example.tokens(example.length)
 
 
@@ -184,14 +174,14 @@ SOUND: dict[str, Rule] = {
     "audio_mel": _features,
     "audio_mel_mask": lambda e: _mask(e) < 0,
     "mask": _mask,
-    "codebook_idx": lambda e: int(first(e.config, "n_codes_given", default=1)),
+    "codebook_idx": lambda e: int(first("n_codes_given", e.config, default=1)),
     "input_features_mask": _mask,
     "feature_lens": lambda e: e.integers() * _frames(e),
     "feature_attention_mask": _mask,
     "audio_attention_mask": _mask,
     "chunk_sample_lengths": _from_extractor("chunk_sample_lengths", lambda e: e.integers() * _SAMPLES * _SECONDS),
     "noise_sequence": _from_extractor(
-        "noise_sequence", lambda e: e.numbers(_FRAMES // 10, first(e.config, "model_in_channels", default=64))
+        "noise_sequence", lambda e: e.numbers(_FRAMES // 10, first("model_in_channels", e.config, default=64))
     ),
     "is_longer": lambda e: e.integers(1) > 0,
     "audio_input_features": _from_extractor("audio_input_features", lambda e: e.numbers(_FRAMES, _bins(e) or 80)),
@@ -202,28 +192,28 @@ SOUND: dict[str, Rule] = {
 """Argument to the rule that makes it."""
 
 #: Masks and lengths of sound, which go with it where a model takes them.
-_LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths", "audio_input_ids_mask")
+_LENGTHS = ("input_features_mask", "feature_attention_mask", "chunk_sample_lengths")
 
 
-def sound_names(example: Example) -> list[str]:
-    """How a model may take sound, the usual one first: spectrograms, but waves where convolutions read them."""
+def sound_arguments(example: Example) -> dict[str, Any]:
+    """Sound as a model takes it: a spectrogram with what its length says, but a wave where convolutions read it."""
     names = ["input_features", "input_values"]
     if hasattr(example.audio, "conv_stride"):
         names.reverse()
-    return [name for name in names if name in example.accepted]
-
-
-def lengths_of(example: Example, features: str) -> dict[str, Any]:
-    """What a model takes of the lengths of the sound in ``features``."""
-    names = [name for name in _LENGTHS if name in example.accepted and name in SOUND and features == "input_features"]
-    return {name: SOUND[name](example) for name in names}
+    name = next((name for name in names if name in example.accepted), None)
+    beside = [each for each in _LENGTHS if each in example.accepted and name == "input_features"]
+    return {} if name is None else {each: SOUND[each](example) for each in (name, *beside)}
 
 
 def settle_sound(inputs: Mapping[str, Any], example: Example) -> dict[str, Any]:
     """Inputs of sound whose sizes follow from each other, or from what else a model takes."""
     found, config = dict(inputs), example.config
     if "input_features" in inputs and "feature_lens" in example.accepted and "input_ids" not in example.accepted:
-        found |= _one_behind_the_other(example)
+        # Sounds without a side for samples, and their lengths.
+        lengths = example.integers() * _frames(example)
+        found |= {"input_features": example.free(_bins(example), int(lengths.sum())), "feature_lens": lengths}
+        if "aftercnn_lens" in example.accepted:
+            found["aftercnn_lens"] = (lengths - 1) // 2 + 1
     ratios = getattr(config, "downsampling_ratios", None)
     if "input_features" in inputs and "input_values" in inputs and ratios:
         # The same sound twice: a frame for each code.
@@ -235,14 +225,4 @@ def settle_sound(inputs: Mapping[str, Any], example: Example) -> dict[str, Any]:
         found["hidden_states"] = inputs["condition_vector"].clone()
     elif "hidden_states" in inputs and "mask" in inputs and isinstance(getattr(config, "input_size", None), int):
         found["hidden_states"] = example.numbers(inputs["mask"].shape[-1], config.input_size)
-    return found
-
-
-def _one_behind_the_other(example: Example) -> dict[str, Any]:
-    """Sounds without a side for samples, and their lengths."""
-    lengths = example.integers() * _frames(example)
-    features = torch.empty((_bins(example), int(lengths.sum())), dtype=example.dtype, device="meta")
-    found = {"input_features": features, "feature_lens": lengths}
-    if "aftercnn_lens" in example.accepted:
-        found["aftercnn_lens"] = (lengths - 1) // 2 + 1
     return found

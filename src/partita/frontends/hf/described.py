@@ -3,39 +3,41 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
-import operator
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from partita.frontends.hf.rules import FEW, Example, first, nested
+from partita.frontends.hf.rules import FEW, Example, first, nested, ones
+from partita.frontends.options import computed
 
 _SHAPE = re.compile(r"of shape\s*[`'(\[]*(?P<sides>[^`'\n]*)|^[^`]*\[(?P<listed>\w+, [^\]]*)\]")
-#: Sizes that documentation names in several ways.
-_SAMPLES = frozenset({"batch_size", "batch", "bs", "num_images", "num_images_or_videos", "num_videos", "num_questions"})
-_LENGTHS = frozenset({"sequence_length", "seq_len", "seq_length", "seqlen", "num_tokens", "episode_length", "q_len"})
-_PATCHES = frozenset({"num_patches", "image_num_patches", "max_patches", "total_patches", "max_num_patches"})
-_ROWS = {"grid_height": 0, "num_patches_height": 0, "grid_width": 1, "num_patches_width": 1, "window_size": 0}
-_SIDES = {"image_size": 1, "height": 1, "frame_size": 1, "width": 2}
-_CHANNELS = frozenset({"num_channels", "channels", "image_channels", "in_channels"})
-_OPERATORS: dict[type, Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Pow: operator.pow,
+#: Sizes that documentation names in several ways, and what each is of an example.
+_SIZES: dict[str, Callable[[Example], int]] = {
+    name: rule
+    for names, rule in {
+        "batch_size batch bs num_images num_images_or_videos num_videos num_questions": lambda e: e.samples,
+        "sequence_length seq_len seq_length seqlen num_tokens episode_length q_len": lambda e: e.length,
+        "num_patches image_num_patches max_patches total_patches max_num_patches": lambda e: e.grid[0] * e.grid[1],
+        "grid_height num_patches_height window_size": lambda e: e.grid[0],
+        "grid_width num_patches_width": lambda e: e.grid[1],
+        "num_channels channels image_channels in_channels": lambda e: e.image[0],
+        "image_size height frame_size": lambda e: e.image[1],
+        "width": lambda e: e.image[2],
+        "patch_height patch_width patch_size": lambda e: e.patch,
+    }.items()
+    for name in names.split()
 }
 
 
 def describe(model: Any, name: str) -> str:
     """What the documentation of a model's call says that an argument is; empty if it says nothing."""
     text = inspect.getdoc(model.forward) or ""
-    found = re.search(rf"^\s*{name} \((.*)\):", text, re.MULTILINE) or re.search(
-        rf"^\s*{name}: (.*)", text, re.MULTILINE
-    )
-    return found[1] if found else ""
+    forms = (rf"^\s*{name} \((.*)\):", rf"^\s*{name}: (.*)")
+    return next((found[1] for form in forms if (found := re.search(form, text, re.MULTILINE))), "")
 
 
 def make_described(example: Example, name: str) -> Any:
@@ -57,12 +59,9 @@ def make_described(example: Example, name: str) -> Any:
     if shape is None or any(word in kind for word in ("~", "dict", "tuple", "Cache")):
         return None
     if "Bool" in kind + annotation:
-        return example.ones(shape, torch.bool)
-    whole = any(word in kind + annotation for word in ("Long", "Int")) or name.endswith(_WHOLE)
-    if whole or "mask" in name:
-        made = example.ones(shape, torch.long)
-    else:
-        made = torch.empty(shape, dtype=example.dtype, device="meta")
+        return ones(shape, torch.bool)
+    whole = any(word in kind + annotation for word in ("Long", "Int")) or name.endswith(_WHOLE) or "mask" in name
+    made = ones(shape, torch.long) if whole else example.free(*shape)
     return [made] if kind.lstrip("`").startswith("list") else made
 
 
@@ -75,8 +74,7 @@ def _shape(example: Example, said: str) -> tuple[int, ...] | None:
     if found is None:
         return None
     text = re.sub(r"\s+x\s+", " * ", (found["sides"] or found["listed"]).strip("()[] ").rstrip(","))
-    text = re.sub(r"height\s*\*\s*width", "num_patches", text)
-    text = re.sub(r"patch_size_", "patch_size", text)
+    text = re.sub(r"height\s*\*\s*width", "num_patches", text).replace("patch_size_", "patch_size")
     sides: list[int] = []
     for side in _split(text):
         try:
@@ -103,39 +101,19 @@ def _split(text: str) -> list[str]:
 
 
 def _evaluate(example: Example, node: ast.expr) -> Any:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    if isinstance(node, ast.Name):
-        return _size(example, node.id)
     if isinstance(node, ast.Attribute):
-        return first(example.config, node.attr, default=FEW)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_evaluate(example, node.left), _evaluate(example, node.right))
+        return first(node.attr, example.config, default=FEW)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
         value = _evaluate(example, node.args[0])
         return len(value) if isinstance(value, (list, tuple)) else 1
-    raise ValueError("not a size")
+    return computed(node, functools.partial(_size, example), functools.partial(_evaluate, example))
 
 
 def _size(example: Example, name: str) -> Any:
-    """A size by its name: of the example, of the image, of a field of the configuration, else a few."""
-    rows, columns, _, _ = example.grid
-    if name in _SAMPLES:
-        return example.samples
-    if name in _LENGTHS or name.endswith(("sequence_length", "seq_len", "seq_length")):
+    """A size by its name: of the example, of a field of the configuration, else a few."""
+    if name in _SIZES:
+        return _SIZES[name](example)
+    if name.endswith(("sequence_length", "seq_len", "seq_length")):
         return example.length
-    if name in _PATCHES:
-        return rows * columns
-    if name in _ROWS:
-        return (rows, columns)[_ROWS[name]]
-    if name in _SIDES:
-        return example.image[_SIDES[name]]
-    if name in _CHANNELS:
-        return example.image[0]
-    if name in ("patch_height", "patch_width", "patch_size"):
-        return example.patch
-    for part in (example.config, *nested(example.config)):
-        value = getattr(part, name, None)
-        if isinstance(value, (int, list, tuple)) and not isinstance(value, bool):
-            return value
-    return FEW
+    values = (getattr(part, name, None) for part in (example.config, *nested(example.config)))
+    return next((v for v in values if isinstance(v, (int, list, tuple)) and not isinstance(v, bool)), FEW)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import linecache
 import re
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from partita.frontends.blame import unset_arguments
 from partita.frontends.fill import fill_module
 from partita.frontends.given import FORM, given_sizes
 from partita.frontends.hf import rules
-from partita.frontends.hf.audio import SOUND, lengths_of, settle_sound, sound_names
+from partita.frontends.hf.audio import SOUND, settle_sound, sound_arguments
 from partita.frontends.hf.described import describe, make_described
 from partita.frontends.hf.images import IMAGES, image_arguments
-from partita.frontends.hf.places import place_features
+from partita.frontends.hf.refit import place_features
 from partita.frontends.hf.rules import Example
 from partita.frontends.options import Asked
 from partita.ground.errors import InputError, TraceError
-from partita.inside.messages import is_of_grey_images
+from partita.inside.messages import GREY_IMAGES
 
 RULES = {**rules.RULES, **IMAGES, **SOUND}
 """Argument to the rule that makes it."""
 
-_PER_TOKEN = frozenset({"causal-lm", "masked-lm", "token-classification", "image-text-to-text"})
-_PER_SAMPLE = frozenset(
-    {"sequence-classification", "image-classification", "audio-classification", "video-classification"}
-)
+#: Tasks whose labels are a number for each token, or for each sample.
+_PER_TOKEN = ["causal-lm", "masked-lm", "token-classification", "image-text-to-text", "seq2seq-lm", "speech-seq2seq"]
+_PER_SAMPLE = ["sequence-classification", "image-classification", "audio-classification", "video-classification"]
 
 
 def input_sets(example: Example) -> list[dict[str, Any]]:
@@ -43,7 +43,11 @@ def input_sets(example: Example) -> list[dict[str, Any]]:
     sets = [plain]
     for others in _towers(example):
         full = place_features(example, {**plain, **others})
-        sets.insert(0, _with_labels(full))
+        labels, tokens = full.get("labels"), full.get("input_ids")
+        if labels is not None and tokens is not None and "decoder_input_ids" not in full:
+            # As long as the tokens, where these have grown.
+            full["labels"] = labels if labels.dim() != 2 or labels.shape == tokens.shape else tokens.clone()
+        sets.insert(0, full)
     # Some code does not say what it cannot do without.
     left = [name for name in sorted(example.accepted) if name not in sets[0] and name not in _NEVER]
     everything = {name: value for name in left if (value := _make(example, name)) is not None}
@@ -58,7 +62,7 @@ def completed(example: Example, inputs: Mapping[str, Any], error: TraceError) ->
     Either its message names them, or the line of the model's call that failed reads them.
     """
     message, asked = str(error), example.asked
-    if "to unpack (expected 4, got 3)" in message or is_of_grey_images(message):
+    if "to unpack (expected 4, got 3)" in message or GREY_IMAGES in message:
         # Features by name, but an image.
         own = {name: value for name, value in inputs.items() if name not in asked.inputs}
         wrong = [name for name in ("hidden_states", "x", "features") if name in own]
@@ -80,14 +84,24 @@ def completed(example: Example, inputs: Mapping[str, Any], error: TraceError) ->
     return {**inputs, **made} if made else None
 
 
+def unset_arguments(error: BaseException, model: Any) -> list[str]:
+    """Names of arguments of a model's ``forward`` that are None, in the line of it that failed; empty if none is."""
+    code = getattr(inspect.unwrap(type(model).forward), "__code__", None)
+    cause = error.__cause__
+    frames = [] if cause is None else list(traceback.walk_tb(cause.__traceback__))
+    own = [(frame, line) for frame, line in frames if frame.f_code is code]
+    if not own:
+        return []
+    frame, number = own[-1]
+    words = re.findall(r"\w+", linecache.getline(frame.f_code.co_filename, number))
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    return [name for name in dict.fromkeys(words) if name in names and frame.f_locals.get(name, model) is None]
+
+
 #: Words of a message that asks for an argument.
 _ASKS = re.compile(r"must|need|specify|provide|given|missing|require|None")
-#: Arguments that stand for others, or that hold what earlier calls left.
-_NEVER = frozenset(
-    {"inputs_embeds", "decoder_inputs_embeds", "encoder_outputs", "past_key_values", "labels", "kwargs"}
-    | {"image_embeds", "image_embeddings", "vision_embeds", "text_embeds", "image_hidden_states"}
-    | {"image_encoder_embeddings", "perceiver_embeddings", "cross_attention_states", "mm_encoder_outputs"}
-)
+#: Arguments that are not made unless they are asked for, and those whose documentation says more than their name.
+_NEVER, _VAGUE = (frozenset(rules.TABLE[key].split()) for key in ("never", "vague"))
 
 
 def decoding_inputs(model: Any, task: str, dtype: Any, asked: Asked) -> dict[str, Any]:
@@ -119,7 +133,9 @@ def _plain(example: Example) -> dict[str, Any]:
         inputs["return_loss"] = True
     if "bbox" in accepted and "input_ids" in inputs:
         inputs["bbox"] = RULES["bbox"](example)
-    labels = _labels(example) if training and "labels" in accepted else None
+    labels = None
+    if training and "labels" in accepted and (task in _PER_TOKEN or task in _PER_SAMPLE):
+        labels = example.tokens(example.length) if task in _PER_TOKEN else example.integers()
     two_sided = getattr(config, "is_encoder_decoder", False) and "decoder_input_ids" in accepted
     if two_sided and labels is None:
         inputs["decoder_input_ids"] = RULES["decoder_input_ids"](example)
@@ -181,19 +197,11 @@ def _make(example: Example, name: str) -> Any:
     return RULES[name](example) if made is None and name in RULES else made
 
 
-#: Arguments whose name says little: what is documented of them comes first.
-_VAGUE = frozenset(
-    {"hidden_states", "x", "features", "patch_embeds", "context", "latents", "vision_features", "text_features"}
-    | {"encoder_hidden_states", "noise_embeds", "t_cond", "image", "image_attention_mask"}
-)
-
-
 def _towers(example: Example) -> list[dict[str, Any]]:
     """Arguments of the towers beside the main one, the usual ones last."""
     config, found = example.config, list[dict[str, Any]]()
-    audio = sound_names(example)
-    if audio and example.audio is not config:
-        found.append({audio[0]: RULES[audio[0]](example), **lengths_of(example, audio[0])})
+    if example.audio is not config and (sound := sound_arguments(example)):
+        found.append(sound)
     images = image_arguments(example)
     if images:
         found.append(images)
@@ -203,22 +211,6 @@ def _towers(example: Example) -> list[dict[str, Any]]:
             # Not every tower that a model may have takes sizes.
             found.append({name: value for name, value in found[-1].items() if name != "image_sizes"})
     return found
-
-
-def _with_labels(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Labels as long as the tokens, where these have grown."""
-    labels, tokens = inputs.get("labels"), inputs.get("input_ids")
-    if labels is None or tokens is None or "decoder_input_ids" in inputs:
-        return inputs
-    if labels.dim() == 2 and labels.shape != tokens.shape:
-        inputs["labels"] = tokens.clone()
-    return inputs
-
-
-def _labels(example: Example) -> Any:
-    if example.task in _PER_TOKEN or example.task in {"seq2seq-lm", "speech-seq2seq"}:
-        return example.tokens(example.length)
-    return example.integers() if example.task in _PER_SAMPLE else None
 
 
 # -- inputs that a user gives ------------------------------------------------------------------------------------------
@@ -258,12 +250,9 @@ def check_length(
         # Text may be longer than was asked for, where the features of images have places in it.
         return
     other = make(dataclasses.replace(asked, sequence_length=asked.sequence_length // 2 or 2))
-    if _shapes(made) == _shapes(other):
+    first, second = ({name: getattr(value, "shape", None) for name, value in sizes.items()} for sizes in (made, other))
+    if first == second:
         raise InputError(
             f"model type {config.model_type!r} takes no sequence whose length could be set; leave the sequence length "
             "out"
         )
-
-
-def _shapes(made: Mapping[str, Any]) -> dict[str, tuple[int, ...] | None]:
-    return {name: getattr(value, "shape", None) for name, value in made.items()}

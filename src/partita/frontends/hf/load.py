@@ -10,18 +10,16 @@ from typing import Any
 import torch
 
 from partita.frontends.building import on_meta, with_values
-from partita.frontends.hf.build import RunOfParts, build
-from partita.frontends.hf.configuration import settled_configuration
-from partita.frontends.hf.heads import model_classes
+from partita.frontends.hf.build import RunOfParts, build, model_classes
+from partita.frontends.hf.configuration import configurations, settled_configuration
 from partita.frontends.hf.inputs import check_length, completed, decoding_inputs, input_sets
-from partita.frontends.hf.parts import configurations
 from partita.frontends.hf.refit import refit
 from partita.frontends.hf.rules import Example
 from partita.frontends.options import Asked, one_line, parse_dtype
 from partita.frontends.torch import BuiltModel
-from partita.frontends.turns import alone
 from partita.ground.errors import InputError, PartitaError, TraceError
 from partita.inside.messages import is_of_formats
+from partita.inside.replacing import alone
 from partita.inside.torchvision_inside import declare_where_missing
 
 #: Tokens of a sample where the usual number of them does not run.
@@ -171,10 +169,7 @@ def _sets(module: Any, task: str, number_format: Any, asked: Asked) -> list[dict
 
 
 def _refitted(model: BuiltModel, task: str, number_format: Any) -> BuiltModel:
-    """A model with its graph, on given arguments, or on those of the sizes that the first operators say they take.
-
-    Arguments that a message asks for by name are given, too.
-    """
+    """A model with its graph, on its arguments as far as they fit: of other sizes or with more as errors ask for."""
     for _ in range(_FITS):
         try:
             return model.traced()

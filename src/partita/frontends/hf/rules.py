@@ -6,7 +6,6 @@ real values, on the CPU, as long as they are few: sizes of images, token types a
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -56,8 +55,7 @@ class Example:
     @property
     def vision(self) -> Any:
         """The configuration of the image tower."""
-        names = ("vision_config", "vit_config", "image_config", "backbone_config", "encoder")
-        named = first(self.config, *names, default=None)
+        named = first("vision_config vit_config image_config backbone_config encoder", self.config)
         if hasattr(named, "to_dict"):
             return next((part for part in (named, *nested(named)) if _of_images(part)), named)
         return next((part for part in (self.config, *nested(self.config)) if _of_images(part)), self.config)
@@ -65,32 +63,30 @@ class Example:
     @property
     def audio(self) -> Any:
         """The configuration of the audio tower."""
-        names = ("audio_config", "encoder_config", "audio_encoder_config", "speech_config", "encoder")
-        return first(self.config, *names, default=self.config)
+        names = "audio_config encoder_config audio_encoder_config speech_config encoder"
+        return first(names, self.config, default=self.config)
 
     def numbers(self, *shape: int) -> Any:
         """Floating numbers, a row a sample."""
-        return torch.empty((self.samples, *shape), dtype=self.dtype, device="meta")
+        return self.free(self.samples, *shape)
 
-    def ones(self, shape: Sequence[int], dtype: Any) -> Any:
-        """Ones, without data where there are many."""
-        if math.prod(shape) > _VALUED:
-            return torch.empty(shape, dtype=dtype, device="meta")
-        return torch.ones(shape, dtype=dtype)
+    def free(self, *shape: int) -> Any:
+        """Floating numbers of any shape."""
+        return torch.empty(shape, dtype=self.dtype, device="meta")
 
-    def integers(self, *shape: int, below: int = 2) -> Any:
-        """Whole numbers from 1 to ``below`` − 1, a row a sample."""
-        size = (self.samples, *shape)
-        count = math.prod(size)
-        if count > _VALUED:
-            return torch.empty(size, dtype=torch.long, device="meta")
-        return (torch.arange(count) % max(1, below - 1) + 1).reshape(size)
+    def integers(self, *shape: int) -> Any:
+        """Whole numbers, all of them 1, a row a sample."""
+        return ones((self.samples, *shape), torch.long)
+
+    def each(self, *row: Any) -> Any:
+        """Whole numbers, the same row for every sample."""
+        return torch.tensor([row] * self.samples)
 
     def tokens(self, length: int) -> Any:
         """Token numbers without a special one but the end."""
         config = self.text
-        end = first(config, "eos_token_id", default=None)
-        vocabulary = first(config, "vocab_size", default=32)
+        end = first("eos_token_id", config)
+        vocabulary = first("vocab_size", config, default=32)
         special = {
             number
             for part in (config, self.config)
@@ -121,62 +117,62 @@ class Example:
     @property
     def context(self) -> int:
         """Steps of a series that are known."""
-        lags = first(self.config, "lags_sequence", default=[0])
-        return int(first(self.config, "context_length", "seq_length", default=32)) + max(lags, default=0)
+        lags = first("lags_sequence", self.config, default=[0])
+        return int(first("context_length seq_length", self.config, default=32)) + max(lags, default=0)
 
     @property
     def future(self) -> int:
         """Steps of a series that are asked for."""
-        return int(first(self.config, "prediction_length", default=24) or 24)
+        return int(first("prediction_length", self.config, default=24) or 24)
 
     def side(self, text: str) -> tuple[int, ...]:
         """What a side of an argument stands for in the table of arguments: several for what has several."""
         for path in text.split("|"):
-            value = int(path) if path.isdigit() else functools.reduce(_field, path.split("."), self)
+            value: Any = int(path) if path.isdigit() else self
+            for name in () if path.isdigit() else path.split("."):
+                value = getattr(value, name, None)
             if value is not None:
-                return value if isinstance(value, tuple) else (value,)  # type: ignore[return-value]
+                return value if isinstance(value, tuple) else (value,)
         raise AttributeError(f"there is no {text} of {type(self.config).__name__}")
 
     @property
     def dense(self) -> tuple[int, int, int]:
         """Features, rows and columns of an encoded image, as decoders of masks take it."""
-        rows = first(self.config, "image_embedding_size", default=64)
+        rows = first("image_embedding_size", self.config, default=64)
         rows = rows if isinstance(rows, int) else rows[0]
-        return first(self.config, "hidden_size", default=256), rows, rows
+        return first("hidden_size", self.config, default=256), rows, rows
 
     @property
     def positions(self) -> Any:
         """Places of the tokens."""
-        if self.samples * self.length > _VALUED:
-            return torch.empty((self.samples, self.length), dtype=torch.long, device="meta")
-        return torch.arange(self.length).expand(self.samples, -1).contiguous()
+        return (ones((self.samples, self.length), torch.long).cumsum(1) - 1).contiguous()
 
     @property
     def image(self) -> tuple[int, int, int]:
         """Channels, height and width of an image."""
         vision = self.vision
-        size = first(vision, *_IMAGE_SIZES, default=None) or first(self.config, *_IMAGE_SIZES, default=None)
+        size = first(_IMAGE_SIZES, vision) or first(_IMAGE_SIZES, self.config)
         if not size:
             # A table of positions has a row for each patch of a square image.
-            cells = first(vision, "num_patches", "num_position_embeddings", "num_positions", default=0)
+            cells = first("num_patches num_position_embeddings num_positions", vision, default=0)
             side = int(cells**0.5) if isinstance(cells, int) else 0
             size = side * self.patch if side and side * side == cells else _PIXELS
         ratios = getattr(self.config, "scaled_images_ratios", None)
         if ratios:
             # Patches are cut from the image at several scales, the smallest of which is one patch.
-            size = round(first(self.config, "patch_size", default=_PIXELS) / min(ratios))
+            size = round(first("patch_size", self.config, default=_PIXELS) / min(ratios))
         if isinstance(size, dict):
             size = size.get("height", _PIXELS), size.get("width", _PIXELS)
         height, width = size if isinstance(size, (list, tuple)) and len(size) == 2 else (size, size)
         if isinstance(height, (list, tuple)):
             height, width = height[0], width[0]
-        return first(vision, *_CHANNELS, default=first(self.config, *_CHANNELS, default=3)), height, width
+        return first(_CHANNELS, vision, self.config, default=3), height, width
 
     @property
     def whole_image(self) -> tuple[int, int, int]:
         """The same, of sides that are cut into whole cells of patches where cells are merged."""
         channels, *sides = self.image
-        factor = first(self.config, "scale_factor", "pixel_shuffle_factor", default=1)
+        factor = first("scale_factor pixel_shuffle_factor", self.config, default=1)
         cell = self.patch * factor if isinstance(factor, int) else self.patch
         height, width = (max(cell, side // cell * cell) for side in sides)
         return channels, height, width
@@ -184,7 +180,7 @@ class Example:
     @property
     def patch(self) -> int:
         """The side of a patch."""
-        patch = first(self.vision, "patch_size", default=first(self.config, "patch_size", default=14))
+        patch = first("patch_size", self.vision, self.config, default=14)
         return int(patch if isinstance(patch, int) else patch[-1])
 
     @property
@@ -192,22 +188,27 @@ class Example:
         """Rows and columns of patches of one image, the features of a patch, and how many are merged along a side."""
         vision, patch = self.vision, self.patch
         channels, height, width = self.image
-        names = ("spatial_merge_size", "merge_size", "merge_kernel_size")
-        merge = first(vision, *names, default=first(self.config, *names, default=2))
+        merge = first("spatial_merge_size merge_size merge_kernel_size", vision, self.config, default=2)
         merge = merge if isinstance(merge, int) else merge[0]
-        frames = first(vision, "temporal_patch_size", default=1)
+        frames = first("temporal_patch_size", vision, default=1)
         rows, columns = (max(merge, side // patch // merge * merge) for side in (height, width))
         return rows, columns, channels * frames * patch * patch, merge
 
 
-_IMAGE_SIZES = ("image_size", "img_size", "input_size", "max_img_size")
-_CHANNELS = ("num_channels", "in_channels", "num_input_channels", "in_chans", "image_channels")
+#: Names of fields, the usual ones first.
+_IMAGE_SIZES = "image_size img_size input_size max_img_size"
+_CHANNELS = "num_channels in_channels num_input_channels in_chans image_channels"
+_LIMITS = "max_position_embeddings n_positions max_target_positions max_seq_len block_size"
+
+
+def ones(shape: Sequence[int], dtype: Any) -> Any:
+    """Ones, without data where there are many."""
+    return torch.ones(shape, dtype=dtype, device="meta" if math.prod(shape) > _VALUED else "cpu")
 
 
 def _length(model: Any, wanted: int | None) -> int:
-    config = text_of(model.config)
-    names = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "block_size")
-    limits = [value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0]
+    values = (getattr(text_of(model.config), name, None) for name in _LIMITS.split())
+    limits = [value for value in values if isinstance(value, int) and value > 0]
     if wanted is None:
         limit = min([_LENGTH, *limits])
         # Some position tables hold a few more rows than the tokens they serve.
@@ -239,32 +240,26 @@ def nested(config: Any) -> Iterator[Any]:
 
 
 def _of_images(config: Any) -> bool:
-    sized = any(isinstance(getattr(config, name, None), (int, list, tuple, dict)) for name in _IMAGE_SIZES)
+    sizes = (getattr(config, name, None) for name in _IMAGE_SIZES.split())
+    sized = any(isinstance(size, (int, list, tuple, dict)) for size in sizes)
     return sized or (hasattr(config, "patch_size") and hasattr(config, "num_channels"))
 
 
-def first(config: Any, *names: str, default: Any) -> Any:
-    """The first of several fields that a configuration has."""
-    for name in names:
-        value = getattr(config, name, None)
-        if value is not None:
-            return value
-    return default
+def first(names: str, *owners: Any, default: Any = None) -> Any:
+    """The first of several fields that the first of some configurations has that has any."""
+    values = (getattr(owner, name, None) for owner in owners for name in names.split())
+    return next((value for value in values if value is not None), default)
 
 
-def _field(owner: Any, name: str) -> Any:
-    return getattr(owner, name, None)
-
-
-def _series(example: Example, *, length: int) -> Any:
-    size = first(example.config, "input_size", "num_input_channels", default=1)
+def _series(example: Example, length: int) -> Any:
+    size = first("input_size num_input_channels", example.config, default=1)
     wide = size > 1 or hasattr(example.config, "num_input_channels")
     return example.numbers(length, size) if wide else example.numbers(length)
 
 
-def _documents(example: Example) -> int:
-    """Documents that are looked up for a sample."""
-    return int(first(example.config, "n_docs", default=FEW))
+def _documents(example: Example, tokens: Any) -> Any:
+    """Of every document that is looked up for a sample."""
+    return tokens.repeat_interleave(int(first("n_docs", example.config, default=FEW)), 0)
 
 
 Rule = Callable[[Example], Any]
@@ -274,17 +269,18 @@ def _as_listed(kind: str, text: str) -> Rule:
     return lambda example: getattr(example, kind)(*(n for side in text.split() for n in example.side(side)))
 
 
-_LISTED = read_document(Path(__file__).with_name("arguments.toml"))
+TABLE = read_document(Path(__file__).with_name("arguments.toml"))
 
 RULES: dict[str, Rule] = {
     **{
         name: _as_listed(kind, text)
-        for kind, group in _LISTED.items()
+        for kind, group in TABLE.items()
+        if isinstance(group, dict)
         for names, text in group.items()
         for name in names.split()
     },
-    "context_input_ids": lambda e: e.tokens(e.length).repeat_interleave(_documents(e), 0),
-    "context_attention_mask": lambda e: e.integers(e.length).repeat_interleave(_documents(e), 0),
+    "context_input_ids": lambda e: _documents(e, e.tokens(e.length)),
+    "context_attention_mask": lambda e: _documents(e, e.integers(e.length)),
     "masks": lambda e: e.numbers(1, 4 * e.dense[1], 4 * e.dense[2]),
     "actions": lambda e: e.numbers(e.length, e.config.act_dim) if hasattr(e.config, "act_dim") else RULES["noise"](e),
     "sparse_prompt_embeddings": lambda e: e.numbers(1, 2, e.dense[0]),
@@ -294,8 +290,8 @@ RULES: dict[str, Rule] = {
     ],
     "input_masks": lambda e: None,
     "position_ids": lambda e: e.positions,
-    "past_values": lambda e: _series(e, length=e.context),
-    "past_observed_mask": lambda e: _series(e, length=e.context),
-    "future_values": lambda e: _series(e, length=e.future),
+    "past_values": lambda e: _series(e, e.context),
+    "past_observed_mask": lambda e: _series(e, e.context),
+    "future_values": lambda e: _series(e, e.future),
 }
 """Argument to the rule that makes it, beside those of images and sounds that no table can say."""

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from partita.frontends.geometry import make_geometry
-from partita.frontends.records import ByteLayout, Read, RecordedCall, Stored, Value
+from partita.frontends.records import ByteLayout, Read, RecordedCall, Stored, Value, make_geometry
 from partita.ground.errors import InputError
 
 _NAMES = (

@@ -30,11 +30,11 @@ def _if(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     if condition is None:
         walk.notes[f"Data decides {describe(node)}: its first branch is counted."] = None
     first = condition is None or bool(condition.reshape(-1)[0])
-    outputs, inner = _inside(walk, node, branches["then_branch" if first else "else_branch"], Scope(scope))
+    outputs, inner = _inside(walk, node, branches["then_branch" if first else "else_branch"], scope)
     reads = _outer(inner)
     if condition is None:
         # Whoever runs it holds what the other branch reads, too.
-        others, idle = _inside(walk, node, branches["else_branch"], Scope(scope))
+        others, idle = _inside(walk, node, branches["else_branch"], scope)
         reads += _outer(idle)
         if [a.shape for a in arrays_of(others)] != [a.shape for a in arrays_of(outputs)]:
             walk.guessed = True
@@ -51,18 +51,14 @@ def _loop(walk: Walk, node: Any, inputs: Items, scope: Scope) -> list[Item]:
     body = helper.get_attribute_value(node.attribute[0])
     limit, test, *initial = [*inputs, None, None][: max(len(inputs), 2)]
     count, condition = (None if each is None else _an_array(walk, node, each) for each in (limit, test))
-    _check_count(walk, node, len(body.input), 2 + len(initial))
     trips = None if count is None or count.known is None else int(count.known.reshape(-1)[0])
     trips = None if trips is None or trips >= _ENDLESS else max(trips, 0)
     if trips is None:
         # As the file says by the shapes of what its times are stacked to.
         shapes = [walk.declared.get(name) for name in node.output[len(initial) :]]
         trips = next((shape[0] for shape in shapes if shape and shape[0] is not None), None)
-    inner_scope = Scope(scope)
     first = constant_array((), 7), condition or constant_array((), 9, np.array(True))
-    for formal, array in zip(body.input, [*first, *(_unknown(a) for a in initial)], strict=True):
-        inner_scope.names[formal.name] = array
-    outputs, inner = _inside(walk, node, body, inner_scope)
+    outputs, inner = _inside(walk, node, body, scope, [*first, *(_unknown(a) for a in initial)])
     if trips is None:
         walk.guessed = True
         walk.notes[f"How often {describe(node)} runs is not known: one time is counted."] = None
@@ -112,23 +108,19 @@ def _scan(walk: Walk, node: Any, items: Items, scope: Scope) -> list[Item]:
             f"{walk.path}: {describe(node)} is that of operator set {_FIRST_SCAN}, which is not supported; convert the "
             "model to a newer one"
         )
-    _check_count(walk, node, len(body.input), len(inputs))
     states, rows = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
     axes = attributes.get("scan_input_axes", [0] * count)
-    inner_scope = Scope(scope)
-    trips = set()
-    for formal, state in zip(body.input, states, strict=False):
-        inner_scope.names[formal.name] = _unknown(state)
-    for formal, row, axis in zip(list(body.input)[len(states) :], rows, axes, strict=True):
+    given, trips = [_unknown(state) for state in states], set()
+    for row, axis in zip(rows, axes, strict=True):
         place = axis % len(row.shape)
         trips.add(row.shape[place])
         shape, strides = list(row.shape), list(row.strides)
         del shape[place], strides[place]
-        inner_scope.names[formal.name] = row.view(shape, strides)
+        given.append(row.view(shape, strides))
     if len(trips) != 1:
         raise InputError(f"{walk.path}: {describe(node)} scans rows of different lengths {sorted(trips)}")
     times = trips.pop()
-    results, inner = _inside(walk, node, body, inner_scope)
+    results, inner = _inside(walk, node, body, scope, given)
     outputs = [_an_array(walk, node, item) for item in results]
     stacked = outputs[len(states) :]
     out_axes = attributes.get("scan_output_axes", [0] * len(stacked))
@@ -137,11 +129,6 @@ def _scan(walk: Walk, node: Any, items: Items, scope: Scope) -> list[Item]:
         place = axis % (len(array.shape) + 1)
         made.append(((*array.shape[:place], times, *array.shape[place:]), array.type))
     return _one(walk, node, items, _outer(inner), inner, made, times)
-
-
-def _check_count(walk: Walk, node: Any, takes: int, given: int) -> None:
-    if takes != given:
-        raise InputError(f"{walk.path}: the body of {describe(node)} takes {takes} inputs, but {given} are given")
 
 
 def _an_array(walk: Walk, node: Any, item: Item | None) -> ArrayView:
@@ -156,12 +143,19 @@ def _unknown(item: Item | None) -> Item:
     return item if isinstance(item, tuple) else item.view(item.shape, item.strides)
 
 
-def _inside(walk: Walk, node: Any, graph: Any, scope: Scope) -> tuple[list[Item], list[RecordedCall]]:
+def _inside(
+    walk: Walk, node: Any, graph: Any, outer: Scope, given: Sequence[Item] = ()
+) -> tuple[list[Item], list[RecordedCall]]:
     """What a graph inside a node makes, and its calls, which are not written down by themselves."""
+    if len(graph.input) != len(given):
+        raise InputError(
+            f"{walk.path}: the body of {describe(node)} takes {len(graph.input)} inputs, but {len(given)} are given"
+        )
+    scope = Scope(outer)
+    scope.names.update((formal.name, item) for formal, item in zip(graph.input, given, strict=True))
     outside, walk.calls = walk.calls, []
     try:
-        outputs = walk.run(graph, scope, f"{node.name or node.output[0]}.")
-        return outputs, walk.calls
+        return walk.run(graph, scope, f"{node.name or node.output[0]}."), walk.calls
     finally:
         walk.calls = outside
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 import math
-import operator
 import re
 import shlex
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from partita.frontends.given import OWN, GivenArray, array_of, is_array
 from partita.frontends.onnx.arrays import TYPES
-from partita.frontends.options import Asked, nearest
+from partita.frontends.options import Asked, computed, nearest
 from partita.ground.errors import InputError, NoBatchSizeError
 
 #: Elements up to which whole numbers have values.
@@ -28,43 +27,32 @@ def open_sizes(inputs: Iterable[Any]) -> dict[str, list[str]]:
     """Names of dimensions without a size, with where they are; one without a name is ``INPUT.AXIS``."""
     found: dict[str, list[str]] = {}
     for each in inputs:
-        for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-            if is_open(dim):
-                found.setdefault(dimension_name(each.name, axis, dim), []).append(f"{each.name}[{axis}]")
+        for axis, side in enumerate(sides_of(each)):
+            if isinstance(side, str):
+                found.setdefault(side, []).append(f"{each.name}[{axis}]")
     return found
 
 
-def is_open(dim: Any) -> bool:
-    """Whether a dimension states no size."""
+def sides_of(each: Any) -> list[int | str]:
+    """The sizes that a file states for an array, and names of those that it leaves open."""
     # Some exporters write -1 for a size that is open.
-    return not dim.HasField("dim_value") or dim.dim_value == -1
+    return [
+        dim.dim_value if dim.HasField("dim_value") and dim.dim_value != -1 else dim.dim_param or f"{each.name}.{axis}"
+        for axis, dim in enumerate(each.type.tensor_type.shape.dim)
+    ]
 
 
 def follow(name: str, sizes: Mapping[str, int]) -> int | None:
     """The size that a name such as ``past + 1`` stands for, where all in it are known: sums, products, quotients."""
+    if "**" in name:
+        return None
     try:
-        return _follow(ast.parse(name, mode="eval").body, sizes)
+        # Exporters write a quotient of whole numbers as a fraction.
+        size: int = computed(ast.parse(re.sub("/+", "//", name), mode="eval").body, sizes.__getitem__)
+        return size
     except (ArithmeticError, KeyError, SyntaxError, TypeError, ValueError):
         return None
 
-
-def _follow(part: ast.expr, sizes: Mapping[str, int]) -> int:
-    if isinstance(part, ast.BinOp):
-        return _OPERATIONS[type(part.op)](_follow(part.left, sizes), _follow(part.right, sizes))
-    if isinstance(part, ast.Name):
-        return sizes[part.id]
-    if isinstance(part, ast.Constant) and isinstance(part.value, int):
-        return part.value
-    raise ValueError
-
-
-_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.floordiv,
-    ast.Mult: operator.mul,
-    ast.Sub: operator.sub,
-}
 
 #: What exporters call the dimension of samples.
 _BATCH = re.compile(r"(n|bs|b|nb|batch|batch.?size|batch.?dim|num.?batch(es)?)", re.IGNORECASE)
@@ -79,11 +67,6 @@ def _batch(places: Mapping[str, Sequence[str]]) -> str | None:
         return max(named, key=len)
     first = next(iter(places), None)
     return first if first is not None and places[first][0].endswith("[0]") else None
-
-
-def dimension_name(owner: str, axis: int, dim: Any) -> str:
-    """The name of a dimension without a size."""
-    return dim.dim_param or f"{owner}.{axis}"
 
 
 def settle(path: str, inputs: list[Any], asked: Asked) -> dict[str, int]:
@@ -138,23 +121,18 @@ def input_shape(path: str, each: Any, sizes: dict[str, int]) -> tuple[int, ...]:
         )
     if not each.type.tensor_type.HasField("shape"):
         raise InputError(f"{path}: input {each.name!r} states no shape, not even how many dimensions; export it again")
-    result = []
-    for axis, dim in enumerate(each.type.tensor_type.shape.dim):
-        size = sizes[dimension_name(each.name, axis, dim)] if is_open(dim) else dim.dim_value
+    shape = [sizes[side] if isinstance(side, str) else side for side in sides_of(each)]
+    for axis, size in enumerate(shape):
         if size < 0:
             raise InputError(f"{path}: input {each.name!r} has size {size} at axis {axis}; sizes cannot be negative")
-        result.append(size)
-    return tuple(result)
+    return tuple(shape)
 
 
 def declared_shape(each: Any, sizes: dict[str, int]) -> tuple[int | None, ...] | None:
     """The shape that a file states for an array, None where it cannot be told."""
     if each.type.WhichOneof("value") != "tensor_type" or not each.type.tensor_type.HasField("shape"):
         return None
-    return tuple(
-        sizes.get(dim.dim_param, follow(dim.dim_param, sizes)) if is_open(dim) else dim.dim_value
-        for dim in each.type.tensor_type.shape.dim
-    )
+    return tuple(sizes.get(s, follow(s, sizes)) if isinstance(s, str) else s for s in sides_of(each))
 
 
 # -- inputs that are given ---------------------------------------------------------------------------------------------
@@ -184,16 +162,15 @@ def open_fields(path: str, inputs: list[Any], given: Mapping[str, GivenArray]) -
     for each in inputs:
         if each.name not in given or not each.type.tensor_type.HasField("shape"):
             continue
-        array, dims = given[each.name], each.type.tensor_type.shape.dim
+        array, sides = given[each.name], sides_of(each)
         shape = array.shape if array.shape is not None else np.shape(_content(array, each.name, path))
-        if len(shape) != len(dims):
-            raise InputError(f"{path}: input {each.name!r} has {len(dims)} dimensions; {list(shape)} has {len(shape)}")
-        for axis, (side, dim) in enumerate(zip(shape, dims, strict=True)):
-            name = dimension_name(each.name, axis, dim)
-            known = fields.setdefault(name, str(side)) if is_open(dim) else str(dim.dim_value)
-            if known != str(side):
+        if len(shape) != len(sides):
+            raise InputError(f"{path}: input {each.name!r} has {len(sides)} dimensions; {list(shape)} has {len(shape)}")
+        for axis, (size, side) in enumerate(zip(shape, sides, strict=True)):
+            known = fields.setdefault(side, str(size)) if isinstance(side, str) else str(side)
+            if known != str(size):
                 raise InputError(
-                    f"{path}: input {each.name!r} has size {known} at axis {axis}, not {side}; give it that"
+                    f"{path}: input {each.name!r} has size {known} at axis {axis}, not {size}; give it that"
                 )
     return fields
 

@@ -102,9 +102,13 @@ def _check_graph(path: str, model: Any, graph: Any, outer: tuple[set[str], ...])
     known: set[str] = set()
     stored = [tensor.name for tensor in graph.initializer]
     stored += [each.values.name for each in graph.sparse_initializer]
-    _check_distinct(path, "initialiser", stored)
-    _check_distinct(path, "input", [each.name for each in graph.input])
-    known.update(stored, (each.name for each in graph.input))
+    for kind, names in (("initialiser", stored), ("input", [each.name for each in graph.input])):
+        distinct: set[str] = set()
+        for name in names:
+            if name in distinct:
+                raise InputError(f"{path}: {kind} name {name!r} appears twice; every array needs its own name")
+            distinct.add(name)
+        known |= distinct
     for tensor in graph.initializer:
         check_tensor(f"{path}: initialiser {tensor.name!r}", tensor)
     made = {name: node for node in graph.node for name in node.output if name}
@@ -132,14 +136,6 @@ def _check_graph(path: str, model: Any, graph: Any, outer: tuple[set[str], ...])
     for each in graph.output:
         if each.name not in known and not any(each.name in names for names in outer):
             raise InputError(f"{path}: output {each.name!r} is made by no node; export the model again")
-
-
-def _check_distinct(path: str, kind: str, names: list[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise InputError(f"{path}: {kind} name {name!r} appears twice; every array needs its own name")
-        seen.add(name)
 
 
 def _check_operator(what: str, model: Any, node: Any) -> None:
@@ -185,12 +181,7 @@ def check_tensor(what: str, tensor: Any) -> None:
 
 
 def _inlined(path: str, model: Any) -> Any:
-    """The model without calls of local functions.
-
-    Functions written for another version of the standard's operator set are taken as of the model's where that has the
-    same operators with such inputs and attributes. Functions that call each other in a circle, or use operators that
-    the model's operator set has otherwise, are an ``InputError``.
-    """
+    """The model without calls of local functions, which become of its version of the operator sets where that fits."""
     versions = {opset.domain: opset.version for opset in model.opset_import}
     for function in model.functions:
         for opset in function.opset_import:
@@ -265,14 +256,11 @@ def data_notes(path: str, model: Any) -> Iterator[str]:
     for name, end in sorted(ends.items()):
         try:
             held = (Path(path).parent / name).stat().st_size
+            said = f"holds {held} bytes where the model has {end}" if held < end else ""
         except OSError:
-            yield f"The data file {name!r} is not there: sizes of weights are those that the model states."
-            continue
-        if held < end:
-            yield (
-                f"The data file {name!r} holds {held} bytes where the model has {end}: sizes of weights are those that "
-                "the model states."
-            )
+            said = "is not there"
+        if said:
+            yield f"The data file {name!r} {said}: sizes of weights are those that the model states."
     sparse = ", ".join(repr(each.values.name) for each in model.graph.sparse_initializer)
     if sparse:
         yield f"Initialisers that the file stores sparse ({sparse}) are planned dense, as runtimes unpack them."
@@ -302,13 +290,9 @@ def _without_data(model: Any) -> Any:
             # The checker insists on a shape, though one that follows may be left out.
             each.type.tensor_type.shape.SetInParent()
     stated = {each.name for each in graph.input}
-    for tensor in graph.initializer:
-        if tensor.name not in stated:
-            light.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
-    for sparse in graph.sparse_initializer:
-        name, kind = sparse.values.name, sparse.values.data_type
-        if name not in stated:
-            light.graph.input.append(helper.make_tensor_value_info(name, kind, sparse.dims))
+    stored = [(tensor.name, tensor.data_type, tensor.dims) for tensor in graph.initializer]
+    stored += [(sparse.values.name, sparse.values.data_type, sparse.dims) for sparse in graph.sparse_initializer]
+    light.graph.input.extend(helper.make_tensor_value_info(*each) for each in stored if each[0] not in stated)
     return light
 
 

@@ -69,22 +69,19 @@ def load_onnx(path: str, asked: Asked) -> Graph:
         scope.names[each.name] = array
     outputs = walk.run(graph, scope)
     for each, item in zip(graph.output, outputs, strict=True):
-        if isinstance(item, ArrayView) and not walk.guessed:
-            _check_shape(f"{path}: output {each.name!r}", declared_shape(each, sizes), item.shape)
+        stated = declared_shape(each, sizes)
+        if not isinstance(item, ArrayView) or walk.guessed or stated is None:
+            continue
+        made = item.shape
+        if len(stated) != len(made) or any(a not in (None, b) for a, b in zip(stated, made, strict=True)):
+            raise InputError(
+                f"{path}: output {each.name!r} is stated as {list(stated)}, but what makes it gives {list(made)}; "
+                "export the model again"
+            )
     for note in data_notes(path, model):
         walk.notes[note] = None
     walk.store.stored.extend(given)
     return assemble(walk.capture(outputs), name, False)[0].replace(source=asked.source(path))
-
-
-def _check_shape(what: str, stated: tuple[int | None, ...] | None, made: tuple[int, ...]) -> None:
-    """Refuse a result of another shape than the file states."""
-    if stated is None:
-        return
-    if len(stated) != len(made) or any(a is not None and a != b for a, b in zip(stated, made, strict=True)):
-        raise InputError(
-            f"{what} is stated as {list(stated)}, but what makes it gives {list(made)}; export the model again"
-        )
 
 
 def _statistics(graph: Any) -> frozenset[str]:

@@ -34,12 +34,22 @@ def fold(calls: Sequence[RecordedCall], results: Sequence[Value]) -> bool:
             readers.setdefault(id(read.value), []).append(call)
     kept = {id(value) for value in results}
     folded: dict[int, Value] = {}
-    for call in calls:
-        if _name(call) == _DEQUANTISE and _inside(call, readers, kept):
-            folded[id(call.writes[0])] = call.reads[0].value
-    for call in calls:
-        if _name(call) == _QUANTISE:
-            _into_producer(call, readers, kept)
+    for call in (each for each in calls if _name(each) == _DEQUANTISE):
+        # Into its readers, if it has any and nobody else wants its result.
+        made = id(call.writes[0])
+        if made not in kept and readers.get(made) and call.reads:
+            _free(call)
+            folded[made] = call.reads[0].value
+    for call in (each for each in calls if _name(each) == _QUANTISE and each.reads):
+        source = call.reads[0].value
+        maker = source.call
+        if maker is not None and maker.free and _name(maker) == _DEQUANTISE:
+            # What was integers is integers again: views of them, as they are.
+            _free(call)
+        elif maker is not None and not maker.free and id(source) not in kept and len(readers[id(source)]) == 1:
+            # Into what makes its input, as nothing else reads that.
+            maker.bytes_written -= max(0, source.layout.bytes - call.writes[0].layout.bytes)
+            _free(call)
     for call in calls:
         if not call.free and _name(call) != _DEQUANTISE:
             _read_integers(call, folded)
@@ -53,31 +63,6 @@ def runs_in_integers(op: str, dtype: str) -> bool:
 
 def _name(call: RecordedCall) -> str:
     return call.target.rpartition(".")[2]
-
-
-def _inside(call: RecordedCall, readers: Mapping[int, list[RecordedCall]], kept: set[int]) -> bool:
-    """Take a dequantise step into its readers, if it has any and nobody else wants its result."""
-    made = call.writes[0]
-    if id(made) in kept or not readers.get(id(made)) or not call.reads:
-        return False
-    _free(call)
-    return True
-
-
-def _into_producer(call: RecordedCall, readers: Mapping[int, list[RecordedCall]], kept: set[int]) -> None:
-    """Take a quantise step into what makes its input, if nothing else reads that, or undo a dequantise step."""
-    if not call.reads:
-        return
-    source = call.reads[0].value
-    maker = source.call
-    if maker is not None and maker.free and _name(maker) == _DEQUANTISE:
-        # What was integers is integers again: views of them, as they are.
-        _free(call)
-        return
-    if maker is None or maker.free or id(source) in kept or len(readers[id(source)]) > 1:
-        return
-    maker.bytes_written -= max(0, source.layout.bytes - call.writes[0].layout.bytes)
-    _free(call)
 
 
 def _free(call: RecordedCall) -> None:

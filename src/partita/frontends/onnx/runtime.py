@@ -240,7 +240,7 @@ def _multi_head(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callable[
             keys = key.shape[2] if len(key.shape) == 4 else keys + key.shape[1]
             if value is not None:
                 last = value.shape[3] if len(value.shape) == 4 else value.shape[2] // heads
-    made = [((batch, length, heads * last), number)]
+    made: Made = [((batch, length, heads * last), number)]
     made += [((batch, heads, *sides), number) for sides in ((keys, width), (keys, last), (length, keys))]
     causal = bool(attributes.get("unidirectional")) and keys == length
     return made, lambda: Cost(_attended(batch, heads, length, keys, width, last), causal=causal)
@@ -256,7 +256,7 @@ def _grouped_query(attributes: Attributes, inputs: Arrays) -> tuple[Made, Callab
     keys = before + length if stated is None else stated
     # A cache that has room for all keys is written in place.
     cache = ((batch, key_heads, max(keys, before), width), number if past is None else past.type)
-    made = [((batch, length, heads * width), number), cache, cache, ((batch, heads, length, keys), number)]
+    made: Made = [((batch, length, heads * width), number), cache, cache, ((batch, heads, length, keys), number)]
     return made, lambda: Cost(_attended(batch, heads, length, keys, width, width), causal=keys == length)
 
 

@@ -21,15 +21,6 @@ _FEW = 256
 _QUANTISED = frozenset({"int8", "uint8", "int4", "uint4", "int2", "uint2"})
 
 
-def constant_tensor(what: str, attributes: dict[str, Any]) -> Any:
-    """The tensor that a ``Constant`` holds, dense; None where it holds a number or a few."""
-    if "value" in attributes:
-        return attributes["value"]
-    if "sparse_value" in attributes:
-        return dense(what, attributes["sparse_value"])
-    return None
-
-
 def dense(what: str, sparse: Any) -> TensorProto:
     """What stands for a sparse tensor, which runtimes unpack as they load it: its name, type and shape, no data."""
     check_type(sparse.values.data_type, what)

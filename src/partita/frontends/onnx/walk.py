@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import helper
 
-from partita.frontends.experts import reached
+from partita.frontends.flops import reached
 from partita.frontends.onnx.arrays import (
     ArrayView,
     Item,
@@ -27,9 +27,8 @@ from partita.frontends.onnx.flops import Cost, cost_of, needed
 from partita.frontends.onnx.modules import Modules
 from partita.frontends.onnx.quantised import NOTE, fold, runs_in_integers
 from partita.frontends.onnx.runtime import DOMAIN, LIKE, rule_of
-from partita.frontends.onnx.shapes import infer, is_random, known_outputs, presume
-from partita.frontends.onnx.stored import StoredArrays, constant_tensor, dense
-from partita.frontends.onnx.views import view_of
+from partita.frontends.onnx.shapes import infer, is_random, known_outputs, presume, view_of
+from partita.frontends.onnx.stored import StoredArrays, dense
 from partita.frontends.records import Capture, Read, RecordedCall
 from partita.ground.errors import InputError
 
@@ -125,7 +124,8 @@ class Walk:
             return self.control[node.op_type](self, node, given, scope)
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         if standard and node.op_type == "Constant":
-            tensor = constant_tensor(what, attributes)
+            sparse = attributes.get("sparse_value")
+            tensor = attributes.get("value") if sparse is None else dense(what, sparse)
             if tensor is not None:
                 return [self.store.array(tensor, node.output[0])]
         if standard and node.op_type == "ConcatFromSequence" and isinstance(row := given[0], tuple) and row:
@@ -200,7 +200,11 @@ class Walk:
         call.dtype = arithmetic_dtype(one.present, outputs)
         if cost.flops and runs_in_integers(one.op, one.present[0].dtype):
             call.dtype = "int8"
-        call.bytes_written = sum(value.layout.bytes for value in call.writes) + _gates(one)
+        call.bytes_written = sum(value.layout.bytes for value in call.writes)
+        if one.op in ("GRU", "RNN"):
+            # The gates of all steps are written beside the result, as for PyTorch.
+            x, weights = one.present[:2]
+            call.bytes_written += array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
         call.bytes_read = traffic - _unreached(one)
         self.calls.append(call)
         return outputs
@@ -222,19 +226,8 @@ def _cost(one: Operation, shapes: list[tuple[int, ...]]) -> Cost:
 
 def arrays_of(items: Iterable[Item | None]) -> list[ArrayView]:
     """The arrays of items, those of sequences one by one."""
-    found: list[ArrayView] = []
-    for item in items:
-        if item is not None:
-            found.extend(item if isinstance(item, tuple) else (item,))
-    return found
-
-
-def _gates(one: Operation) -> int:
-    """Bytes of the gates of all steps that a GRU or plain recurrence writes beside its result, as for PyTorch."""
-    if one.op not in ("GRU", "RNN"):
-        return 0
-    x, weights = one.present[:2]
-    return array_bytes((*x.shape[:2], *weights.shape[:2]), x.type)
+    rows = (item if isinstance(item, tuple) else (item,) for item in items if item is not None)
+    return [array for row in rows for array in row]
 
 
 def _unreached(one: Operation) -> int:
