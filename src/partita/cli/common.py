@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
+import msgspec
 
 from partita.cli import EXIT_INTERRUPTED, EXIT_NOTHING
 from partita.cli.flags import json_option, option, path_option, seed_type, time_limit_option, together
@@ -100,8 +101,6 @@ def check_writable(*paths: str | None) -> None:
 
 def emit_json(document: dict[str, Any]) -> None:
     """Print one JSON object on stdout; where that is not in UTF-8, with escapes instead of what it may lack."""
-    import msgspec
-
     text = msgspec.json.encode(document).decode()
     if not (sys.stdout.encoding or "").lower().startswith("utf"):
         text = json.dumps(json.loads(text), separators=(",", ":"))

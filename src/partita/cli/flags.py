@@ -84,7 +84,9 @@ def option(group: str, *names: str, **details: Any) -> Callable[[Command], Comma
     return click.option(*names, cls=_GroupedOption, group=group, **{"show_default": "default" in details, **details})
 
 
-def subcommand(*options: Callable[[Any], Any], **details: Any) -> Callable[[Callable[..., Any]], Callable[[], Any]]:
+def subcommand(
+    *options: Callable[[Any], Any], **details: Any
+) -> Callable[[Callable[..., Any]], Callable[[], click.Command]]:
     """What makes a command of a function and its options; details, such as a name, are those of ``click.command``.
 
     Options are made with the command, when that is asked for: there may be more problems by then.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from partita.cli import EXIT_NOT_SHOWN
 from partita.cli.common import emit_json, show
@@ -51,8 +52,6 @@ def check(result: str, problem_file: str | None, as_json: bool) -> int:
 
     Exit status: 0 verified, 1 something is wrong, 4 nothing is wrong and there is nothing to verify the bound by.
     """
-    import msgspec
-
     from partita.conductor.check import check
 
     found = check(result, problem_file)

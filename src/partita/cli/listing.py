@@ -11,6 +11,7 @@ import click
 
 from partita.cli.common import aligned, emit_json
 from partita.cli.flags import json_option
+from partita.ground.units import format_bytes, format_count
 from partita.problems import kinds
 
 #: Lines for people, cell by cell, and the same as plain values.
@@ -58,16 +59,12 @@ def _catalogued(of: str, words: Callable[[Any], str]) -> Listed:
 
 
 def _device(spec: Any) -> str:
-    from partita.ground.units import format_bytes, format_count
-
     peaks = ", ".join(f"{dtype} {format_count(value)}FLOP/s" for dtype, value in spec.peak_flops.items())
     speed = format_count(spec.memory_bandwidth_bytes_per_s)
     return f"{format_bytes(spec.memory_bytes)}, {speed}B/s, {peaks}, link {spec.link}"
 
 
 def _link(spec: Any) -> str:
-    from partita.ground.units import format_count
-
     return f"{format_count(spec.bandwidth_bytes_per_s)}B/s each way, {spec.latency_s:.1e} s"
 
 

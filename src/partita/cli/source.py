@@ -98,13 +98,11 @@ def read_file(path: str, parameters: dict[str, Any]) -> FileSource:
 def read_placing(path: str, parameters: dict[str, Any]) -> FileSource | None:
     """A result file with a plan of stages as the problem of placing it; None for any other file."""
     from partita.conductor.place import placing_facet, staged_plan
-    from partita.documents.document import document_keys, read_bytes
     from partita.documents.result_file import RESULT_FORMAT
     from partita.nouns.topology.read import topology
     from partita.problems.planned import read_planned
 
-    tag = document_keys(read_bytes(path), path).get("format")
-    if tag is None or bytes(tag) != msgspec.json.encode(RESULT_FORMAT):
+    if _format(path) != RESULT_FORMAT:
         return None
     take_reading(parameters)
     facet = placing_facet()
@@ -126,18 +124,20 @@ def _changed(kind: AnyKind, problem: Any, changes: dict[str, Any], path: str) ->
     return kind.change(problem, read_settings(kind.changes, changes, path)) if changes else problem
 
 
+def _format(path: str | Path) -> Any:
+    from partita.documents.document import document_keys, read_bytes
+
+    return msgspec.json.decode(document_keys(read_bytes(path), path).get("format", b"null"))
+
+
 def is_model(text: str) -> bool:
     """Whether an argument names a model rather than a problem file."""
     if text.startswith("hf:") or ".py:" in text or text.endswith((".py", ".onnx")):
         return True
-    path = Path(text)
-    if path.suffix == ".json" and path.is_file():
-        from partita.documents.document import document_keys, read_bytes
-        from partita.documents.stated import GRAPH_FORMAT
+    from partita.documents.stated import GRAPH_FORMAT
 
-        tag = document_keys(read_bytes(path), path).get("format")
-        return tag is not None and bytes(tag) == msgspec.json.encode(GRAPH_FORMAT)
-    return False
+    path = Path(text)
+    return path.suffix == ".json" and path.is_file() and _format(path) == GRAPH_FORMAT
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ MOST_LEVELS = 20
     path_option("--plot", metavar="OUT.png", help="Draw the topology; the ending decides the format."),
     json_option,
 )
-def topologies(name: str | None, plot: str | None, as_json: bool) -> int:
+def topologies(name: str | None, plot: str | None, as_json: bool) -> None:
     """List the topologies, or show one.
 
     NAME is a short form such as mesh:16x16 or dgx1:4, a file (nvidia-smi topo -m, NCCL or hwloc XML, Slurm,
@@ -42,8 +42,9 @@ def topologies(name: str | None, plot: str | None, as_json: bool) -> int:
         if plot is not None:
             what = f"{name} has no size" if name else "there is no topology to draw"
             raise InputError(f"{what}; write for example: partita topologies dgx1:4 --plot {plot}")
-        _list(as_json) if family is None else _describe(family, as_json)
-        return 0
+        document, lines = _listed() if family is None else _described(family)
+        emit_json(document) if as_json else show(lines)
+        return
     assert name is not None
     found = topology(name)
     if plot is not None:
@@ -54,38 +55,28 @@ def topologies(name: str | None, plot: str | None, as_json: bool) -> int:
         emit_json(_document(found))
     else:
         show(_summary(found))
-    return 0
 
 
-def _list(as_json: bool) -> None:
+def _listed() -> tuple[dict[str, Any], list[str]]:
+    """Families first, then formats: as a document, and as lines."""
     from partita.nouns.topology.generators import GENERATORS
     from partita.nouns.topology.importers import IMPORTERS
 
     rows = [("family", g.name, g.example, g.summary) for g in GENERATORS]
     rows += [("format", i.name, "FILE[:option=…]", i.summary) for i in IMPORTERS]
-    if as_json:
-        emit_json({"topologies": [dict(zip(("kind", "name", "example", "summary"), row, strict=True)) for row in rows]})
-        return
-    show(aligned(rows))
+    keys = ("kind", "name", "example", "summary")
+    return {"topologies": [dict(zip(keys, row, strict=True)) for row in rows]}, aligned(rows)
 
 
-def _describe(family: Any, as_json: bool) -> None:
+def _described(family: Any) -> tuple[dict[str, Any], list[str]]:
     from partita.nouns.topology.grammar import DEVICE
 
     options: list[Option] = [*family.options, replace(DEVICE, default=getattr(family, "device", None))]
-    if as_json:
-        listed = [{"name": o.name, "default": o.default, "help": o.help} for o in options]
-        emit_json({"name": family.name, "summary": family.summary, "example": family.example, "options": listed})
-        return
+    listed = [{"name": o.name, "default": o.default, "help": o.help} for o in options]
+    document = {"name": family.name, "summary": family.summary, "example": family.example, "options": listed}
     lines = [(f"  {o.name}", o.help + (f"  [default: {o.default}]" if o.default else "")) for o in options]
-    show(
-        [
-            f"{family.name}: {family.summary}",
-            "Options, each as :NAME=VALUE after the size or the file:",
-            *aligned(lines),
-        ]
-    )
-    show(["For example:", family.example])
+    title = "Options, each as :NAME=VALUE after the size or the file:"
+    return document, [f"{family.name}: {family.summary}", title, *aligned(lines), "For example:", family.example]
 
 
 def _document(found: Topology) -> dict[str, Any]:

@@ -194,19 +194,19 @@ def _compare(
     whole = Results(**wanted)
     outputs: dict[Any, Any] = {}
     losses: dict[Any, Any] = {}
-    gradients: dict[str, float] = {}
-    parameters: dict[str, float] = {}
-    buffers: dict[str, float] = {}
+    worst: dict[str, dict[str, float]] = {"gradients": {}, "parameters": {}, "buffers": {}}
     for process in ready.orders.processes:
         found = Results(**torch.load(folder / f"results{process.number}.pt", weights_only=False))
         outputs |= found.outputs
         losses |= {key: torch.tensor(value, dtype=torch.float64) for key, value in found.losses.items()}
-        _worst(gradients, errors(found.gradients, _of(whole.gradients, found.gradients), whole.gradients))
-        _worst(parameters, errors(found.parameters, _of(whole.parameters, found.parameters), whole.parameters))
         count = ready.orders.replicas[process.group]
-        mine = whole.buffers if count == 1 or not shares else shares[count, process.replica]
-        _worst(buffers, errors(found.buffers, _of(mine, found.buffers), mine))
-    missing = {name: float("inf") for name in whole.gradients if name not in gradients}
+        for sort, total in worst.items():
+            own, mine = getattr(found, sort), getattr(whole, sort)
+            if sort == "buffers" and count > 1 and shares:
+                mine = shares[count, process.replica]
+            for name, error in errors(own, {name: mine[name] for name in own if name in mine}, mine).items():
+                total[name] = max(total.get(name, 0.0), error)
+    worst["gradients"] |= {name: float("inf") for name in whole.gradients if name not in worst["gradients"]}
     known = {key: torch.tensor(value, dtype=torch.float64) for key, value in whole.losses.items()}
     made = {place for _, place in outputs}
     return RunAnswer(
@@ -216,9 +216,7 @@ def _compare(
             "output {1} of microbatch {0}",
             errors(outputs, {key: t for key, t in whole.outputs.items() if key[1] in made}),
         ),
-        gradients={**gradients, **missing},
-        parameters=parameters,
-        buffers=buffers,
+        **worst,
         losses=_named("microbatch {1} in step {0}", errors(losses, known)),
         unsplit_s=times,
         unsplit_processor_s=processor,
@@ -227,15 +225,6 @@ def _compare(
         samples=ready.samples,
         notes=ready.notes,
     )
-
-
-def _of(values: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in found if name in values}
-
-
-def _worst(total: dict[str, float], found: dict[str, float]) -> None:
-    for name, error in found.items():
-        total[name] = max(total.get(name, 0.0), error)
 
 
 def _named(what: str, found: dict[Any, float]) -> dict[str, float]:

@@ -266,16 +266,13 @@ class _Writer:
 
 def _asked(placed: PlacedTape) -> set[tuple[int, int, int]]:
     """Versions that pieces read of storages that others write: (piece that made it, storage, version)."""
-    tape, found = placed.tape, set()
+    place, found = placed.place, set()
     for number, row in enumerate(placed.version):
         for slot, version in row.items():
-            made = placed.writers[tape.slots[slot].storage][version]
-            if (
-                made is not None
-                and placed.place[made] >= 0
-                and placed.place[number] not in (placed.place[made], NOWHERE)
-            ):
-                found.add((placed.place[made], tape.slots[slot].storage, version))
+            storage = placed.tape.slots[slot].storage
+            made = placed.writers[storage][version]
+            if made is not None and place[made] >= 0 and place[number] not in (place[made], NOWHERE):
+                found.add((place[made], storage, version))
     return found
 
 

@@ -37,35 +37,38 @@ def place_calls(
     By number of a call in the capture: whether it is ``constant``, so that any device can make it, and the module that
     makes it. Raises ``InputError`` if an array of the model is written on one stage and read on another.
     """
-    writers, version, final = _history(tape)
-    needed = _needed(tape, version, writers, final)
-    place, level = _assign(tape, constant, modules, stage_of, version, writers, needed)
+    history = _History(tape)
+    place, level = _assign(history, constant, modules, stage_of, _needed(history))
     rounds = 1 + max(level, default=0)
     place = [p if p < 0 else depth * stages + p for p, depth in zip(place, level, strict=True)]
-    placed = PlacedTape(tape, place, rounds * stages, rounds, version, final, writers)
+    placed = PlacedTape(tape, place, rounds * stages, rounds, history.version, history.final, history.writers)
     _check_arrays(placed)
     return placed
 
 
-def _history(tape: Tape) -> tuple[dict[int, list[int | None]], list[dict[int, int]], dict[int, int]]:
-    writers: dict[int, list[int | None]] = {tape.slots[slot].storage: [None] for slot in tape.origins}
-    version: list[dict[int, int]] = []
-    for number, entry in enumerate(tape.entries):
-        version.append({slot: len(writers.get(tape.slots[slot].storage, ())) - 1 for slot in entry.reads})
-        for storage in {tape.slots[slot].storage for slot in entry.writes}:
-            writers[storage].append(number)
-        for slot in entry.outs:
-            if slot is not None and tape.slots[slot].storage not in writers:
-                writers[tape.slots[slot].storage] = [number]
-    return writers, version, {storage: len(row) - 1 for storage, row in writers.items()}
+class _History:
+    """What entries read and write: ``version``, ``final`` and ``writers`` of a ``PlacedTape``."""
 
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.makers = tape, makers_of(tape)
+        self.writers: dict[int, list[int | None]] = {tape.slots[slot].storage: [None] for slot in tape.origins}
+        self.version: list[dict[int, int]] = []
+        for number, entry in enumerate(tape.entries):
+            self.version.append({v: len(self.writers.get(tape.slots[v].storage, ())) - 1 for v in entry.reads})
+            for storage in {tape.slots[slot].storage for slot in entry.writes}:
+                self.writers[storage].append(number)
+            for slot in entry.outs:
+                if slot is not None:
+                    self.writers.setdefault(tape.slots[slot].storage, [number])
+        self.final = {storage: len(row) - 1 for storage, row in self.writers.items()}
 
-def _sources(
-    tape: Tape, writers: Mapping[int, list[int | None]], makers: Mapping[int, int], slot: int, version: int
-) -> list[int]:
-    """The entries that a version of a slot comes from: the writers of its storage so far, and its own maker."""
-    row = [number for number in writers[tape.slots[slot].storage][: version + 1] if number is not None]
-    return [*row, makers[slot]] if slot in makers else row
+    def sources(self, slot: int, version: int) -> list[int]:
+        """The entries that a version of a slot comes from: the writers of its storage so far, and its own maker."""
+        row = [number for number in self.writers[self.tape.slots[slot].storage][: version + 1] if number is not None]
+        return [*row, self.makers[slot]] if slot in self.makers else row
+
+    def before(self, number: int) -> list[int]:
+        return [n for slot, version in self.version[number].items() for n in self.sources(slot, version)]
 
 
 def makers_of(tape: Tape) -> dict[int, int]:
@@ -78,46 +81,35 @@ def makers_of(tape: Tape) -> dict[int, int]:
     return found
 
 
-def _needed(
-    tape: Tape, version: list[dict[int, int]], writers: Mapping[int, list[int | None]], final: Mapping[int, int]
-) -> set[int]:
+def _needed(history: _History) -> set[int]:
     """Entries that the results, or new contents of stored arrays, depend on."""
-    makers = makers_of(tape)
+    tape = history.tape
     results = [*tape.outputs, *([] if tape.loss is None else [tape.loss])]
-    pending = [n for slot in results for n in _sources(tape, writers, makers, slot, final[tape.slots[slot].storage])]
+    pending = [n for slot in results for n in history.sources(slot, history.final[tape.slots[slot].storage])]
     for slot, origin in tape.origins.items():
         if origin.kind in ("parameter", "buffer"):
-            pending += [number for number in writers[tape.slots[slot].storage] if number is not None]
+            pending += [number for number in history.writers[tape.slots[slot].storage] if number is not None]
     found: set[int] = set()
     while pending:
         number = pending.pop()
-        if number in found:
-            continue
-        found.add(number)
-        for slot, count in version[number].items():
-            pending += _sources(tape, writers, makers, slot, count)
+        if number not in found:
+            found.add(number)
+            pending += history.before(number)
     return found
 
 
 def _assign(
-    tape: Tape,
-    constant: Sequence[bool],
-    modules: Sequence[str],
-    stage_of: Mapping[int, int],
-    version: list[dict[int, int]],
-    writers: Mapping[int, list[int | None]],
-    needed: set[int],
+    history: _History, constant: Sequence[bool], modules: Sequence[str], stage_of: Mapping[int, int], needed: set[int]
 ) -> tuple[list[int], list[int]]:
     """Stage and round of every entry: a round ends where what is needed comes from a later stage."""
     place: list[int] = []
     level: list[int] = []
     last: dict[str, int] = {}
-    makers = makers_of(tape)
-    for number, entry in enumerate(tape.entries):
+    for number, entry in enumerate(history.tape.entries):
         # What a call waits for, through everything that is made anywhere.
         waits: list[tuple[int, int]] = []
         seen: set[int] = set()
-        pending = [n for slot, count in version[number].items() for n in _sources(tape, writers, makers, slot, count)]
+        pending = history.before(number)
         while pending:
             source = pending.pop()
             if source in seen or source >= number:
@@ -126,8 +118,7 @@ def _assign(
             if place[source] >= 0:
                 waits.append((level[source], place[source]))
             elif place[source] == ANYWHERE:
-                for slot, count in version[source].items():
-                    pending += _sources(tape, writers, makers, slot, count)
+                pending += history.before(source)
         view = entry.call is None and not entry.writes
         stage = ANYWHERE if view else NOWHERE if number not in needed else None
         if stage is None and entry.call is not None and entry.call in stage_of:

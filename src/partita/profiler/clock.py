@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -11,24 +11,6 @@ from partita.inside.torch_inside import keep_gpu_busy
 
 #: Cycles that a GPU waits before a pass, so that the program is ahead of it from then on: about a second.
 _AHEAD_CYCLES = 1_500_000_000
-
-
-class Clock(Protocol):
-    """Marks in time, and the seconds between two of them."""
-
-    own_s: float  #: What timing one operator adds to its time.
-
-    def begin(self) -> None:
-        """A pass begins."""
-
-    def mark(self) -> Any:
-        """The time now, in the device's order of things."""
-
-    def between(self, start: Any, end: Any) -> float:
-        """Seconds between two marks; only after ``finish``."""
-
-    def finish(self) -> None:
-        """Wait until all that was issued is done."""
 
 
 class CpuClock:
@@ -39,20 +21,22 @@ class CpuClock:
     """
 
     def __init__(self, threads: int = 1) -> None:
-        self.own_s = 0.0
+        self.own_s = 0.0  #: What timing one operator adds to its time.
         self._now = time.thread_time_ns if threads == 1 else time.perf_counter_ns
 
     def begin(self) -> None:
-        pass
+        """A pass begins."""
 
     def mark(self) -> int:
+        """The time now, in the device's order of things."""
         return self._now()
 
     def between(self, start: int, end: int) -> float:
+        """Seconds between two marks; only after ``finish``."""
         return (end - start) * 1e-9
 
     def finish(self) -> None:
-        pass
+        """Wait until all that was issued is done."""
 
     def calibrate(self, timed: list[float], plain: list[float]) -> None:
         """Learn ``own_s`` from one small operator, timed and called plainly."""
@@ -78,3 +62,6 @@ class CudaClock:
 
     def finish(self) -> None:
         torch.cuda.synchronize()
+
+
+Clock = CpuClock | CudaClock

@@ -10,6 +10,7 @@ no plan has all stages within the target.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -48,42 +49,34 @@ class SuffixSets(Certificate, frozen=True, kw_only=True, tag="suffix-sets"):
         sets = [frozenset(members) for members in self.sets]
         if len(set(sets)) < len(sets) or set(sets) != closed_sets(problem):
             raise FailedCheckError("the sets are not all that hold the successors of their layers")
-        _Table(stages, sets, self).check()
+        _check_table(stages, sets, self)
         return target
 
 
-class _Table:
-    def __init__(self, stages: FittingStages, sets: list[Layers], stated: SuffixSets) -> None:
-        self.stages, self.sets = stages, sets
-        self.outside = dict(zip(sets, stated.outside, strict=True))
-        self.steps = dict(zip(sets, stated.fewest, strict=True))
+def _check_table(stages: FittingStages, sets: list[Layers], stated: SuffixSets) -> None:
+    """Refuse a table of which some step does not hold."""
+    devices = stages.devices
+    outside = dict(zip(sets, stated.outside, strict=True))
+    steps = dict(zip(sets, stated.fewest, strict=True))
 
-    def fewest(self, members: Layers, s: int) -> int:
-        return min((count for at, count in self.steps[members] if at <= s), default=self.stages.devices + 1)
+    def fewest(members: Layers, s: int) -> int:
+        return min((count for at, count in steps[members] if at <= s), default=devices + 1)
 
-    def check(self) -> None:
-        devices, width = self.stages.devices, self.stages.width
-        nothing, everything = frozenset[int](), frozenset(self.stages.layers)
-        if self.fewest(nothing, 0) > 0 and self.outside[nothing] <= devices:
-            raise FailedCheckError("no layers at all are said to need devices")
-        if any(self.fewest(everything, s) <= devices for s in range(width + 1)) or self.outside[everything] > 0:
-            raise FailedCheckError("the whole model is within the devices there are")
-        for inner in self.sets:
-            for outer in self.sets:
-                if inner < outer:
-                    self._check_stage(inner, outer)
-
-    def _check_stage(self, inner: Layers, outer: Layers) -> None:
-        devices = self.stages.devices
-        for s in range(self.stages.width):
-            before = self.fewest(inner, s)
-            if before > devices and (s > 0 or self.outside[inner] <= 0):
+    nothing, everything = frozenset[int](), frozenset(stages.layers)
+    if fewest(nothing, 0) > 0 and outside[nothing] <= devices:
+        raise FailedCheckError("no layers at all are said to need devices")
+    if any(fewest(everything, s) <= devices for s in range(stages.width + 1)) or outside[everything] > 0:
+        raise FailedCheckError("the whole model is within the devices there are")
+    for inner, outer in itertools.product(sets, repeat=2):
+        for s in range(stages.width) if inner < outer else ():
+            before = fewest(inner, s)
+            if before > devices and (s > 0 or outside[inner] <= 0):
                 continue
-            for d, cost in self.stages.within(outer - inner, s):
-                kept = before + cost + self.outside[outer] <= devices
-                if kept and self.fewest(outer, s + d) > before + cost:
+            for d, cost in stages.within(outer - inner, s):
+                kept = before + cost + outside[outer] <= devices
+                if kept and fewest(outer, s + d) > before + cost:
                     raise FailedCheckError(f"layers {sorted(outer)} can be run with {before + cost} devices")
-                if s == 0 and self.outside[inner] > cost + self.outside[outer]:
+                if s == 0 and outside[inner] > cost + outside[outer]:
                     raise FailedCheckError(f"the layers outside {sorted(inner)} need no more than {cost} devices")
 
 
