@@ -23,9 +23,8 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import Exclusions, search_block
 from partita.engines.mip.solve import available
 from partita.ground.rounding import GAP, clearly_below, up_to
-from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
-from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
+from partita.problems.throughput.bounds.covering_sets import BlockPool
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, suits_programs
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -60,8 +59,7 @@ class Covering:
         self.attempt_end = math.inf
         self.threads = min(knowledge.threads, 2, os.cpu_count() or 1)
         self.random = np.random.default_rng(0)
-        self.ordered = ClosedBlocks(knowledge.uniform)
-        self.pool = BlockPool(self.ordered)
+        self.pool = BlockPool(knowledge.uniform)
         self.flag = np.zeros(1, dtype=np.int64)
         #: Anchors by how hard they were, hardest first.
         self.hard = np.zeros(knowledge.uniform.items, dtype=np.int64)
@@ -86,9 +84,8 @@ class Covering:
             # Others have proven that much. The ratio falls as blocks are found: count on the larger part of it only.
             goal, target = self._next(0, target, 1 + LASTING * (ratio - 1))
         while goal < len(GOALS) and not self.stop():
-            exclusions = self.ordered.exclusions(target)
-            for _ in range(FURTHER):
-                self.pool.add_segments(self.ordered.random_order(self.random), target)
+            exclusions = self.pool.exclusions(target)
+            self.pool.add_segments(self.random, FURTHER, target)
             charge = self.pool.charges(target, self.stop)
             if charge is None:
                 return
@@ -128,8 +125,7 @@ class Covering:
         orders = ORDERS
         for _ in range(TRIES):
             target = min(target, knowledge.value * (1 - GAP))
-            for _ in range(orders):
-                self.pool.add_segments(self.ordered.random_order(self.random), target)
+            self.pool.add_segments(self.random, orders, target)
             orders = FURTHER
             charge = self.pool.charges(target, self.stop)
             if charge is None:

@@ -23,14 +23,24 @@ PAID = 0.3
 BATCH = 200
 
 
-class ClosedBlocks:
-    """The relaxation with its closures, and what blocks cannot hold at any target."""
+class BlockPool:
+    """What blocks of the relaxation cannot hold at a target, and blocks found so far with charges for them."""
 
     def __init__(self, uniform: BlockProblem) -> None:
         self.uniform = uniform
-        self.after = row_masks(closure_bits(uniform.graph, False), uniform.items)
+        n = uniform.items
+        self.after = row_masks(closure_bits(uniform.graph, False), n)
         np.fill_diagonal(self.after, val=False)
-        self._float = self.after.astype(np.float32)
+        #: Of every block known, and room for more: its items, load, and whether the master program has it.
+        self.masks = np.zeros((1024, n), dtype=np.float32)
+        self.loads, self.active = np.zeros(1024), np.zeros(1024, dtype=np.bool_)
+        self.known: set[bytes] = set()
+        nets = np.repeat(np.arange(n), np.diff(uniform.net.item_ptr))
+        touched = np.bincount(nets, weights=uniform.cost[uniform.net.of_item], minlength=n)
+        #: What an item roughly costs a block that it is in, as a share of all work; never nothing.
+        self.weight = (uniform.work + PAID * touched) / max(float(uniform.work.sum()), 1e-300) + 1e-3 / n
+        for mask in np.eye(n, dtype=np.bool_):
+            self.add(mask, active=True)
 
     def exclusions(self, target: float) -> Exclusions:
         """Conflicts and split nets for blocks of load at most ``target``.
@@ -44,9 +54,9 @@ class ClosedBlocks:
         weight = uniform.work.copy()
         conflict = np.zeros((n, n), dtype=np.bool_)
         split, together = np.zeros(m, dtype=np.int8), np.diff(uniform.net.ptr).astype(np.int32)
-        limit = target * (1 + 1e-6)
+        limit, after = target * (1 + 1e-6), self.after.astype(np.float32)
         for number in range(ROUNDS):
-            between = (self._float * weight.astype(np.float32)) @ self._float
+            between = (after * weight.astype(np.float32)) @ after
             pairs = weight[:, None] + weight[None, :] + np.where(self.after, between, 0.0)
             pairs = np.maximum(pairs, pairs.T)
             # Single precision is enough for sums, with a margin.
@@ -77,7 +87,7 @@ class ClosedBlocks:
         inside[pins] = True
         return float(self.uniform.work[inside].sum())
 
-    def random_order(self, random: np.random.Generator) -> Longs:
+    def _random_order(self, random: np.random.Generator) -> Longs:
         """An order, rather depth first or rather by random priorities."""
         uniform = self.uniform
         missing = np.diff(uniform.graph.pred_ptr).astype(np.int64)
@@ -88,71 +98,36 @@ class ClosedBlocks:
             last = random.random() < deep
             v = ready.pop() if last else ready.pop(int(random.integers(len(ready))))
             order.append(v)
-            successors = uniform.graph.after(v)
-            for s in random.permutation(successors):
+            for s in random.permutation(uniform.graph.after(v)):
                 missing[s] -= 1
                 if missing[s] == 0:
                     ready.append(int(s))
         return np.array(order, dtype=np.int64)
-
-
-def _most_together(conflict: Bools) -> int:
-    """At most so many of some items share a block: each pair of a matching in their conflicts costs one."""
-    most = len(conflict)
-    free = np.ones(most, dtype=np.bool_)
-    for v in range(len(conflict)):
-        others = np.flatnonzero(conflict[v] & free)
-        if free[v] and len(others):
-            free[[v, others[0]]] = False
-            most -= 1
-    return max(1, most)
-
-
-class BlockPool:
-    """Blocks found so far, and the charges that carry at most 1 on each of those that fit the target."""
-
-    def __init__(self, ordered: ClosedBlocks) -> None:
-        self.ordered = ordered
-        n = ordered.uniform.items
-        self.masks = np.zeros((1024, n), dtype=np.float32)
-        self.loads = np.full(1024, np.inf)
-        self.active = np.zeros(1024, dtype=np.bool_)
-        self.count = 0
-        self.known: set[bytes] = set()
-        uniform = ordered.uniform
-        nets = np.repeat(np.arange(n), np.diff(uniform.net.item_ptr))
-        touched = np.bincount(nets, weights=uniform.cost[uniform.net.of_item], minlength=n)
-        #: What an item roughly costs a block that it is in, as a share of all work; never nothing.
-        self.weight = (uniform.work + PAID * touched) / max(float(uniform.work.sum()), 1e-300) + 1e-3 / n
-        for mask in np.eye(n, dtype=np.bool_):
-            self.add(mask, active=True)
 
     def add(self, mask: Bools, *, active: bool) -> bool:
         """Keep a block; false if it is known."""
         key = np.packbits(mask).tobytes()
         if key in self.known:
             return False
+        place = len(self.known)
         self.known.add(key)
-        if self.count == len(self.loads):
-            self.masks = np.concatenate([self.masks, np.zeros_like(self.masks)])
-            self.loads = np.concatenate([self.loads, np.full_like(self.loads, np.inf)])
-            self.active = np.concatenate([self.active, np.zeros_like(self.active)])
-        self.masks[self.count] = mask
-        self.loads[self.count] = self.ordered.uniform.load(mask)
-        self.active[self.count] = active
-        self.count += 1
+        if place == len(self.loads):
+            rows = (np.concatenate([row, np.zeros_like(row)]) for row in (self.masks, self.loads, self.active))
+            self.masks, self.loads, self.active = rows
+        self.masks[place], self.loads[place], self.active[place] = mask, self.uniform.load(mask), active
         return True
 
-    def add_segments(self, order: Longs, target: float) -> None:
-        """The longest segments of an order that fit."""
-        lengths = longest_segments(self.ordered.uniform, order, target)
-        for start in range(len(order)):
-            # A segment inside the one before it says nothing new.
-            if lengths[start] == 0 or (start > 0 and lengths[start - 1] > lengths[start]):
-                continue
-            mask = np.zeros(len(order), dtype=np.bool_)
-            mask[order[start : start + lengths[start]]] = True
-            self.add(mask, active=False)
+    def add_segments(self, random: np.random.Generator, orders: int, target: float) -> None:
+        """The longest segments of so many random orders that fit."""
+        for _ in range(orders):
+            order = self._random_order(random)
+            lengths = longest_segments(self.uniform, order, target)
+            for start, length in enumerate(lengths.tolist()):
+                # A segment inside the one before it says nothing new.
+                if length and (start == 0 or lengths[start - 1] <= length):
+                    mask = np.zeros(len(order), dtype=np.bool_)
+                    mask[order[start : start + length]] = True
+                    self.add(mask, active=False)
 
     def charges(self, target: float, stop: Callable[[], bool], least: float | None = None) -> Floats | None:
         """(n,) charges of which no known block of load <= target carries more than 1; None if stopped.
@@ -161,8 +136,8 @@ class BlockPool:
         smallest largest ratio to what an item weighs: proofs are shorter when no item is cheap for its charge.
         """
         n = self.masks.shape[1]
-        fits = self.loads[: self.count] <= target
-        masks, active = self.masks[: self.count], self.active[: self.count]
+        known = slice(len(self.known))
+        masks, active, fits = self.masks[known], self.active[known], self.loads[known] <= target
         while not stop():
             model = MixedProgram()
             for _ in range(n):
@@ -187,3 +162,15 @@ class BlockPool:
                 return charge / max(1.0, float(carried.max(initial=0.0)))
             active[broken[np.argsort(-carried[broken], kind="stable")][:BATCH]] = True
         return None
+
+
+def _most_together(conflict: Bools) -> int:
+    """At most so many of some items share a block: each pair of a matching in their conflicts costs one."""
+    most = len(conflict)
+    free = np.ones(most, dtype=np.bool_)
+    for v in range(len(conflict)):
+        others = np.flatnonzero(conflict[v] & free)
+        if free[v] and len(others):
+            free[[v, others[0]]] = False
+            most -= 1
+    return max(1, most)

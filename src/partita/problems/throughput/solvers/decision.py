@@ -6,6 +6,7 @@ Why its pruning is safe is said where the searchers are: ``plain`` and ``variant
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,6 @@ from partita.engines.kernels.arrays import Longs
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.search_memory import enlarged, new_scratch, random_words, stages_found
 from partita.engines.kernels.throughput.search_state import DownsetSearch, Own, StateStore, Tally, Until, Weights
-from partita.ground.rounding import SUMMED
 from partita.problems.throughput.solvers.remaining_capacity import Capacity, capacity
 from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage
 
@@ -27,7 +27,8 @@ FULL = 9
 class Searcher(ABC):
     """What all decisions about one problem in one direction share; no limit will be larger than ``top``."""
 
-    #: Numbers that the kernel saves at every depth.
+    #: Goes on with a search; and the numbers that it saves at every depth.
+    kernel: Callable[[Any], int]
     columns: ClassVar[int]
     #: Whether that rule is safe.
     dominance: bool
@@ -41,10 +42,6 @@ class Searcher(ABC):
     def start(self, limits: PhaseLoads) -> DownsetSearch[Any]:
         """A search that has not begun."""
 
-    @abstractmethod
-    def go_on(self, search: DownsetSearch[Any]) -> int:
-        """Call the kernel."""
-
     def _search(self, limits: PhaseLoads, store: StateStore, tally: Tally, own: Own) -> DownsetSearch[Own]:
         """A search with all that is the same for plain problems and variants."""
         view, cap, nobody = self.view, self.capacity, np.zeros(1, dtype=np.int64)
@@ -53,7 +50,7 @@ class Searcher(ABC):
             codes=view.codes,
             replicas=view.replicas,
             phase=1 - view.early,
-            weights=Weights(cap.item, cap.net, cap.choice, cap.budget(limits, 2 * SUMMED), cap.radix),
+            weights=Weights(cap.item, cap.net, cap.choice, cap.budget(limits), cap.radix),
             tally=tally,
             store=store,
             scratch=new_scratch(view.arrays, self.zobrist, self.columns),
@@ -85,14 +82,14 @@ class Decision:
         done = int(counters[at.TAKEN]) - 1
         if done <= 0:
             return float("inf")
-        levels = self.view.device_count - int(counters[at.LEVEL])
+        levels = sum(self.view.counts) - int(counters[at.LEVEL])
         return self.nodes / done * max(1, int(counters[at.STATES]) - done) * levels
 
     def run(self, node_limit: int, stop: Longs, halt: Longs | None = None) -> int:
         """Search until an answer, ``node_limit`` nodes in all, a raised ``stop[0]`` or ``halt[0]``, or full memory."""
         self.search = self.search._replace(until=Until(node_limit, stop, stop if halt is None else halt))
         while True:
-            status = self.searcher.go_on(self.search)
+            status = int(self.searcher.kernel(self.search))
             if status != at.GROW:
                 return status
             grown = enlarged(self.search.store, self.search.scratch.words.shape[0], MAX_BYTES)

@@ -98,7 +98,7 @@ class Target:
         while self.boxes:
             box = self.boxes[-1]
             if box.decisions is None:
-                limits = self._limits(box)
+                limits = PhaseLoads(self.value, box.high, self.value - box.low)
                 box.decisions = [Decision(searcher, limits) for searcher in self.searchers[box.order]]
             if self.stop[0] != 0:
                 return STOPPED
@@ -116,9 +116,6 @@ class Target:
                 return FOUND
         return REFUTED
 
-    def _limits(self, box: _Box) -> PhaseLoads:
-        return PhaseLoads(self.value, box.high, self.value - box.low)
-
     def _leg(self, decisions: list[Decision], leg: int) -> tuple[int, Decision | None]:
         """One leg of each direction: status, and who found a split.
 
@@ -135,14 +132,11 @@ class Target:
                 halt[0] = 1
             return status
 
-        if self.pool is None or len(decisions) == 1:
-            results: list[int] = []
-            for decision in decisions:
-                results.append(advance(decision))
-                if results[-1] in (REFUTED, FOUND):
-                    break
-        else:
-            results = list(self.pool.map(advance, decisions))
+        results: list[int] = []
+        for status in (map if self.pool is None else self.pool.map)(advance, decisions):
+            results.append(status)
+            if self.pool is None and status in (REFUTED, FOUND):
+                break
         self.nodes += sum(decision.nodes for decision in decisions) - before
         if REFUTED in results:
             if FOUND in results:
@@ -162,13 +156,12 @@ class Target:
         """Use a found split: it meets the target, or cuts the interval of its box."""
         found = ViewedSplit(winner.view, winner.split())
         objective, forward, backward = found.value
-        limits = self._limits(box)
         # The objective of GPipe has no limit in a box.
         if self.gpipe:
-            check(found, forward, limits.forward)
-            check(found, backward, limits.backward)
+            check(found, forward, box.high)
+            check(found, backward, self.value - box.low)
         else:
-            check(found, objective, limits.both)
+            check(found, objective, self.value)
         if not self.gpipe or objective <= self.value * (1 + MET):
             self.found = found
             return True
