@@ -13,8 +13,7 @@ from instances.strategies import examples
 from partita.engines.kernels.arrays import row_masks
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import search_block
-from partita.problems.throughput.bounds.covering import CoveringBound
-from partita.problems.throughput.bounds.covering_sets import BlockPool
+from partita.problems.throughput.bounds.covering import BlockPool, CoveringBound
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator

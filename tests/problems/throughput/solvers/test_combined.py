@@ -24,9 +24,9 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import combined
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
-from partita.problems.throughput.solvers.decision import Decision
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, plain_view
+from partita.problems.throughput.solvers.race import Decision
 from partita.problems.throughput.solvers.view import PhaseLoads
 from running.soon import SOON_S
 from second_opinions.brute_force import best_acyclic

@@ -13,11 +13,11 @@ from partita.ground.rounding import GAP, TOLERANCE
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, run_search
-from partita.problems.throughput.solvers.plain import ChargedItems, plain_view
-from partita.problems.throughput.solvers.race import Target, check, searcher_of
+from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, PlainView, plain_view
+from partita.problems.throughput.solvers.race import Searcher, Target, check
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.variant import variant_views
+from partita.problems.throughput.solvers.variant import VariantSearcher, VariantView, variant_views
 from partita.problems.throughput.solvers.view import SearchView, ViewedSplit
 from partita.problems.throughput.variants import variants_of
 
@@ -29,6 +29,14 @@ DISTINCT = 2 * TOLERANCE
 IMPROVE = 10
 #: What is left of the way to targets that orders leave open, relative.
 NARROW = 1e-5
+
+
+def searcher_of(view: SearchView, top: float, charged: ChargedItems | None = None) -> Searcher:
+    """The search of a view for targets up to ``top``; ``charged`` as in ``PlainSearcher``, for plain ones only."""
+    if isinstance(view, PlainView):
+        return PlainSearcher(view, top, charged)
+    assert isinstance(view, VariantView)
+    return VariantSearcher(view, top)
 
 
 class GapCloser:

@@ -53,7 +53,7 @@ from partita.ground.rounding import TOLERANCE, clearly_below, raised, up_to
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.lossless import absorb, order_twins
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.race import Searcher
 from partita.problems.throughput.solvers.remaining_capacity import Capacity
 from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split
 

@@ -39,17 +39,11 @@ from typing import ClassVar
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows
+from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Lines, SliceTable
 from partita.engines.kernels.throughput.downsets import find_cuts
 from partita.engines.kernels.throughput.search_memory import downset_masks, enlarged, new_scratch, new_store, new_tally
-from partita.engines.kernels.throughput.search_state import (
-    DOWNSETS,
-    GROW,
-    LINE_COLUMNS,
-    DownsetSearch,
-    StateStore,
-    Variant,
-)
+from partita.engines.kernels.throughput.search_state import LINE_COLUMNS, DownsetSearch, StateStore, Variant
 from partita.engines.kernels.throughput.slicing import slice_order
 from partita.engines.kernels.throughput.stage_loads import stage_values
 from partita.engines.kernels.throughput.variant_search import FIT_NODES, search_variant
@@ -58,7 +52,7 @@ from partita.ground.rounding import lowered, raised, up_to
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.lossless import absorb
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.race import Searcher
 from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split
 from partita.problems.throughput.working_memory import PeakTable
 
@@ -348,10 +342,10 @@ def _all_downsets(view: VariantView, zobrist: Words) -> tuple[StateStore, Floats
     store = new_store(len(view.codes.digits), 1 << 10, 1, words << 10)
     links = np.zeros((store.downset_hash.shape[0], 2, view.line_count))
     stop = np.zeros(1, dtype=np.int64)
-    while find_cuts(a, view.lines, tally, store, scratch, links, stop) == GROW:
-        grown = enlarged(store, words, 4e8) if store.counters[DOWNSETS] < MOST_DOWNSETS else None
+    while find_cuts(a, view.lines, tally, store, scratch, links, stop) == at.GROW:
+        grown = enlarged(store, words, 4e8) if store.counters[at.DOWNSETS] < MOST_DOWNSETS else None
         if grown is None:
             return None
         store = grown
         links = np.concatenate([links, np.zeros((store.downset_hash.shape[0] - len(links), *links.shape[1:]))])
-    return store, links[: int(store.counters[DOWNSETS])]
+    return store, links[: int(store.counters[at.DOWNSETS])]
