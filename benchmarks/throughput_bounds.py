@@ -23,9 +23,8 @@ from pathlib import Path
 
 from _common import write
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
-from partita.problems.throughput.bounds.protocol import HierarchyBound
 from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem

@@ -25,7 +25,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.contraction.blocks import make_blocks
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.genetic import Genetic
-from partita.problems.throughput.orders.optimal_cuts import Cutter
+from partita.problems.throughput.orders.order_run import Cutter
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 

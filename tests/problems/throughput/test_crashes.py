@@ -214,8 +214,8 @@ def test_what_a_callback_raises_in_a_race_ends_it(
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Programs that run at the same time at most, and how many threads each gets at most."""
-    from partita.problems.throughput.bounds import covering_sets
-    from partita.problems.throughput.free import covering, mip
+    from partita.problems.throughput.bounds import covering as blocks
+    from partita.problems.throughput.free import covering, solver
 
     most = {"programs": 0, "threads": 0, "total": 0}
     running: list[int] = []
@@ -234,7 +234,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
         return solve_program
 
-    for module in (covering_sets, covering, mip, minmax_program):
+    for module in (blocks, covering, solver, minmax_program):
         monkeypatch.setattr(module, "solve_program", counted(module.solve_program))
     monkeypatch.setattr(minmax_program, "SMALL", 0)
     return most

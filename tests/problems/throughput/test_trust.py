@@ -25,11 +25,9 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import contiguous_run, race
-from partita.problems.throughput.solvers.contiguous_run import views_of
-from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.contiguous_run import GapCloser, searcher_of, views_of
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.solvers.gap_closing import GapCloser
-from partita.problems.throughput.solvers.race import Target, searcher_of
+from partita.problems.throughput.solvers.race import Searcher, Target
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage
 

@@ -27,11 +27,10 @@ from partita.engines.kernels.throughput import mincut
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.search.result import Bound
 from partita.ground.rounding import just_below, lowered
+from partita.problems.throughput.bounds.capacity import tuned_weights
 from partita.problems.throughput.contraction.blocks import uniform, uniform_refusal
 from partita.problems.throughput.problem import ThroughputProblem
 
-#: Passes over the kinds when weights are tuned, and trial factors of each.
-_PASSES, _FACTORS = 4, np.geomspace(1 / 8, 8, 33)
 #: Items and nets up to which paths are made, minimum cuts that are tried, and paths of a certificate.
 _MOST, _CUTS, _PATHS = 4_000, 200, 5_000
 #: How often what is nothing but rounding in a flow is so in what is left of it.
@@ -77,18 +76,7 @@ def _shared(stated: Problem) -> Certificate | None:
     if not np.isfinite(costs.min(axis=1)).all():
         return None
     count = np.array([stated["kinds"][kind]["count"] for kind in kinds], dtype=np.float64)
-    tuned = np.ones(len(kinds))
-
-    def value(weights: Floats) -> float:
-        return float(np.min(costs * weights, axis=1).sum() / (count @ weights))
-
-    for _ in range(_PASSES if len(kinds) > 1 else 0):
-        for place in range(len(kinds)):
-            for factor in _FACTORS:
-                trial = tuned.copy()
-                trial[place] *= factor
-                if value(trial) > value(tuned):
-                    tuned = trial
+    tuned = tuned_weights(costs, count)[0]
     weights = [0.0] * len(stated["kinds"])
     for kind, weight in zip(kinds, tuned / tuned.max(), strict=True):
         weights[kind] = float(weight)
@@ -108,29 +96,19 @@ def charged_paths(problem: ThroughputProblem, bound: Bound) -> TransferPaths | N
     if not blocks.runs or blocks.devices < 2 or blocks.items + blocks.nets > _MOST:
         return None
     network = mincut.block_network(blocks, np.zeros(blocks.nets, dtype=np.int8))
-    item = _decisive(network, blocks, ordered, bound.value)
-    if item is None:
-        return None
-    flow = _flow(network, blocks, ordered, item)
-    return _Charges(problem, blocks, _ROUNDINGS * network.tiny).certificate(item, _taken_apart(network, flow, item))
-
-
-def _decisive(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, target: float) -> int | None:
-    """An item with no block cheaper than the target; None if a few cuts find none."""
+    # An item with no block cheaper than the bound.
     upper, best = blocks.net_loads(), 0.0
     for _ in range(_CUTS):
         item = int(np.argmax(upper))
-        if upper[item] < lowered(target):
+        if upper[item] < lowered(bound.value):
             return None
         found = mincut.most_expensive_item(network, blocks, ordered, upper, best, 1)
-        if found >= lowered(target):
-            return item
+        if found >= lowered(bound.value):
+            break
         best = max(best, found)
-    return None
-
-
-def _flow(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, item: int) -> mincut.BlockFlow:
-    """A maximum flow out of an item."""
+    else:
+        return None
+    # A maximum flow out of it.
     flow = mincut.new_flow(network)
     flow.capacity[:] = network.capacity
     flow.sink[:] = network.sink
@@ -138,10 +116,9 @@ def _flow(network: mincut.BlockNetwork, blocks: BlockProblem, ordered: bool, ite
         later = mincut.reached(blocks.graph.succ_ptr, blocks.graph.succ, item)
         earlier = mincut.reached(blocks.graph.pred_ptr, blocks.graph.pred, item)
         mincut.respect_order(network, later, earlier, flow.capacity)
-    source = np.array([item], dtype=np.int32)
-    supply = np.full(blocks.items, np.inf)
+    source, supply = np.array([item], dtype=np.int32), np.full(blocks.items, np.inf)
     mincut.cheapest_block(network, source, supply, np.zeros(0, np.int8), np.inf, flow)
-    return flow
+    return _Charges(problem, blocks, _ROUNDINGS * network.tiny).certificate(item, _taken_apart(network, flow, item))
 
 
 def _taken_apart(network: mincut.BlockNetwork, flow: mincut.BlockFlow, item: int) -> Iterator[tuple[list[int], float]]:

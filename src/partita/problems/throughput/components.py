@@ -8,9 +8,8 @@ from partita.problems.throughput.bounds.node import FreeNodeBound
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
 from partita.problems.throughput.bounds.streaming import STREAMING
 from partita.problems.throughput.free.covering import FreeCoveringBound
-from partita.problems.throughput.free.mip import BACKENDS
 from partita.problems.throughput.free.search import FreeAnnealing
-from partita.problems.throughput.free.solver import Free
+from partita.problems.throughput.free.solver import BACKENDS, Free
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution
 from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing

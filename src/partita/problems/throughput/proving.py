@@ -9,8 +9,6 @@ import math
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Ints
-from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.nouns.pipeline import Plan
@@ -51,7 +49,10 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     # Splits of the relaxation may cost more as plans, or be none: only plans count.
     knowledge = Knowledge.watched(relaxed, monitor, from_label=lambda label, value: None, complete=False)
     if found.plan is not None and value is not None:
-        knowledge.incumbent.offer(value, _labels(problem, found.plan, relaxed))
+        label = np.zeros(relaxed.items, dtype=np.int32)
+        label[relaxed.group] = stage_of_operators(problem, found.plan)
+        # Blocks that fall somewhere along the order are none of the relaxation's.
+        knowledge.incumbent.offer(value, None if relaxed.falls(label) else label)
     parts: list[Bound] = []
 
     def learn(proven: Bound | None) -> None:
@@ -109,13 +110,6 @@ def _objective(problem: ThroughputProblem, plan: Plan | None) -> float | None:
         return None
     evaluation = evaluate(problem, plan)
     return evaluation.objective if evaluation.feasible and evaluation.acyclic else None
-
-
-def _labels(problem: ThroughputProblem, plan: Plan, relaxed: BlockProblem) -> Ints | None:
-    """Blocks of the relaxation's items in a plan, None if they fall somewhere along the order."""
-    label = np.zeros(relaxed.items, dtype=np.int32)
-    label[relaxed.group] = stage_of_operators(problem, plan)
-    return None if relaxed.falls(label) else label
 
 
 def _by_method(problem: ThroughputProblem, knowledge: Knowledge) -> list[Bound]:

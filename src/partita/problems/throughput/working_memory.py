@@ -20,6 +20,8 @@ running at once is folklore of scheduling for memory.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -75,18 +77,14 @@ def peak_of_order(problem: ThroughputProblem, operators: Sequence[int]) -> float
 def order_violation(problem: ThroughputProblem, operators: Sequence[int]) -> tuple[int, int] | None:
     """A maker and its reader that runs before it, None if there are none."""
     place = {identity: number for number, identity in enumerate(operators)}
-    for tensor in problem.tensors:
-        start = place.get(tensor.producer)
-        if start is None:
-            continue
-        for reader in tensor.consumers:
-            if place.get(reader, start) < start:
-                return tensor.producer, reader
-    return None
+    pairs = ((tensor.producer, reader) for tensor in problem.tensors for reader in tensor.consumers)
+    return next((pair for pair in pairs if place.get(pair[1], math.inf) < place.get(pair[0], -1)), None)
 
 
 class PeakTable:
     """Orders of sets of a problem's operators, each searched for once in at most so many states (``nodes``).
+
+    Without a problem there are no operators, for searches in which memory depends on no order.
 
     Not for several threads at a time.
     """
@@ -115,12 +113,13 @@ class PeakTable:
         #: Place of every operator in a topological order.
         self.rank = ranks(topological_order(n, edges))
         self._found: dict[bytes, Ordered] = {}
-        self._scratch: PeakScratch | None = None
 
-    @classmethod
-    def empty(cls) -> PeakTable:
-        """The table of no operators, for searches in which memory depends on no order."""
-        return cls(None)
+    @functools.cached_property
+    def _workspace(self) -> PeakScratch:
+        from partita.engines.kernels.throughput.working_memory import peak_scratch
+
+        n = len(self.own)
+        return peak_scratch(n, len(self.size), max(self.nodes, 2 * n))
 
     def arrays(self, items: Sequence[Sequence[int]] = (), *, backwards: bool = False) -> PeakArrays:
         """The kernels' input; ``items`` are sets of places that run in turn, listed back to front if ``backwards``.
@@ -147,7 +146,7 @@ class PeakTable:
             self._found[key] = self._search(places)
         known = self._found[key]
         if hint is not None and known.peak > known.lower:
-            x = self._workspace()
+            x = self._workspace
             x.order[: len(hint)] = hint
             peak = float(peak_along(self.arrays(), x, len(hint)))
             if peak < known.peak:
@@ -165,19 +164,11 @@ class PeakTable:
         """As ``order`` for a set that was asked for before; any thread may ask."""
         return self._found[np.sort(places).astype(np.int32).tobytes()]
 
-    def _workspace(self) -> PeakScratch:
-        from partita.engines.kernels.throughput.working_memory import peak_scratch
-
-        if self._scratch is None:
-            n = len(self.own)
-            self._scratch = peak_scratch(n, len(self.size), max(self.nodes, 2 * n))
-        return self._scratch
-
     def _search(self, places: Ints) -> Ordered:
         """Greedy from either end, then limits between what is found and what is proven."""
         from partita.engines.kernels.throughput.working_memory import FITS, OVER, fit, peak_along
 
-        x, count = self._workspace(), len(places)
+        x, count = self._workspace, len(places)
         ends = [self.arrays(), self.arrays(backwards=True)]
         nodes = max(self.nodes, 2 * count)
         # Rounding: what is not possible below this is not possible by more than it.

@@ -13,8 +13,7 @@ from instances.strategies import examples
 from partita.engines.kernels.arrays import row_masks
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import search_block
-from partita.problems.throughput.bounds.covering import CoveringBound
-from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
+from partita.problems.throughput.bounds.covering import BlockPool, CoveringBound
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
@@ -22,12 +21,12 @@ from problems.throughput.bounds.block_problems import SLACK, block_problems
 from second_opinions.metamorphic import in_other_time
 
 
-def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np.ndarray, float]]:
+def convex_blocks(relaxed: BlockProblem, pool: BlockPool) -> list[tuple[np.ndarray, float]]:
     """Masks and loads of all convex sets."""
     found = []
     for bits in itertools.product((False, True), repeat=relaxed.items):
         mask = np.array(bits)
-        gaps = ordered.after[mask].any(axis=0) & ordered.after[:, mask].any(axis=1) & ~mask
+        gaps = pool.after[mask].any(axis=0) & pool.after[:, mask].any(axis=1) & ~mask
         if mask.any() and not gaps.any():
             found.append((mask, relaxed.load(mask)))
     return found
@@ -38,12 +37,12 @@ def convex_blocks(relaxed: BlockProblem, ordered: ClosedBlocks) -> list[tuple[np
 def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
     relaxed = uniform(problem)
     n = relaxed.items
-    ordered = ClosedBlocks(relaxed)
+    pool = BlockPool(relaxed)
     charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
     target = data.draw(st.integers(1, 60)) / 4
     wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
-    exclusions = ordered.exclusions(target)
-    blocks = [(mask, load) for mask, load in convex_blocks(relaxed, ordered) if load <= target]
+    exclusions = pool.exclusions(target)
+    blocks = [(mask, load) for mask, load in convex_blocks(relaxed, pool) if load <= target]
     conflict = row_masks(exclusions.conflict, n)
     for mask, _ in blocks:
         inside = np.flatnonzero(mask)
@@ -78,7 +77,7 @@ def test_the_search_is_the_same_in_any_unit_of_time(problem: ThroughputProblem, 
     answers = []
     for unit in (1.0, 2.0**-40, 2.0**40):
         relaxed = uniform(in_other_time(problem, unit))
-        exclusions = ClosedBlocks(relaxed).exclusions(unit * target)
+        exclusions = BlockPool(relaxed).exclusions(unit * target)
         found = []
         for anchor in range(n):
             block = np.zeros(exclusions.after.shape[1], dtype=np.uint64)
@@ -97,7 +96,7 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
             operators=tuple(TimedOperator(id=i, times=(1.0 + i / 100,)) for i in range(40)),
         )
     )
-    exclusions = ClosedBlocks(relaxed).exclusions(10.0)
+    exclusions = BlockPool(relaxed).exclusions(10.0)
     block = np.zeros(1, dtype=np.uint64)
     charge = relaxed.work / 10
     flag = np.zeros(1, dtype=np.int64)
@@ -111,9 +110,8 @@ def test_giving_up_and_stopping_prove_nothing() -> None:
 def test_charges_keep_to_every_known_block(problem: ThroughputProblem) -> None:
     relaxed = uniform(problem)
     assume(relaxed.work.sum() > 0)
-    ordered = ClosedBlocks(relaxed)
-    pool = BlockPool(ordered)
-    blocks = convex_blocks(relaxed, ordered)
+    pool = BlockPool(relaxed)
+    blocks = convex_blocks(relaxed, pool)
     for mask, _ in blocks[::3]:
         pool.add(mask, active=False)
     target = float(np.median([load for _, load in blocks]))

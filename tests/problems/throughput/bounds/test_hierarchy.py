@@ -17,9 +17,8 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound, Charges, charged_at
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, SimpleBound
 from partita.problems.throughput.bounds.node import FreeNodeBound, NodeBound
-from partita.problems.throughput.bounds.protocol import HierarchyBound, SimpleBound
 from partita.problems.throughput.bounds.windows import WindowBound
 from partita.problems.throughput.components import HIERARCHY
 from partita.problems.throughput.contraction.blocks import uniform

@@ -17,12 +17,11 @@ from partita.engines.mip.solve import solve_program
 from partita.engines.search.monitor import Monitor
 from partita.problems.importers import read_problem
 from partita.problems.throughput.bounds.forced_transfers import charged_at
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import Knowledge, simple_bound
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, order_of
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
 from partita.problems.throughput.bounds.programs.minmax_program import ProgramMember, granularity
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound, NodeProgramBound
-from partita.problems.throughput.bounds.protocol import simple_bound
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator

@@ -10,8 +10,7 @@ from partita.conductor.bound import bound
 from partita.conductor.solve import solve
 from partita.engines.mip.solve import available
 from partita.engines.search.result import Status
-from partita.problems.throughput.free.instance import free_instance, refusal
-from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds
+from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, free_instance, refusal
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from second_opinions import brute_force
 

@@ -14,8 +14,7 @@ from partita.problems.throughput.contraction.blocks import make_blocks, uniform
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution, Genetic
-from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import RandomOrders
+from partita.problems.throughput.orders.order_run import Cutter, RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
 from partita.problems.throughput.problem import DeviceKind, TimedOperator
 from partita.problems.throughput.protocol import Options, Solver

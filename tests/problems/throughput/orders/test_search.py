@@ -15,13 +15,12 @@ from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.orders import costs_of, cut_order, decode
 from partita.engines.search.monitor import Monitor
-from partita.problems.throughput.contraction.blocks import blocks_over, blocks_refusal, make_blocks, plan_of
+from partita.problems.throughput.contraction.blocks import blocks_refusal, make_blocks, plan_of
 from partita.problems.throughput.contraction.instance import build_instance
-from partita.problems.throughput.contraction.sole_readers import absorb
+from partita.problems.throughput.contraction.lossless import absorb
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution
-from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import RandomOrders
+from partita.problems.throughput.orders.order_run import Cutter, RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
 from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem
 from partita.problems.throughput.protocol import Options, Solver
@@ -75,7 +74,7 @@ def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int)
     assert problem.device_count
     instance = build_instance(problem)
     for items in (absorb(instance), instance):
-        blocks = blocks_over(problem, items)
+        blocks = make_blocks(problem, items)
         random = np.random.default_rng(seed)
         order = random_order(blocks, seed)
         label = np.empty(blocks.items, dtype=np.int32)

@@ -16,7 +16,7 @@ from instances.strategies import examples, throughput_problems
 from partita import read_problem
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.forced_transfers import charged_at
-from partita.problems.throughput.contraction.blocks import uniform_of
+from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
@@ -24,9 +24,9 @@ from partita.problems.throughput.protocol import Options, Outcome
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import combined
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
-from partita.problems.throughput.solvers.decision import Decision
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, plain_view
+from partita.problems.throughput.solvers.race import Decision
 from partita.problems.throughput.solvers.view import PhaseLoads
 from running.soon import SOON_S
 from second_opinions.brute_force import best_acyclic
@@ -82,7 +82,7 @@ def test_charged_work_refutes_nothing_that_exists(problem: ThroughputProblem, ab
     assume(best is not None and best > 0)
     assert best is not None
     instance = plain_view(problem).instance
-    relaxed = uniform_of(problem, instance)
+    relaxed = uniform(problem, instance=instance)
     charged = charged_at(relaxed, best * above)
     assert charged is not None
     forced = np.zeros(instance.nets, dtype=bool)
@@ -101,7 +101,7 @@ def test_charged_work_narrows_the_search() -> None:
     outcome = Exact().solve(problem, Options(), Monitor())
     assert outcome.bound is not None
     target = outcome.bound * (1 - 1e-6)
-    relaxed = uniform_of(problem, prepared.instance)
+    relaxed = uniform(problem, instance=prepared.instance)
     charged = charged_at(relaxed, outcome.bound)
     assert charged is not None
     forced = np.zeros(prepared.instance.nets, dtype=bool)

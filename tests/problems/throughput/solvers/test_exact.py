@@ -13,9 +13,9 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome
-from partita.problems.throughput.solvers.decision import Decision
 from partita.problems.throughput.solvers.exact import Exact, Slicing
 from partita.problems.throughput.solvers.plain import PlainSearcher, plain_view
+from partita.problems.throughput.solvers.race import Decision
 from partita.problems.throughput.solvers.view import PhaseLoads
 from partita.problems.throughput.variants import variants_of
 from problems.throughput.check_exact import check_exact

@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import MissingExtraError
 from partita.problems.throughput.baselines.layers import accelerator_devices, first_kind_work, plan_from_labels
 from partita.problems.throughput.contraction.instance import Instance, build_instance
-from partita.problems.throughput.free.instance import free_instance
+from partita.problems.throughput.free.search import free_instance
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 

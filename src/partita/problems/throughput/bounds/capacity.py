@@ -6,6 +6,8 @@ generalised to device kinds by weighting every kind (see ``throughput.solvers.re
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
@@ -61,18 +63,23 @@ def _least(work: Floats, count: Floats, replicas: Floats) -> float:
     value = float((work / replicas).min(axis=1).max())
     if not np.isfinite(value):
         return value
+    best = tuned_weights(work, count)[1]
+    return max(value, rounded_down(best, best, len(work)))
+
+
+def tuned_weights(work: Floats, count: Floats) -> tuple[Floats, float]:
+    """Weights of the kinds by coordinate search, and what they prove: Σ_v min_k y_k·t_vk / Σ_k y_k·n_k."""
     weights = np.ones(len(count))
 
     def total(y: Floats) -> float:
         return float(np.min(work * y, axis=1).sum() / (count @ y))
 
     best = total(weights)
-    for _ in range(_PASSES if len(count) > 1 else 0):
-        for kind in range(len(count)):
-            for factor in _FACTORS:
-                trial = weights.copy()
-                trial[kind] *= factor
-                found = total(trial)
-                if found > best:
-                    best, weights = found, trial
-    return max(value, rounded_down(best, best, len(work)))
+    for _, kind in itertools.product(range(_PASSES if len(count) > 1 else 0), range(len(count))):
+        for factor in _FACTORS:
+            trial = weights.copy()
+            trial[kind] *= factor
+            found = total(trial)
+            if found > best:
+                best, weights = found, trial
+    return weights, best

@@ -18,14 +18,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Words, row_masks
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs, Words, bit_rows, row_masks
+from partita.engines.kernels.closures import closure_bits
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.kernels.throughput.covering import Exclusions, search_block
-from partita.engines.mip.solve import available
+from partita.engines.kernels.throughput.covering import Exclusions, longest_segments, search_block
+from partita.engines.mip.model import Callbacks, MixedProgram
+from partita.engines.mip.solve import available, solve_program
 from partita.ground.rounding import GAP, clearly_below, up_to
-from partita.problems.throughput.bounds.covering_sets import BlockPool, ClosedBlocks
-from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyBound, suits_programs
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, suits_programs
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -50,6 +50,167 @@ KEEP = 0.6
 ENOUGH = 400
 #: Orders whose segments are the first blocks, and those of each further target.
 ORDERS, FURTHER = 60, 2
+#: Times that conflicts are derived from charges and charges from conflicts.
+ROUNDS = 3
+#: Rows of the master program whose blocks carry less than this leave it.
+LOOSE = 0.9
+#: Part of an item's transfers that a good block pays, roughly.
+PAID = 0.3
+#: Blocks that join the master program at once.
+BATCH = 200
+
+
+class BlockPool:
+    """What blocks of the relaxation cannot hold at a target, and blocks found so far with charges for them."""
+
+    def __init__(self, uniform: BlockProblem) -> None:
+        self.uniform = uniform
+        n = uniform.items
+        self.after = row_masks(closure_bits(uniform.graph, False), n)
+        np.fill_diagonal(self.after, val=False)
+        #: Of every block known, and room for more: its items, load, and whether the master program has it.
+        self.masks = np.zeros((1024, n), dtype=np.float32)
+        self.loads, self.active = np.zeros(1024), np.zeros(1024, dtype=np.bool_)
+        self.known: set[bytes] = set()
+        nets = np.repeat(np.arange(n), np.diff(uniform.net.item_ptr))
+        touched = np.bincount(nets, weights=uniform.cost[uniform.net.of_item], minlength=n)
+        #: What an item roughly costs a block that it is in, as a share of all work; never nothing.
+        self.weight = (uniform.work + PAID * touched) / max(float(uniform.work.sum()), 1e-300) + 1e-3 / n
+        for mask in np.eye(n, dtype=np.bool_):
+            self.add(mask, active=True)
+
+    def exclusions(self, target: float) -> Exclusions:
+        """Conflicts and split nets for blocks of load at most ``target``.
+
+        Two items are in conflict if all items between them, the two included, weigh more than the target. A net is
+        split if two of its pins are in conflict, or all that lies between its pins weighs too much. A block pays a
+        split net that it touches, so each pin may carry its part of the cost, and items weigh more: this repeats.
+        """
+        uniform = self.uniform
+        n, m = uniform.items, uniform.nets
+        weight = uniform.work.copy()
+        conflict = np.zeros((n, n), dtype=np.bool_)
+        split, together = np.zeros(m, dtype=np.int8), np.diff(uniform.net.ptr).astype(np.int32)
+        limit, after = target * (1 + 1e-6), self.after.astype(np.float32)
+        for number in range(ROUNDS):
+            between = (after * weight.astype(np.float32)) @ after
+            pairs = weight[:, None] + weight[None, :] + np.where(self.after, between, 0.0)
+            pairs = np.maximum(pairs, pairs.T)
+            # Single precision is enough for sums, with a margin.
+            new: Bools = (pairs > limit * (1 + 1e-4)) | conflict
+            np.fill_diagonal(new, val=False)
+            if number > 0 and (new == conflict).all():
+                break
+            conflict = new
+            weight = uniform.work.copy()
+            for e in range(m):
+                pins = uniform.net.members(e)
+                if split[e] == 0:
+                    split[e] = conflict[np.ix_(pins, pins)].any() or self._hull(pins) > limit
+                if split[e] != 0:
+                    together[e] = min(len(pins) - 1, _most_together(conflict[np.ix_(pins, pins)]))
+                    weight[pins] += uniform.cost[e] / together[e]
+        return Exclusions(
+            after=bit_rows(self.after),
+            before=bit_rows(self.after.T),
+            conflict=bit_rows(conflict),
+            split=split,
+            together=together,
+        )
+
+    def _hull(self, pins: Ints) -> float:
+        """Work of all that any block with these items holds."""
+        inside = np.logical_and(self.after[pins].any(axis=0), self.after[:, pins].any(axis=1))
+        inside[pins] = True
+        return float(self.uniform.work[inside].sum())
+
+    def _random_order(self, random: np.random.Generator) -> Longs:
+        """An order, rather depth first or rather by random priorities."""
+        uniform = self.uniform
+        missing = np.diff(uniform.graph.pred_ptr).astype(np.int64)
+        ready = [v for v in range(uniform.items) if missing[v] == 0]
+        deep = float(random.random())
+        order: list[int] = []
+        while ready:
+            last = random.random() < deep
+            v = ready.pop() if last else ready.pop(int(random.integers(len(ready))))
+            order.append(v)
+            for s in random.permutation(uniform.graph.after(v)):
+                missing[s] -= 1
+                if missing[s] == 0:
+                    ready.append(int(s))
+        return np.array(order, dtype=np.int64)
+
+    def add(self, mask: Bools, *, active: bool) -> bool:
+        """Keep a block; false if it is known."""
+        key = np.packbits(mask).tobytes()
+        if key in self.known:
+            return False
+        place = len(self.known)
+        self.known.add(key)
+        if place == len(self.loads):
+            rows = (np.concatenate([row, np.zeros_like(row)]) for row in (self.masks, self.loads, self.active))
+            self.masks, self.loads, self.active = rows
+        self.masks[place], self.loads[place], self.active[place] = mask, self.uniform.load(mask), active
+        return True
+
+    def add_segments(self, random: np.random.Generator, orders: int, target: float) -> None:
+        """The longest segments of so many random orders that fit."""
+        for _ in range(orders):
+            order = self._random_order(random)
+            lengths = longest_segments(self.uniform, order, target)
+            for start, length in enumerate(lengths.tolist()):
+                # A segment inside the one before it says nothing new.
+                if length and (start == 0 or lengths[start - 1] <= length):
+                    mask = np.zeros(len(order), dtype=np.bool_)
+                    mask[order[start : start + length]] = True
+                    self.add(mask, active=False)
+
+    def charges(self, target: float, stop: Callable[[], bool], least: float | None = None) -> Floats | None:
+        """(n,) charges of which no known block of load <= target carries more than 1; None if stopped.
+
+        Their sum is the largest possible. Given ``least`` they have at least this sum, and of those that do the
+        smallest largest ratio to what an item weighs: proofs are shorter when no item is cheap for its charge.
+        """
+        n = self.masks.shape[1]
+        known = slice(len(self.known))
+        masks, active, fits = self.masks[known], self.active[known], self.loads[known] <= target
+        while not stop():
+            model = MixedProgram()
+            for _ in range(n):
+                model.add_continuous(0.0, 1.0, -1.0 if least is None else 0.0)
+            if least is not None:
+                ratio = model.add_continuous(0.0, np.inf, 1.0)
+                model.add_row([(v, 1.0) for v in range(n)], lower=least)
+                for v in range(n):
+                    model.add_row([(v, 1.0), (ratio, -self.weight[v])], upper=0.0)
+            for row in np.flatnonzero(active & fits):
+                model.add_row([(int(v), 1.0) for v in np.flatnonzero(masks[row])], upper=1.0)
+            answer = solve_program(model, "highs", callbacks=Callbacks(stop=stop))
+            if answer.values is None:
+                break
+            charge = np.maximum(answer.values[:n], 0.0)
+            carried = masks @ charge.astype(np.float32)
+            carried[~fits] = 0.0
+            broken = np.flatnonzero(carried > 1 + 1e-5)
+            if len(broken) == 0:
+                if least is None:
+                    active[(carried < LOOSE) & (masks.sum(axis=1) > 1)] = False
+                return charge / max(1.0, float(carried.max(initial=0.0)))
+            active[broken[np.argsort(-carried[broken], kind="stable")][:BATCH]] = True
+        return None
+
+
+def _most_together(conflict: Bools) -> int:
+    """At most so many of some items share a block: each pair of a matching in their conflicts costs one."""
+    most = len(conflict)
+    free = np.ones(most, dtype=np.bool_)
+    for v in range(len(conflict)):
+        others = np.flatnonzero(conflict[v] & free)
+        if free[v] and len(others):
+            free[[v, others[0]]] = False
+            most -= 1
+    return max(1, most)
 
 
 class Covering:
@@ -60,8 +221,7 @@ class Covering:
         self.attempt_end = math.inf
         self.threads = min(knowledge.threads, 2, os.cpu_count() or 1)
         self.random = np.random.default_rng(0)
-        self.ordered = ClosedBlocks(knowledge.uniform)
-        self.pool = BlockPool(self.ordered)
+        self.pool = BlockPool(knowledge.uniform)
         self.flag = np.zeros(1, dtype=np.int64)
         #: Anchors by how hard they were, hardest first.
         self.hard = np.zeros(knowledge.uniform.items, dtype=np.int64)
@@ -86,9 +246,8 @@ class Covering:
             # Others have proven that much. The ratio falls as blocks are found: count on the larger part of it only.
             goal, target = self._next(0, target, 1 + LASTING * (ratio - 1))
         while goal < len(GOALS) and not self.stop():
-            exclusions = self.ordered.exclusions(target)
-            for _ in range(FURTHER):
-                self.pool.add_segments(self.ordered.random_order(self.random), target)
+            exclusions = self.pool.exclusions(target)
+            self.pool.add_segments(self.random, FURTHER, target)
             charge = self.pool.charges(target, self.stop)
             if charge is None:
                 return
@@ -125,12 +284,9 @@ class Covering:
         """A target for the first goal, by the blocks of random orders alone, and the ratio of sums there."""
         knowledge = self.knowledge
         target, ratio = knowledge.bound * 1.02, 1.0
-        orders = ORDERS
-        for _ in range(TRIES):
+        for orders in (ORDERS, *[FURTHER] * (TRIES - 1)):
             target = min(target, knowledge.value * (1 - GAP))
-            for _ in range(orders):
-                self.pool.add_segments(self.ordered.random_order(self.random), target)
-            orders = FURTHER
+            self.pool.add_segments(self.random, orders, target)
             charge = self.pool.charges(target, self.stop)
             if charge is None:
                 break

@@ -21,8 +21,7 @@ from partita.engines.kernels.throughput.charges import charge_nets, heaviest_blo
 from partita.engines.kernels.throughput.forced_cuts import TargetFacts, force_nets, separate_pairs
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.ground.rounding import rounded_down, up_to
-from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
+from partita.problems.throughput.bounds.knowledge import Charged, HierarchyBound, Knowledge, simple_bound
 
 #: Items up to which pairs are looked at, and up to which closures are kept at all.
 PAIRS_LIMIT = 1_500
@@ -68,62 +67,50 @@ class Charges:
     def settle(self, state: Charged) -> bool:
         """Find all that holds at the state's target; false if no split reaches it (true if that is not known)."""
         limit = up_to(state.target)
-        uniform = self.uniform
-        if simple_bound(uniform) > limit:
+        if simple_bound(self.uniform) > limit:
             return False
-        if not self.closures or not limit > 0:
-            return True
-        for _ in range(ROUNDS):
-            found = force_nets(uniform, state.parts, limit)
-            if self.pairs:
-                new = self._separate(state, limit)
-                if new is None:
-                    return False
-                found += new
-            if float(uniform.cost[state.parts.forced > 0].max(initial=0.0)) > limit:
+        if self.closures and limit > 0:
+            try:
+                self._settle(state, limit)
+            except _Refuted:
                 return False
-            work = charge_nets(uniform, state.parts, limit)
+        return True
+
+    def _settle(self, state: Charged, limit: float) -> None:
+        uniform, parts = self.uniform, state.parts
+        for _ in range(ROUNDS):
+            found = force_nets(uniform, parts, limit) + self._separate(state, limit)
+            _refute_if(float(uniform.cost[parts.forced > 0].max(initial=0.0)) > limit)
+            work = charge_nets(uniform, parts, limit)
             # Both are valid; the one that adds up to more is kept.
             if work.sum() > state.work.sum():
                 state.work[:] = work
-            if float(state.work.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices:
-                return False
-            moved = self._tighten(state)
-            if moved is None:
-                return False
-            if self.stop() or (found + moved == 0 and not self.pairs):
-                return True
-            if found + moved == 0:
+            _refute_if(float(state.work.max(initial=0.0)) > limit or self._needed(state, limit) > uniform.devices)
+            found += self._tighten(state)
+            if self.stop() or (found == 0 and not self.pairs):
+                return
+            if found == 0:
                 # Nothing cheap is left to find.
-                needed = self._raise(state, limit)
-                if needed is None or needed > up_to(float(uniform.devices)):
-                    return False
-                moved = self._tighten(state)
-                if moved is None:
-                    return False
-                if self.stop() or not moved:
-                    return True
-        return True
+                _refute_if(self._raise(state, limit) > up_to(float(uniform.devices)))
+                if not self._tighten(state) or self.stop():
+                    return
 
-    def _separate(self, state: Charged, limit: float) -> int | None:
-        """New pairs that are apart; None if an item costs too much in any block."""
-        uniform = self.uniform
+    def _separate(self, state: Charged, limit: float) -> int:
+        """New pairs that are apart."""
+        uniform, found = self.uniform, 0
         network = block_network(uniform, state.parts.forced)
-        found = 0
-        for start in range(uniform.items - 1, -1, -BATCH):
+        for start in range(uniform.items - 1 if self.pairs else -1, -1, -BATCH):
             new, refuted = separate_pairs(uniform, state.parts, limit, network, start, BATCH)
             found += new
-            if refuted:
-                return None
+            _refute_if(refuted)
             if self.stop():
                 break
         return found
 
-    def _raise(self, state: Charged, limit: float) -> float | None:
-        """Divide shares by the most that a block with the item can hold; None if an item fits into no block."""
-        n = self.uniform.items
+    def _raise(self, state: Charged, limit: float) -> float:
+        """Divide shares by the most that a block with the item can hold; what they add up to."""
+        n, devices, share = self.uniform.items, self.uniform.devices, state.share
         network = block_network(self.uniform, state.parts.forced)
-        share = state.share
         total = float(share.sum())
         rates = np.zeros(n)
         for left in range(RAISES - 1, -1, -1):
@@ -133,13 +120,12 @@ class Charges:
                 if self.stop():
                     return total
             rates *= np.maximum(most, share)
-            if np.any(most < share * (1 - 1e-6)):
-                return None
+            _refute_if(bool(np.any(most < share * (1 - 1e-6))))
             share /= np.maximum(most, share)
             before, total = total, float(share.sum())
-            if total > up_to(float(self.uniform.devices)):
+            if total > up_to(float(devices)):
                 break
-            if total * (total / before) ** left < self.uniform.devices or total < before * (1 + GAIN):
+            if total * (total / before) ** left < devices or total < before * (1 + GAIN):
                 break
         return rounded_down(total, total, n)
 
@@ -162,17 +148,25 @@ class Charges:
                 state.share[:] = share
         return rounded_down(best, best, len(plain))
 
-    def _tighten(self, state: Charged) -> int | None:
-        """New pairs that are apart as they have no common block (moved windows without pairs); None if none is left."""
+    def _tighten(self, state: Charged) -> int:
+        """New pairs that are apart as they have no common block (moved windows without pairs)."""
         moved, refuted = tighten_windows(self.uniform, state.parts, state.share, self.uniform.devices)
-        if refuted:
-            return None
+        _refute_if(refuted)
         if not moved or not self.pairs:
-            return moved
+            return int(moved)
         first, last, apart = state.parts.first, state.parts.last, state.parts.apart
         before = int(np.bitwise_count(apart).sum())
         apart |= bit_rows((first[:, None] > last) | (first > last[:, None]))
         return int(np.bitwise_count(apart).sum()) - before
+
+
+class _Refuted(Exception):
+    """No split reaches the target."""
+
+
+def _refute_if(impossible: bool) -> None:
+    if impossible:
+        raise _Refuted
 
 
 def charged_at(uniform: BlockProblem, target: float, stop: Callable[[], bool] = lambda: False) -> Charged | None:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from partita.ground.errors import SolverCrashError
 from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, SimpleBound
 from partita.problems.throughput.bounds.node import NodeBound
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound
 from partita.problems.throughput.bounds.programs.superblocks import NodeProgramBound
-from partita.problems.throughput.bounds.protocol import HierarchyBound, SimpleBound
 from partita.problems.throughput.bounds.windows import WindowBound
 
 #: Cheapest first.

@@ -13,8 +13,7 @@ import numpy as np
 
 from partita.engines.kernels.throughput.mincut import block_network, most_expensive_item
 from partita.ground.rounding import lowered, raised
-from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import HierarchyBound
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge
 
 #: Cuts computed before the clock is read.
 BATCH = 32

@@ -21,8 +21,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows
 from partita.ground.rounding import rounded_down
-from partita.problems.throughput.bounds.knowledge import Knowledge
-from partita.problems.throughput.bounds.protocol import FEW_BLOCKS, HierarchyBound
+from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge
 
 #: Items and blocks up to which nodes are small and soon done.
 MOST_ITEMS, MOST_BLOCKS = 5_000, 64

@@ -9,7 +9,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import up_to
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
-from partita.problems.throughput.contraction.sole_readers import absorb, memory_is_ample
+from partita.problems.throughput.contraction.lossless import absorb, memory_is_ample
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
 from partita.problems.throughput.variants import refuse_variants
@@ -59,20 +59,16 @@ def uniform_refusal(problem: ThroughputProblem) -> str | None:
     return None
 
 
-def uniform(problem: ThroughputProblem, *, free: bool = False) -> BlockProblem:
+def uniform(problem: ThroughputProblem, *, free: bool = False, instance: Instance | None = None) -> BlockProblem:
     """The uniform relaxation, contracted to what acyclic splits keep together; infinite work where nothing can run.
 
-    With ``free`` only what every split keeps together is contracted, and the order may have cycles. Raises
-    ``ValueError`` if ``uniform_refusal`` has something against the problem.
+    With ``free`` only what every split keeps together is contracted, and the order may have cycles; or the items are
+    those of an ``instance`` of the problem. Raises ``ValueError`` if ``uniform_refusal`` has something against it.
     """
     refusal = uniform_refusal(problem)
     if refusal is not None:
         raise ValueError(refusal)
-    return uniform_of(problem, build_instance(problem, free=free))
-
-
-def uniform_of(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
-    """The relaxation over the items of an instance of the problem, which ``uniform_refusal`` has nothing against."""
+    instance = build_instance(problem, free=free) if instance is None else instance
     return blocks_at(instance, problem.present[0], problem.device_count)
 
 
@@ -97,13 +93,12 @@ def blocks_refusal(problem: ThroughputProblem, options: Options) -> str | None:
     return None
 
 
-def make_blocks(problem: ThroughputProblem) -> BlockProblem:
-    """Blocks of a problem that ``blocks_refusal`` has nothing against; see ``absorb`` for what is one item."""
-    return blocks_over(problem, absorb(build_instance(problem)))
+def make_blocks(problem: ThroughputProblem, instance: Instance | None = None) -> BlockProblem:
+    """Blocks of a problem that ``blocks_refusal`` has nothing against, over the items of an instance of it.
 
-
-def blocks_over(problem: ThroughputProblem, instance: Instance) -> BlockProblem:
-    """Blocks over the items of an instance of a problem that ``blocks_refusal`` has nothing against."""
+    Unless one is given, ``absorb`` says what is one item.
+    """
+    instance = absorb(build_instance(problem)) if instance is None else instance
     place = problem.present[0]
     ample = memory_is_ample(instance)
     memory, reload = np.inf, 0.0

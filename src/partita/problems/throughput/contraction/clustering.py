@@ -23,72 +23,53 @@ def hyper_operators(instance: Instance, count: int, alpha: float) -> Ints:
     first kind of devices that there is; a transfer is paid for each pair of maker and reader. The instance is
     ``directed``, so that nets know their maker. More than ``count`` are left where nothing can be merged.
     """
-    return _Clusters(instance, alpha).merge(count)
+    kind = int(np.flatnonzero(instance.count > 0)[0])
+    limit = float(instance.memory[instance.count > 0].max())
+    work = {v: t if np.isfinite(t) else 0.0 for v, t in enumerate(instance.work[:, kind].tolist())}
+    members = {v: [v] for v in range(instance.items)}
+    moved: dict[int, dict[int, float]] = {v: {} for v in range(instance.items)}
+    for net, maker in enumerate(instance.net_maker.tolist()):
+        cost = float(instance.net_cost[net, kind])
+        for pin in instance.net.members(net).tolist():
+            if pin != maker and maker >= 0:
+                moved[maker][pin] = moved[maker].get(pin, 0.0) + cost
+                moved[pin][maker] = moved[pin].get(maker, 0.0) + cost
+    graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph(multigraph=False)
+    graph.add_nodes_from(list(range(instance.items)))
+    graph.add_edges_from_no_data([(int(a), int(b)) for a, b in instance.graph.edges])
 
+    def entry(a: int, b: int) -> tuple[float, int, int]:
+        return work[a] + work[b] - alpha * moved[a].get(b, 0.0), a, b
 
-class _Clusters:
-    """Clusters of items: their graph, times, memory, and what each pair exchanges."""
-
-    def __init__(self, instance: Instance, alpha: float) -> None:
-        self.instance, self.alpha = instance, alpha
-        kind = int(np.flatnonzero(instance.count > 0)[0])
-        work = instance.work[:, kind]
-        self.work = {v: float(t) if np.isfinite(t) else 0.0 for v, t in enumerate(work)}
-        self.members = {v: [v] for v in range(instance.items)}
-        self.limit = float(instance.memory[instance.count > 0].max())
-        self.moved: dict[int, dict[int, float]] = {v: {} for v in range(instance.items)}
-        for net in range(instance.nets):
-            maker = int(instance.net_maker[net])
-            for pin in instance.net.members(net).tolist():
-                if pin != maker and maker >= 0:
-                    cost = float(instance.net_cost[net, kind])
-                    self.moved[maker][pin] = self.moved[maker].get(pin, 0.0) + cost
-                    self.moved[pin][maker] = self.moved[pin].get(maker, 0.0) + cost
-        self.graph: rustworkx.PyDiGraph[int, None] = rustworkx.PyDiGraph(multigraph=False)
-        self.graph.add_nodes_from(list(range(instance.items)))
-        self.graph.add_edges_from_no_data([(int(a), int(b)) for a, b in instance.graph.edges])
-
-    def merge(self, count: int) -> Ints:
-        """Merge until so many are left."""
-        heap = [(self._cost(a, b), a, b) for a, b in self.graph.edge_list()]
-        heapq.heapify(heap)
-        left = len(self.members)
-        while heap and left > count:
-            _, a, b = heapq.heappop(heap)
-            # A cluster that was merged has another number; a pair that failed fails until one of them is merged.
-            if a not in self.members or b not in self.members or not self._fits(a, b):
-                continue
-            try:
-                both = self.graph.contract_nodes([a, b], a, check_cycle=True)
-            except rustworkx.DAGWouldCycle:
-                continue
-            self._join(a, b, both)
-            left -= 1
-            for other in self.graph.successor_indices(both):
-                heapq.heappush(heap, (self._cost(both, other), both, other))
-            for other in self.graph.predecessor_indices(both):
-                heapq.heappush(heap, (self._cost(other, both), other, both))
-        label = np.zeros(self.instance.items, dtype=np.int32)
-        for number, members in enumerate(sorted(self.members.values(), key=min)):
-            label[members] = number
-        return label
-
-    def _cost(self, a: int, b: int) -> float:
-        return self.work[a] + self.work[b] - self.alpha * self.moved[a].get(b, 0.0)
-
-    def _join(self, a: int, b: int, both: int) -> None:
-        work, members = self.work.pop(a) + self.work.pop(b), self.members.pop(a) + self.members.pop(b)
-        one, other = self.moved.pop(a), self.moved.pop(b)
-        moved = {v: one.get(v, 0.0) + other.get(v, 0.0) for v in {*one, *other} - {a, b}}
-        for v, size in moved.items():
-            for old in (a, b):
-                self.moved[v].pop(old, None)
-            self.moved[v][both] = size
-        self.work[both], self.members[both], self.moved[both] = work, members, moved
-
-    def _fits(self, a: int, b: int) -> bool:
-        """Whether both together fit into a device with one microbatch in flight."""
-        return np.isinf(self.limit) or held_bytes(self.instance, self.members[a] + self.members[b]) <= self.limit
+    heap = [entry(a, b) for a, b in graph.edge_list()]
+    heapq.heapify(heap)
+    while heap and len(members) > count:
+        _, a, b = heapq.heappop(heap)
+        # A cluster that was merged has another number; a pair that failed fails until one of them is merged.
+        if a not in members or b not in members:
+            continue
+        # Whether both together fit into a device with one microbatch in flight.
+        if not np.isinf(limit) and held_bytes(instance, members[a] + members[b]) > limit:
+            continue
+        try:
+            both = graph.contract_nodes([a, b], a, check_cycle=True)
+        except rustworkx.DAGWouldCycle:
+            continue
+        one, other = moved.pop(a), moved.pop(b)
+        work[both], members[both] = work.pop(a) + work.pop(b), members.pop(a) + members.pop(b)
+        moved[both] = {v: one.get(v, 0.0) + other.get(v, 0.0) for v in {*one, *other} - {a, b}}
+        for v, size in moved[both].items():
+            moved[v].pop(a, None)
+            moved[v].pop(b, None)
+            moved[v][both] = size
+        for v in graph.successor_indices(both):
+            heapq.heappush(heap, entry(both, v))
+        for v in graph.predecessor_indices(both):
+            heapq.heappush(heap, entry(v, both))
+    label = np.zeros(instance.items, dtype=np.int32)
+    for number, row in enumerate(sorted(members.values(), key=min)):
+        label[row] = number
+    return label
 
 
 def held_bytes(instance: Instance, members: list[int], in_flight: int = 1) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,8 @@ from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import GAP, TOLERANCE, clearly_below
-from partita.problems.throughput.free.instance import refusal
 from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
-from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, loads, start
+from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, refusal, start
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Seconds for one exact program; what it has proven by then counts.
@@ -45,8 +44,7 @@ SEARCHES = 4
 STEP = 0.5
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A set of items that a device of a kind can hold, with its load."""
 
     kind: int
@@ -73,13 +71,16 @@ class FreeCovering:
         """Raise ``best``'s bound until it meets the value, charges can prove no more, or the run is stopped."""
         work = np.min(self.free.arrays.work[:, self.kinds], axis=1)
         charge = work / max(float(work.sum()), 1e-300)
-        if not work.sum() > 0 or not math.isfinite(self.best.value):
+        label = self.best.answer
+        if not work.sum() > 0 or label is None:
             return
-        self._split_columns()
+        load = self.free.state(label).load
+        for d, kind in enumerate(self.free.arrays.kind_of.tolist()):
+            self._add(kind, label == d, float(load[d]))
         target = self.best.bound + STEP * (self.best.value - self.best.bound)
         failures = 0
         vertex: Floats | None = None
-        while not self._done():
+        while not self.stop():
             value, bound = self.best.value, self.best.bound
             if bound >= clearly_below(target):
                 target = value * (1 - 2e-7) if value - bound < 0.01 * value else bound + STEP * (value - bound)
@@ -87,9 +88,7 @@ class FreeCovering:
                 self._search(kind, charge, target)
                 if vertex is not None:
                     self._search(kind, vertex, target)
-            if self._done():
-                return
-            found = self._master(target)
+            found = None if self.stop() else self._master(target)
             if found is None:
                 return
             total, dual = found
@@ -115,9 +114,6 @@ class FreeCovering:
                     # Too hard in the time it gets; nearer targets are easier.
                     target = self.best.bound + STEP * (target - self.best.bound)
 
-    def _done(self) -> bool:
-        return self.stop() or self.best.closed
-
     def _add(self, kind: int, items: Bools, load: float) -> None:
         key = (kind, items.tobytes())
         if key not in self.known and items.any():
@@ -133,15 +129,6 @@ class FreeCovering:
             carried = [charge[c.items].sum() for c in self.columns if c.kind == kind and c.load <= target]
             total += self.number[kind] * float(max(carried, default=0.0))
         return max(total, 1e-300)
-
-    def _split_columns(self) -> None:
-        """The devices of the best split."""
-        label = self.best.answer
-        if label is None:
-            return
-        load = loads(self.free, label)
-        for d, kind in enumerate(self.free.arrays.kind_of):
-            self._add(int(kind), label == d, float(load[d]))
 
     def _search(self, kind: int, charge: Floats, target: float) -> None:
         """Look for sets of load at most the target that carry much charge, by annealing two devices.
@@ -229,7 +216,7 @@ class FreeCovering:
 
         def enough() -> bool:
             # A set below the target shows these charges to be too weak; it will change them.
-            return self._done() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
+            return self.stop() or (lowest[0] < target and time.monotonic() - began > PATIENCE_S)
 
         def bounded(bound: float) -> None:
             # The program knows no loads above the target.

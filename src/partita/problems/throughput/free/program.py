@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
-from partita.engines.kernels.graph_arrays import sets_of
+from partita.engines.kernels.graph_arrays import Sets, lists, sets_of
 from partita.engines.kernels.throughput.free_splits import FreeArrays
 from partita.engines.mip.model import MixedProgram
 from partita.ground.rounding import TOLERANCE, raised, rounded_up, up_to
@@ -151,30 +150,19 @@ def _complete(model: MixedProgram, values: Floats, known: set[int]) -> None:
             raised.add(first)
 
 
-@dataclass(frozen=True)
-class Part:
-    """The items of some devices, as an instance of its own with one more item for everything else."""
-
-    arrays: FreeArrays
-    items: Ints
-    devices: Ints
-
-
-def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
-    """Only these devices and what they hold."""
+def part(arrays: FreeArrays, label: Ints, devices: Ints) -> tuple[FreeArrays, Ints]:
+    """Only these devices and the items they hold, with one more item for everything else; and the items."""
     items = np.flatnonzero(np.isin(label, devices)).astype(np.int32)
     number = {int(v): i for i, v in enumerate(items)}
     outside = len(items)
-    nets, costs = [], []
-    for e in range(arrays.net_cost.shape[0]):
-        pins = arrays.net.members(e)
-        inside = [number[int(v)] for v in pins if int(v) in number]
-        if inside and len(pins) > 1:
-            nets.append(inside if len(inside) == len(pins) else [*inside, outside])
-            costs.append(arrays.net_cost[e])
-    covers = [
-        [number[int(v)] for v in arrays.cover.members(c) if int(v) in number] for c in range(len(arrays.cover_bytes))
-    ]
+
+    def held(sets: Sets) -> list[list[int]]:
+        return [[number[v] for v in row if v in number] for row in lists(sets.ptr, sets.pins)]
+
+    sizes = np.diff(arrays.net.ptr).tolist()
+    rows = [(e, row) for e, row in enumerate(held(arrays.net)) if row and sizes[e] > 1]
+    nets = [row if len(row) == sizes[e] else [*row, outside] for e, row in rows]
+    costs, covers = [arrays.net_cost[e] for e, _ in rows], held(arrays.cover)
     zero = np.zeros((1, arrays.work.shape[1]))
     reduced = arrays._replace(
         net=sets_of(nets, outside + 1),
@@ -186,7 +174,7 @@ def part(arrays: FreeArrays, label: Ints, devices: Ints) -> Part:
         workspace=np.append(arrays.workspace[items], 0.0),
         limit=np.ascontiguousarray(arrays.limit[devices]),
     )
-    return Part(reduced, items, devices)
+    return reduced, items
 
 
 def kinds_of(arrays: FreeArrays) -> tuple[list[int], list[int]]:

@@ -19,8 +19,7 @@ from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.orders import decode
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import OrderSolver
+from partita.problems.throughput.orders.order_run import Cutter, OrderSolver
 from partita.problems.throughput.protocol import Options
 
 POPULATION, GENERATIONS = 100, 100
@@ -65,26 +64,19 @@ class Genetic:
             fresh[:children] = np.where(random.random((children, n)) < BIAS, elite, other)
         else:
             fresh = random.random((self.population, n))
-        before = self.fitness
-        values = self._decode(fresh)
-        keys = np.concatenate([self._keys[:keep], fresh[: len(values)]])
-        merged = np.concatenate([self._values[:keep], values])
+        before, values, orders = self.fitness, np.full(len(fresh), np.inf), np.empty(fresh.shape, dtype=np.int32)
+        # Fewer than given where the run stops.
+        done = decode(self.blocks, fresh, self.blocks.devices, self.arrange, self._above, values, orders, self.stop)
+        self.evaluations += done
+        if done and (self.order is None or values[:done].min() < self.fitness):
+            self.fitness = float(values[:done].min())
+            self.order = orders[int(values[:done].argmin())].copy()
+        keys = np.concatenate([self._keys[:keep], fresh[:done]])
+        merged = np.concatenate([self._values[:keep], values[:done]])
         rank = np.argsort(merged, kind="stable")
         self._keys, self._values = keys[rank], merged[rank]
         self.generations += 1
         return self.fitness < before
-
-    def _decode(self, fresh: Floats) -> Floats:
-        """Fitness of new chromosomes, fewer than given where the run stops; remembers the best."""
-        orders = np.empty(fresh.shape, dtype=np.int32)
-        values = np.full(len(fresh), np.inf)
-        done = decode(self.blocks, fresh, self.blocks.devices, self.arrange, self._above, values, orders, self.stop)
-        values = values[:done]
-        self.evaluations += done
-        if done and (self.order is None or values.min() < self.fitness):
-            self.fitness = float(values.min())
-            self.order = orders[int(values.argmin())].copy()
-        return values
 
 
 class Evolution(OrderSolver):

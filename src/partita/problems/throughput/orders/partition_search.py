@@ -23,8 +23,7 @@ from partita.engines.kernels.throughput.split_annealing import SplitMemory, anne
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import up_to
 from partita.problems.annealing import AnnealingSearch, Length
-from partita.problems.throughput.orders.optimal_cuts import Cutter
-from partita.problems.throughput.orders.order_run import OrderSolver
+from partita.problems.throughput.orders.order_run import Cutter, OrderSolver
 from partita.problems.throughput.protocol import Options
 
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a

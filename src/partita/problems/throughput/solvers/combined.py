@@ -10,8 +10,8 @@ downsets. All of it stops at once when told to.
 from __future__ import annotations
 
 import math
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
@@ -19,19 +19,18 @@ from partita.engines.kernels.arrays import Ints
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.forced_transfers import ChargeBound
 from partita.problems.throughput.bounds.hierarchy import HIERARCHY, run_hierarchy
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge
 from partita.problems.throughput.bounds.node import NodeBound
-from partita.problems.throughput.contraction.blocks import blocks_over, blocks_refusal, uniform_of, uniform_refusal
-from partita.problems.throughput.contraction.sole_readers import memory_is_ample
+from partita.problems.throughput.contraction.blocks import blocks_refusal, make_blocks, uniform, uniform_refusal
+from partita.problems.throughput.contraction.lossless import memory_is_ample
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Options
-from partita.problems.throughput.solvers.contiguous_run import DOWNSETS, ContiguousRun
-from partita.problems.throughput.solvers.gap_closing import GapCloser
+from partita.problems.throughput.solvers.contiguous_run import DOWNSETS, ContiguousRun, GapCloser
 from partita.problems.throughput.solvers.plain import ChargedItems
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
-from partita.problems.throughput.solvers.view import SearchView, SplitStage, ViewedSplit
+from partita.problems.throughput.solvers.view import SplitStage, ViewedSplit
 from partita.problems.throughput.variants import variants_of
 
 #: Items above which annealing replaces slicing, and the search over downsets comes later.
@@ -70,110 +69,81 @@ class CombinedRun(ContiguousRun):
         super().__init__(problem, options)
         self.monitor = monitor
         self.knowledge: Knowledge | None = None
-        self.view: SearchView
         self.annealing: PartitionSearch | None = None
         self.closer: GapCloser | None = None
-        self.ample = True
         self.downsets_s = 0.0
         self._bounds_ended = False
 
-    @property
-    def done(self) -> bool:
-        """Whether to end."""
-        return self.incumbent.done
-
-    @property
-    def note(self) -> str:
-        """Who is responsible for the answer."""
-        found_by = self.incumbent.found_by
-        plan = f", plan found by {found_by}" if found_by else ""
-        return f"bound proven by {self.incumbent.proven_by}{plan}"
-
-    # The bounds and the annealing know splits as blocks of the instance's items.
-
-    def _found(self, label: Ints, value: float) -> tuple[float, ViewedSplit] | None:
-        """The split given by (n,) blocks with its value; None if it does not fit into memory."""
-        view = self.view
-        rank = np.argsort(view.original)
-        rows = [np.flatnonzero(label == block) for block in range(int(label.max()) + 1)]
-        split = [SplitStage(0, 1, np.sort(rank[row]).astype(np.int32)) for row in rows if len(row)]
-        split = split[::-1] if view.backwards else split
-        if not self.ample and not evaluate(self.problem, view.plan(split)).feasible:
-            return None
-        found = ViewedSplit(view, split)
-        return found.value.both, found
-
-    def _labels(self, found: ViewedSplit) -> Ints:
-        """(n,) blocks of the instance's items."""
-        places = found.view.stages_of_items(found.split)
-        return len(found.split) - 1 - places if found.view.backwards else places
-
-    def _end_if_closed(self, *_: object) -> None:
-        """Stop the searches of all threads."""
-        if self.incumbent.closed:
-            self.incumbent.end()
+    def prove(self, search: SlicingSearch) -> None:
+        """From what is quick to what is strong, until the gap is closed."""
+        incumbent, large = self.incumbent, search.views[0].items > LARGE
+        if not large and not self._slice(search):
+            return
+        knowledge = self._meet(search)
+        dense = large and len(knowledge.uniform.graph.succ) > DENSE
+        if large and self.annealing is not None:
+            self.annealing.run(seconds=min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
+        elif large:
+            search.start()
+        if incumbent.done:
+            return
+        began = time.perf_counter()
+        NodeBound().improve(knowledge, NODE_S)
+        knowledge.proven.append((NodeBound.name, knowledge.bound, time.perf_counter() - began))
+        if not large and not knowledge.done:
+            self._race(search)
+        if knowledge.done:
+            return
+        if not large and self.annealing is not None:
+            self._anneal(min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s), True)
+        methods = [method for method in HIERARCHY if not dense or method.name != ChargeBound.name]
+        (self._both if self.options.threads > 1 else self._alternate)(search, knowledge, methods, not dense)
 
     def _meet(self, search: SlicingSearch) -> Knowledge:
-        """What the bounds and the annealing need."""
-        view = search.views[0]
-        self.view, instance, incumbent = view, view.instance, self.incumbent
-        self.ample = memory_is_ample(instance)
-        knowledge = Knowledge(
-            uniform_of(self.problem, instance),
-            stop=lambda: self.done,
+        """What the bounds and the annealing need: they know splits as blocks of the instance's items."""
+        view, incumbent = search.views[0], self.incumbent
+        instance = view.instance
+        ample = memory_is_ample(instance)
+
+        def found(label: Ints, value: float) -> tuple[float, ViewedSplit] | None:
+            rows = [np.flatnonzero(label == block) for block in range(int(label.max()) + 1)]
+            split = [SplitStage(0, 1, np.sort(view.original[row])) for row in rows if len(row)]
+            split = split[::-1] if view.backwards else split
+            if not ample and not evaluate(self.problem, view.plan(split)).feasible:
+                return None
+            made = ViewedSplit(view, split)
+            return made.value.both, made
+
+        def end_if_closed(*_: object) -> None:
+            if incumbent.closed:
+                incumbent.end()
+
+        knowledge = self.knowledge = Knowledge(
+            uniform(self.problem, instance=instance),
+            stop=lambda: incumbent.done,
             incumbent=incumbent,
-            to_label=self._labels,
-            from_label=self._found,
+            to_label=_labels,
+            from_label=found,
             on_note=lambda note: self.monitor.report(note=note),
             threads=self.options.threads,
         )
         knowledge.proven.append(("simple", incumbent.bound, 0.0))
         if blocks_refusal(self.problem, self.options) is None:
             self.annealing = PartitionSearch(
-                blocks_over(self.problem, instance),
+                make_blocks(self.problem, instance),
                 seed=self.options.seed,
                 stop=self.stop,
                 low=incumbent.bound,
                 report=lambda value, label: knowledge.offer(label, value, "annealing"),
             )
-        self.knowledge = knowledge
-        incumbent.on_better = incumbent.on_bound = self._end_if_closed
-        self._end_if_closed()
+        incumbent.on_better = incumbent.on_bound = end_if_closed
+        end_if_closed()
         return knowledge
 
-    # What the worker does.
-
-    def prove(self) -> None:
-        """From what is quick to what is strong, until the gap is closed."""
-        search = self._open()
-        if search is None:
-            return
-        large = search.views[0].items > LARGE
-        if not large and not self._slice(search):
-            return
-        knowledge = self._meet(search)
-        if large and self.annealing is not None:
-            self.annealing.run(seconds=min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
-        elif large:
-            search.start()
-        if self.incumbent.done:
-            return
-        self._bound_by_nodes(knowledge)
-        if not large and not self.done:
-            self._race(search)
-        if self.done:
-            return
-        if not large and self.annealing is not None:
-            self._anneal(min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s), True)
-        if self.options.threads > 1:
-            self._both(search, knowledge)
-        else:
-            self._alternate(search, knowledge)
-
-    def _bound_by_nodes(self, knowledge: Knowledge) -> None:
-        began = time.perf_counter()
-        NodeBound().improve(knowledge, NODE_S)
-        knowledge.proven.append((NodeBound.name, knowledge.bound, time.perf_counter() - began))
+    def _new_closer(self, search: SlicingSearch, threads: int) -> GapCloser:
+        search.by = "ideals"
+        self.closer = GapCloser(search, threads, DOWNSETS)
+        return self.closer
 
     def _race(self, search: SlicingSearch) -> None:
         """The search over downsets just under the incumbent, as long as it promises an answer."""
@@ -188,59 +158,56 @@ class CombinedRun(ContiguousRun):
             closer.end()
             self.downsets_s += time.perf_counter() - began
 
-    def _new_closer(self, search: SlicingSearch, threads: int) -> GapCloser:
-        search.by = "ideals"
-        self.closer = GapCloser(search, threads, DOWNSETS)
-        return self.closer
-
-    def _both(self, search: SlicingSearch, knowledge: Knowledge) -> None:
-        """Bounds here, searches in a second thread."""
-        failure: list[BaseException] = []
+    def _both(self, search: SlicingSearch, knowledge: Knowledge, methods: list[HierarchyBound], alive: bool) -> None:
+        """The bounds here, again and again with more time or with a better split; searches in a second thread."""
 
         def searches() -> None:
-            try:
-                self._search(search, knowledge)
-            except BaseException as error:
-                failure.append(error)
+            turn, going = TURN_S, alive
+            while not self.incumbent.done and self._anneal(turn, going):
+                seconds = self._search_downsets(search, knowledge) if going else 0.0
+                going = seconds >= 0
+                turn = max(TURN_S, seconds)
+
+        def end_if_failed(ended: Future[None]) -> None:
+            if ended.exception() is not None:
                 self.incumbent.end()
 
-        thread = threading.Thread(target=searches, name="partita-downsets", daemon=True)
-        thread.start()
-        try:
-            self._go_through_bounds(knowledge)
-        except BaseException:
-            self.incumbent.end()
-            raise
-        finally:
-            self._bounds_ended = True
-            thread.join()
-        if failure:
-            raise failure[0]
+        with ThreadPoolExecutor(1) as pool:
+            searching = pool.submit(searches)
+            searching.add_done_callback(end_if_failed)
+            try:
+                seconds = PASS_S
+                while not knowledge.done:
+                    left = self.monitor.remaining_s
+                    if self._pass(knowledge, methods, seconds if math.isinf(left) else left):
+                        break
+                    seconds *= GROWTH
+            except BaseException:
+                self.incumbent.end()
+                raise
+            finally:
+                self._bounds_ended = True
+        searching.result()
 
-    def _go_through_bounds(self, knowledge: Knowledge) -> None:
-        """The hierarchy, again and again with more time, or with a better split."""
-        seconds = PASS_S
-        while not self.done and not knowledge.done:
-            left = self.monitor.remaining_s
-            if self._pass(knowledge, seconds if math.isinf(left) else left):
-                return
-            seconds *= GROWTH
+    def _alternate(
+        self, search: SlicingSearch, knowledge: Knowledge, methods: list[HierarchyBound], alive: bool
+    ) -> None:
+        """With one thread: searches and bounds in turn, with more and more time."""
+        seconds = PASS_S / 4
+        while not self.incumbent.done and self._anneal(seconds / 2, alive):
+            if alive:
+                alive = self._search_downsets(search, knowledge) >= 0
+            if not self.incumbent.done and not self._bounds_ended:
+                ended = self._pass(knowledge, methods, min(seconds, self.monitor.remaining_s))
+                self._bounds_ended = ended or knowledge.done
+            seconds *= 1.5
 
     @staticmethod
-    def _pass(knowledge: Knowledge, seconds: float) -> bool:
-        """Run the bounds that are worth it; whether another pass would change nothing."""
+    def _pass(knowledge: Knowledge, methods: list[HierarchyBound], seconds: float) -> bool:
+        """Run the bounds; whether another pass would change nothing."""
         began, before = time.perf_counter(), (knowledge.bound, knowledge.value)
-        methods = [method for method in HIERARCHY if method.name != ChargeBound.name or not _dense(knowledge)]
         run_hierarchy(knowledge, methods, seconds)
         return before == (knowledge.bound, knowledge.value) and time.perf_counter() - began < 0.5 * seconds
-
-    def _search(self, search: SlicingSearch, knowledge: Knowledge) -> None:
-        """Annealing and the search over downsets in turn."""
-        turn, alive = TURN_S, not _dense(knowledge)
-        while not self.done and self._anneal(turn, alive):
-            seconds = self._search_downsets(search, knowledge) if alive else 0.0
-            alive = seconds >= 0
-            turn = max(TURN_S, seconds)
 
     def _anneal(self, seconds: float, alive: bool) -> bool:
         """A slice of annealing; false if nothing is left to do."""
@@ -250,7 +217,7 @@ class CombinedRun(ContiguousRun):
         if not alive and self._bounds_ended and annealing.number >= ROUNDS:
             return False
         if found is not None:
-            annealing.offer(self._labels(found))
+            annealing.offer(_labels(found))
         annealing.low = max(annealing.low, self.incumbent.bound)
         annealing.run(seconds=seconds)
         return True
@@ -262,7 +229,7 @@ class CombinedRun(ContiguousRun):
         charged = knowledge.charged
         items = None
         if charged is not None and (closer.charged is None or charged.target < closer.charged.target * (1 - 1e-3)):
-            forced = np.zeros(self.view.instance.nets, dtype=bool)
+            forced = np.zeros(search.views[0].instance.nets, dtype=bool)
             forced[knowledge.uniform.kept] = charged.parts.forced
             items = ChargedItems(charged.target, charged.work, forced)
         closer.learn(items)
@@ -272,17 +239,8 @@ class CombinedRun(ContiguousRun):
         self.downsets_s += seconds
         return seconds if alive else -1.0
 
-    def _alternate(self, search: SlicingSearch, knowledge: Knowledge) -> None:
-        """With one thread: searches and bounds in turn, with more and more time."""
-        alive, seconds = not _dense(knowledge), PASS_S / 4
-        while not self.done and self._anneal(seconds / 2, alive):
-            if alive:
-                alive = self._search_downsets(search, knowledge) >= 0
-            if not self.done and not self._bounds_ended:
-                ended = self._pass(knowledge, min(seconds, self.monitor.remaining_s))
-                self._bounds_ended = ended or knowledge.done
-            seconds *= 1.5
 
-
-def _dense(knowledge: Knowledge) -> bool:
-    return knowledge.uniform.items > LARGE and len(knowledge.uniform.graph.succ) > DENSE
+def _labels(found: ViewedSplit) -> Ints:
+    """(n,) blocks of the instance's items."""
+    places = found.view.label(found.split)[found.view.original]
+    return len(found.split) - 1 - places if found.view.backwards else places

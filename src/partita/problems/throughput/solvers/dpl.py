@@ -18,8 +18,7 @@ from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
-from partita.problems.throughput.search_run import outcome_of
+from partita.problems.throughput.protocol import Options, Outcome, outcome_of
 from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.problems.throughput.solvers.plain import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
@@ -68,30 +67,21 @@ def fixed_orders(arrays: Arrays) -> list[Ints]:
         _kahn(pred, last=False),
         _kahn(pred, last=True),
     ]
-    distinct = dict.fromkeys(tuple(order) for order in orders)
-    return [np.array(order, dtype=np.int32) for order in distinct]
+    return [np.array(order, dtype=np.int32) for order in dict.fromkeys(map(tuple, orders))]
 
 
 def _depth_first(succ: list[list[int]], *, forward: bool) -> list[int]:
     """Reverse postorder; successors (and sources) in the file's order or against it."""
-    n = len(succ)
-    seen = [False] * n
-    finished: list[int] = []
     # Reverse postorder puts what is visited last first, so visiting against the order keeps it.
-    for root in range(n - 1, -1, -1) if forward else range(n):
-        if seen[root]:
-            continue
-        seen[root] = True
-        stack = [(root, iter(succ[root][::-1] if forward else succ[root]))]
-        while stack:
-            v, rest = stack[-1]
-            child = next((w for w in rest if not seen[w]), None)
-            if child is None:
-                finished.append(v)
-                stack.pop()
-            else:
-                seen[child] = True
-                stack.append((child, iter(succ[child][::-1] if forward else succ[child])))
+    step = 1 if forward else -1
+    seen, finished, stack = set[int](), [], list(range(len(succ)))[::step]
+    while stack:
+        v = stack.pop()
+        if v < 0:
+            finished.append(~v)
+        elif v not in seen:
+            seen.add(v)
+            stack += [~v, *succ[v][::step]]
     return finished[::-1]
 
 

@@ -32,7 +32,10 @@ class Exact:
             return ContiguousRun(problem, options).search(monitor)
         run = CombinedRun(problem, options, monitor)
         outcome = run.search(monitor)
-        monitor.report(note=run.note)
+        found_by = run.incumbent.found_by
+        monitor.report(
+            note=f"bound proven by {run.incumbent.proven_by}" + (f", plan found by {found_by}" if found_by else "")
+        )
         return outcome
 
 
@@ -54,16 +57,12 @@ def contiguous_only(name: str, options: Options, problem: ThroughputProblem | No
     return None
 
 
-class Slicing:
+class Slicing(Exact):
     """Slice random topological orders, then orders that respect the stages found."""
 
     name = "slicing"
     summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
     argument = "a device holds the largest operator, and one device does at least the mean of the work"
-
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
-        """Every problem, for acyclic splits; of groups at most two."""
-        return contiguous_only(self.name, options, problem)
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Run until orders stop giving better splits, or until ``monitor.stopping``."""

@@ -35,22 +35,24 @@ the communication, the cost of nets whose fate is open or certain plus v's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
+from partita.engines.kernels.closures import chain_sums, closure_sums
 from partita.engines.kernels.throughput.arrays import SliceTable
+from partita.engines.kernels.throughput.plain_search import search_plain
 from partita.engines.kernels.throughput.search_state import COLUMNS, DownsetSearch, Plain, new_store, new_tally
+from partita.engines.kernels.throughput.slicing import slice_order
+from partita.engines.kernels.throughput.stage_loads import segment_loads
 from partita.ground.rounding import TOLERANCE, clearly_below, raised, up_to
 from partita.problems.throughput.contraction.instance import build_instance
-from partita.problems.throughput.contraction.interchangeable import order_twins
-from partita.problems.throughput.contraction.sole_readers import absorb
+from partita.problems.throughput.contraction.lossless import absorb, order_twins
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.solvers.decision import Searcher
+from partita.problems.throughput.solvers.race import Searcher
 from partita.problems.throughput.solvers.remaining_capacity import Capacity
 from partita.problems.throughput.solvers.view import CapacityRule, Effort, PhaseLoads, SearchView, Split
 
@@ -82,8 +84,6 @@ class PlainView(SearchView):
         return up_to(float(finite.sum() + a.net_cost.max(axis=0).sum())) + 1e-30
 
     def value(self, split: Split) -> PhaseLoads:
-        from partita.engines.kernels.throughput.stage_loads import segment_loads
-
         a, loads = self.arrays, np.zeros(len(split))
         pools = np.array([placed.pool for placed in split], dtype=np.int32)
         segment_loads(a, a.work, a.net_cost, self.label(split), pools, loads)
@@ -107,8 +107,6 @@ class PlainView(SearchView):
         return [CapacityRule(a.work, a.net_cost, 0, np.zeros(len(a.memory)), self.least_bytes, a.memory)]
 
     def slice(self, order: Ints, limits: PhaseLoads, table: SliceTable, stop: Longs) -> bool:
-        from partita.engines.kernels.throughput.slicing import slice_order
-
         at_most = np.array([limits.both, np.inf])
         return bool(slice_order(self.arrays, None, None, order, at_most, self.codes, table, stop))
 
@@ -119,18 +117,18 @@ def plain_view(problem: ThroughputProblem, *, backwards: bool | None = None) -> 
     return PlainView(problem, instance, instance.positional if backwards is None else backwards)
 
 
-@dataclass(frozen=True)
-class ChargedItems:
+class ChargedItems(NamedTuple):
     """Charged work of the items of the instance, and which of its nets it counts; see the module."""
 
     target: float  #: Largest target at which it holds.
     work: Floats  #: (n,) charged work.
-    forced: npt.NDArray[np.bool_]  #: (m,) nets whose cost may be part of it.
+    forced: Bools  #: (m,) nets whose cost may be part of it.
 
 
 class PlainSearcher(Searcher):
     """See ``Searcher``; charged work is for one kind of device, and not used for a ``top`` above its target."""
 
+    kernel = staticmethod(search_plain)
     columns = COLUMNS
 
     def __init__(self, view: PlainView, top: float, charged: ChargedItems | None = None) -> None:
@@ -149,13 +147,8 @@ class PlainSearcher(Searcher):
         # The kernel keeps the memory of what remains in the last place.
         total = np.append(cap.item.sum(axis=1), 0.0)
         own = Plain(raised(limits.both), total, raised(cap.memory), *self.sums)
-        store = new_store(self.view.code_count, 1 << 12, 1 << 12, 1 << 13)
+        store = new_store(len(self.view.codes.digits), 1 << 12, 1 << 12, 1 << 13)
         return self._search(limits, store, new_tally(self.summed, cap.net), own)
-
-    def go_on(self, search: DownsetSearch[Plain]) -> int:
-        from partita.engines.kernels.throughput.plain_search import search_plain
-
-        return int(search_plain(search))
 
 
 def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capacity:
@@ -173,8 +166,6 @@ def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capac
 
 def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
     """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
-    from partita.engines.kernels.closures import chain_sums, closure_sums
-
     a, n = view.arrays, view.items
     kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
     after = np.concatenate([cap.item, work])

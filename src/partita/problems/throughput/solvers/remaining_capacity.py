@@ -58,34 +58,12 @@ class Capacity:
     memory: Floats  #: (codes,) memory of the devices together.
     radix: Longs  #: (K,) of the codes, over all pools.
 
-    def budget(self, limits: PhaseLoads, slack: float, *, first: bool = False) -> Floats:
+    def budget(self, limits: PhaseLoads, *, first: bool = False) -> Floats:
         """(rules, codes) budgets, of all devices or of the first group's."""
         limit = np.array([0.0 if place is None else limits[place] for place in self.limit])
         scale, bonus = (self.first_scale, self.first_bonus) if first else (self.scale, self.bonus)
         exact = np.where(scale > 0, limit[:, None] * scale, 0.0) + bonus
-        return np.asarray(exact * (1 + slack) + SUMMED * self.item.sum(axis=1)[self.choice])
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """Multipliers y and µ of some pools."""
-
-    time: Floats
-    trade: Floats
-
-    def weights(self, rule: CapacityRule, members: list[int]) -> Floats:
-        """(n,) least weight of every item on these pools."""
-        products = _scaled(rule.item[members], self.time)
-        if rule.bytes is not None and self.trade.any():
-            products = products + self.trade[:, None] * rule.bytes
-        return np.asarray(products.min(axis=0, initial=np.inf), dtype=np.float64)
-
-    def bonus(self, rule: CapacityRule, members: list[int]) -> Floats:
-        """What a device of each pool takes beside; pools without a limit have µ = 0."""
-        bonus = self.time * rule.bonus[members]
-        if rule.memory is not None and self.trade.any():
-            bonus = bonus + self.trade * np.where(self.trade > 0, rule.memory[members], 0.0)
-        return bonus
+        return np.asarray(exact * (1 + 2 * SUMMED) + SUMMED * self.item.sum(axis=1)[self.choice])
 
 
 def _scaled(values: Floats, y: Floats) -> Floats:
@@ -93,8 +71,11 @@ def _scaled(values: Floats, y: Floats) -> Floats:
         return np.asarray(np.where(np.isinf(values), np.inf, values * y[:, None]))
 
 
-def _choices(rule: CapacityRule, members: list[int]) -> list[_Choice]:
-    """Multipliers worth trying: combinations of weighted quantiles of ratios of times (the first pool's is 1)."""
+def _options(rule: CapacityRule, members: list[int]) -> list[tuple[Floats, Floats, Floats]]:
+    """Multipliers y of pools worth trying, (n,) least weights of items there, and what a device of each takes beside.
+
+    They are combinations of weighted quantiles of ratios of times (the first pool's is 1).
+    """
     base = rule.item[members[0]]
     axes: list[list[float]] = [[1.0]]
     most = CANDIDATES.get(len(members), 2)
@@ -109,22 +90,28 @@ def _choices(rule: CapacityRule, members: list[int]) -> list[_Choice]:
         place = np.searchsorted(np.cumsum(weight), np.linspace(0.0, 1.0, most) * clearly_below(weight.sum()))
         chosen = ratio[np.minimum(place, ratio.size - 1)]
         axes.append(sorted({float(ratio[0]), float(ratio[-1]), *(float(c) for c in chosen)}))
-    none = np.zeros(len(members))
-    return [_Choice(np.array(y), none) for y in itertools.product(*axes)] + _trades(rule, members)
+    none = np.zeros(1)
+    tried = [(np.array(y), none, none) for y in itertools.product(*axes)] + _trades(rule, members)
+    return [
+        (y, (_scaled(rule.item[members], y) + held).min(axis=0, initial=np.inf), y * rule.bonus[members] + beside)
+        for y, held, beside in tried
+    ]
 
 
-def _trades(rule: CapacityRule, members: list[int]) -> list[_Choice]:
-    """Bytes on the pools with limited memory against time on the others."""
+def _trades(rule: CapacityRule, members: list[int]) -> list[tuple[Floats, Floats, Floats]]:
+    """Bytes on the pools with limited memory against time on the others: y, µ·bytes and µ·memory."""
     if rule.bytes is None or rule.memory is None:
         return []
-    limited = np.isfinite(rule.memory[members])
+    memory = rule.memory[members]
+    limited = np.isfinite(memory)
     if not limited.any() or limited.all():
         return []
     times = np.where(limited[:, None], np.inf, rule.item[members]).min(axis=0)
     both = np.isfinite(times) & (times > 0) & (rule.bytes > 0)
     ratio = np.sort(times[both] / rule.bytes[both])
     places: list[int] = np.linspace(0, ratio.size - 1, TRADES).astype(int).tolist() if ratio.size else []
-    return [_Choice((~limited).astype(np.float64), np.where(limited, ratio[place], 0.0)) for place in places]
+    y, memory = (~limited).astype(np.float64), np.where(limited, memory, 0.0)
+    return [(y, np.outer(limited * ratio[place], rule.bytes), limited * ratio[place] * memory) for place in places]
 
 
 def lower_bounds(view: SearchView) -> PhaseLoads:
@@ -143,10 +130,9 @@ def lower_bounds(view: SearchView) -> PhaseLoads:
             best[rule.limit] = max(best[rule.limit], float(single.max(initial=0.0)))
         if np.isinf(best[rule.limit]):
             return PhaseLoads(np.inf, np.inf, np.inf)
-        for choice in _choices(rule, pools):
-            scale = float((choice.time * devices).sum())
-            weight = lowered(float(choice.weights(rule, pools).sum()))
-            weight -= float(devices @ choice.bonus(rule, pools))
+        for y, weights, beside in _options(rule, pools):
+            scale = float((y * devices).sum())
+            weight = lowered(float(weights.sum())) - float(devices @ beside)
             if scale > 0 and np.isfinite(weight):
                 best[rule.limit] = max(best[rule.limit], weight / scale)
     both, forward, backward = best
@@ -175,25 +161,24 @@ def capacity(view: SearchView, top: float) -> Capacity:
         for mask in masks:
             members = [k for k in range(pools) if mask >> k & 1]
             codes = np.flatnonzero(support == mask)
-            options = _choices(rule, members)
-            least = [option.weights(rule, members) for option in options]
+            options = _options(rule, members)
             here = left[codes][:, members].astype(np.float64)
             timed = 0.0 if rule.limit is None else 1.0
-            scales = np.stack([here @ (timed * option.time) for option in options], axis=1)
-            gains = np.stack([here @ option.bonus(rule, members) for option in options], axis=1)
+            scales = np.stack([here @ (timed * y) for y, _, _ in options], axis=1)
+            gains = np.stack([here @ beside for _, _, beside in options], axis=1)
             budgets = scales * top + gains
-            total = np.array([row[np.isfinite(row)].sum() for row in least])
+            total = np.array([row[np.isfinite(row)].sum() for _, row, _ in options])
             with np.errstate(divide="ignore", invalid="ignore"):
                 pick = _few(np.where(budgets > 0, total / budgets, -1.0), most)
             for option in np.unique(pick):
-                rows, (y, own) = codes[pick == option], (options[option].time, options[option].bonus(rule, members))
+                rows, (y, least, beside) = codes[pick == option], options[option]
                 choice[number, rows] = len(items)
                 scale[number, rows] = scales[pick == option, option]
                 bonus[number, rows] = gains[pick == option, option]
                 early = here[pick == option] * view.early[members]
                 first_scale[number, rows] = early @ (timed * y)
-                first_bonus[number, rows] = early @ own
-                items.append(least[option])
+                first_bonus[number, rows] = early @ beside
+                items.append(least)
                 nets.append(_scaled(rule.net[members], y).min(axis=0))
     # Large enough to exceed every budget, small enough to leave the sums their digits.
     huge = 2.0 * float((top * scale + bonus).max(initial=0.0)) + 1e-300

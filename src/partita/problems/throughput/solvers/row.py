@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.kernels.arrays import Bools, Floats, Longs
+from partita.engines.kernels.graph_arrays import Sets
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import rounded_down, up_to
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
+from partita.problems.throughput.contraction.instance import build_instance
+from partita.problems.throughput.problem import ThroughputProblem, UnitRow
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.exact import MOST_CODES
-from partita.problems.throughput.solvers.row_costs import RowCosts, Runs
 from partita.problems.throughput.variants import refuse_variants
 
 
@@ -43,13 +47,14 @@ class RowCuts(Solver):
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Try every number of replicas; without proof if it is stopped."""
-        costs = RowCosts(problem)
+        assert problem.row is not None
+        costs = RowCosts(problem, problem.row)
         best: tuple[float, Plan] | None = None
         for replicas in range(1, problem.max_replicas + 1):
             counts = [kind.count // replicas for kind in problem.kinds]
             if not any(counts):
                 break
-            program = _Program(problem, costs, replicas, counts, monitor)
+            program = _Program(problem, problem.row, costs, replicas, counts, monitor)
             found = program.best(math.inf if best is None else best[0])
             if program.stopped:
                 return Outcome(plan=None if best is None else best[1])
@@ -63,6 +68,106 @@ class RowCuts(Solver):
         return Outcome(plan=best[1], bound=rounded_down(best[0], 3 * best[0], terms))
 
 
+class Runs(NamedTuple):
+    """Runs from one first unit, by their number of units less one, over k device kinds."""
+
+    #: (k, runs) all of it, and the part of the backward phase.
+    work: Floats
+    backward_work: Floats
+    transfers: Floats
+    backward_transfers: Floats
+    #: (runs,) bytes held once, held for every microbatch in flight, of forward tensors that enter, needed while it
+    #: runs, and of what replicas exchange.
+    fixed: Floats
+    active: Floats
+    entering: Floats
+    workspace: Floats
+    synchronised: Floats
+
+
+class RowCosts:
+    """The row of a problem, as arrays over its ``units``, which is their number, in order.
+
+    ``next_cut`` (units,) is, by the first unit of a stage, the least unit at which the next stage may begin; the end is
+    always one. ``cuts`` (units + 1,) tells whether a stage may begin there; the end counts.
+    """
+
+    def __init__(self, problem: ThroughputProblem, row: UnitRow) -> None:
+        self.units = len(row.units)
+        unit_of = {identity: number for number, unit in enumerate(row.units) for identity in unit}
+        units = np.array([unit_of[op.id] for op in problem.operators])
+        self.instance = build_instance(colocated(problem.replace(row=None), units), free=True)
+        place = np.empty(self.units, dtype=np.int64)
+        place[self.instance.group] = units
+        self.item = np.argsort(place)
+        self._nets = _sorted_pins(place, self.instance.net)
+        self._covers = _sorted_pins(place, self.instance.cover)
+        source = self.instance.net_source
+        self._source = np.where(source >= 0, place[source], -1)
+        self.cuts = np.ones(self.units + 1, dtype=bool)
+        classes = colocation_classes(problem)
+        pairs = units[order_pairs(problem, classes)]
+        back = [(int(b), int(a)) for a, b in pairs if b < a]
+        # Where something is handed back, or must share a device, nothing between may be cut.
+        spans = [units[classes == number] for number in range(int(classes.max()) + 1)]
+        for first, last in [*back, *((int(span.min()), int(span.max())) for span in spans)]:
+            self.cuts[first + 1 : last + 1] = False
+        self.next_cut = np.arange(1, self.units + 1)
+        for first, last in row.handed:
+            # With a cut between the two, the next one comes behind the second.
+            within = slice(first + 1, last + 1)
+            self.next_cut[within] = np.maximum(self.next_cut[within], last + 1)
+
+    def runs(self, first: int) -> Runs:
+        """What the runs from a unit on cost."""
+        i, item = self.instance, self.item[first:]
+
+        def summed(values: Floats) -> Floats:
+            return np.cumsum(values[item], axis=0)
+
+        cut, crossing = self._cut_nets(first)
+        held = self._held(first, self._covers)
+        return Runs(
+            work=summed(i.work).T,
+            backward_work=summed(i.work_backward).T,
+            transfers=(cut @ i.net_cost).T,
+            backward_transfers=(cut @ i.net_backward).T,
+            fixed=summed(i.fixed) + held @ i.cover_fixed,
+            active=summed(i.active) + held @ i.cover_active,
+            entering=crossing @ i.net_entering,
+            workspace=np.maximum.accumulate(i.workspace[item]),
+            synchronised=summed(i.sync) + held @ i.cover_sync,
+        )
+
+    def _held(self, first: int, pins: Sequence[Longs]) -> Floats:
+        """(runs, sets) 1 where a run has one of a set of units."""
+        found = np.zeros((self.units - first, len(pins)))
+        for number, places in enumerate(pins):
+            nearest = places[np.searchsorted(places, first) :]
+            if len(nearest):
+                found[nearest[0] - first :, number] = 1.0
+        return found
+
+    def _cut_nets(self, first: int) -> tuple[Floats, Floats]:
+        """(runs, nets) 1 for nets with a pin inside and one outside, and for those whose source is outside."""
+        cut = self._held(first, self._nets)
+        crossing = cut.copy()
+        for number, places in enumerate(self._nets):
+            if places[0] >= first:
+                cut[places[-1] - first :, number] = 0.0
+            source = self._source[number]
+            if source < 0:
+                crossing[:, number] = 0.0
+            elif source >= first:
+                crossing[source - first :, number] = 0.0
+        return cut, crossing
+
+
+def _sorted_pins(place: Longs, sets: Sets) -> list[Longs]:
+    """Units of every set, ascending."""
+    return [np.sort(place[sets.members(row)]) for row in range(len(sets.ptr) - 1)]
+
+
 #: A stage: its first unit, the first one behind it, and its kind.
 _Run = tuple[int, int, int]
 
@@ -72,6 +177,7 @@ class _Program:
     """The dynamic program of one number of replicas."""
 
     problem: ThroughputProblem
+    row: UnitRow
     costs: RowCosts
     replicas: int
     counts: list[int]
@@ -99,10 +205,8 @@ class _Program:
 
     def _cut(self, cap: float) -> tuple[float, float, list[_Run]] | None:
         """The least largest (backward) load with forward loads within a cap, the largest of these, and the runs."""
-        row = self.problem.row
-        assert row is not None
         # Kinds that cannot run what comes later.
-        late = {k for k, kind in enumerate(self.problem.kinds) if row.hosts_first and not kind.accelerator}
+        late = {k for k, kind in enumerate(self.problem.kinds) if self.row.hosts_first and not kind.accelerator}
         n, shape = self.costs.units, tuple(count + 1 for count in self.counts)
         value = {used: np.full(n + 1, math.inf) for used in itertools.product(*map(range, shape))}
         choice: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
@@ -134,19 +238,13 @@ class _Program:
         used = min(value, key=lambda key: (value[key][0], sum(key), key))
         if value[used][0] == math.inf:
             return None
-        return self._row(float(value[used][0]), used, choice)
-
-    def _row(
-        self, reached: float, used: tuple[int, ...], choice: dict[tuple[tuple[int, ...], int], tuple[int, int]]
-    ) -> tuple[float, float, list[_Run]]:
-        """The runs of an answer, and their largest forward load."""
-        first, found, forward = 0, [], -math.inf
+        least, first, found, most = float(value[used][0]), 0, [], -math.inf
         while first < self.costs.units:
             end, kind = choice[used, first]
-            forward = max(forward, float(self._loads(self.costs.runs(first), kind)[0][end - first - 1]))
+            most = max(most, float(self._loads(self.costs.runs(first), kind)[0][end - first - 1]))
             found.append((first, end, kind))
             used, first = (*used[:kind], used[kind] - 1, *used[kind + 1 :]), end
-        return reached, forward, found
+        return least, most, found
 
     def _loads(self, runs: Runs, kind: int) -> tuple[Floats, Floats]:
         """Forward and backward loads of the runs on a kind; both are the load where they have no maxima of their own.
@@ -160,8 +258,7 @@ class _Program:
         def load(work: Floats, transfers: Floats, synchronised: Floats | float) -> Floats:
             overlap = problem.communication != "sum"
             each = (np.maximum(work, transfers) if overlap else work + transfers) / r
-            found: Floats = np.maximum(each, synchronised) if overlap else each + synchronised
-            return found
+            return np.maximum(each, synchronised) if overlap else each + synchronised
 
         if not problem.gpipe:
             whole = load(runs.work[kind], runs.transfers[kind], sync)
@@ -179,29 +276,18 @@ class _Program:
             return np.ones(len(runs.fixed), dtype=bool)
         in_flight = self.problem.schedule.in_flight(devices, self.replicas)
         held = runs.fixed + runs.workspace
-        if self.costs.instance.recompute:
-            held = held + runs.active + in_flight * runs.entering
-        else:
-            held = held + in_flight * runs.active
-        found: Bools = held <= up_to(limit)
-        return found
+        again = self.costs.instance.recompute
+        held = held + runs.active + in_flight * runs.entering if again else held + in_flight * runs.active
+        return np.asarray(held <= up_to(limit))
 
     def _plan(self, runs: list[_Run]) -> Plan:
         """The plan of the runs; stages take the devices of a kind one after the other."""
-        row = self.problem.row
-        assert row is not None
         taken = [0] * len(self.counts)
         stages = []
         for first, end, kind in runs:
             name = self.problem.kinds[kind].name
             names = tuple(f"{name}:{taken[kind] + number}" for number in range(self.replicas))
             taken[kind] += self.replicas
-            stages.append(
-                Stage(
-                    kind=name,
-                    devices=names,
-                    operators=tuple(identity for unit in row.units[first:end] for identity in unit),
-                    data_parallel=self.replicas,
-                )
-            )
+            operators = tuple(itertools.chain(*self.row.units[first:end]))
+            stages.append(Stage(kind=name, devices=names, operators=operators, data_parallel=self.replicas))
         return Plan(stages=tuple(stages))

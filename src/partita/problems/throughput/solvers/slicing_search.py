@@ -40,7 +40,7 @@ class OrderSlicer:
     def __init__(self, view: SearchView, low: PhaseLoads, stop: Longs) -> None:
         self.view, self.low, self.stop = view, low, stop
         self.share = low.forward / max(low.forward + low.backward, 1e-300)
-        shape = (view.items + 1, view.code_count)
+        shape = (view.items + 1, len(view.codes.digits))
         fewest, start, replicas = np.zeros((3, *shape), dtype=np.int32)
         self.table = SliceTable(fewest, start, np.zeros(shape, dtype=np.int8), replicas)
 
@@ -75,10 +75,12 @@ class OrderSlicer:
             end = start
         return stages[::-1]
 
-    def best(self, order: Ints, below: float = math.inf, tolerance: float = 3e-4) -> tuple[float, Split] | None:
-        """The best slicing with an objective under ``below``, None if there is none."""
+    def best(
+        self, order: Ints, below: float = math.inf, tolerance: float = 3e-4, tries: float = 3
+    ) -> tuple[float, Split] | None:
+        """The best slicing with an objective under ``below``, None if there is none; so many ``tries`` end it."""
         low = floor = self.low.both
-        split: Split | None = None
+        split = None
         top, step = min(clearly_below(below), self.view.most), 0.05
         if below == math.inf and low > 0:
             # Large targets are slow: feel the way up.
@@ -101,22 +103,17 @@ class OrderSlicer:
                 step /= 4
             else:
                 value, best = found
-        for _ in range(3):
-            found = self._better(order, clearly_below(value), value) if value > low and self.stop[0] == 0 else None
+        while tries > 0 and value > low and self.stop[0] == 0:
+            found = self._better(order, clearly_below(value), value)
             if found is None:
                 break
             value, best = found
+            tries -= 1
         return value, best
 
     def exact(self, order: Ints, below: float = math.inf) -> tuple[float, Split] | None:
         """The best slicing with an objective under ``below``, exact up to rounding; None if there is none."""
-        found = self.best(order, below, GAP)
-        while found is not None and found[0] > self.low.both:
-            better = self._better(order, clearly_below(found[0]), found[0])
-            if better is None:
-                break
-            found = better
-        return found
+        return self.best(order, below, GAP, math.inf)
 
     def _better(self, order: Ints, target: float, value: float) -> tuple[float, Split] | None:
         """A split within the target; None where its order of operators makes it no better than ``value`` after all."""
@@ -139,9 +136,12 @@ class SlicingSearch:
         self.random = np.random.default_rng(seed)
         self.slicers = [OrderSlicer(view, low, incumbent.stop) for view in views]
         self.by = "slicing"
-        effort = views[0].effort
+        view, effort = views[0], views[0].effort
+        # Pairs (left, right) that a decision about an order costs: segments as long as a stage, for each code and line.
+        width = max(1.0, view.items / max(1, sum(view.counts)))
+        pairs = view.items * width * (2 + effort.code * len(view.codes.digits)) * view.line_count
         #: Orders worth trying: fewer where one decision is expensive.
-        self.rounds = int(min(effort.orders, max(3, effort.pairs / DECISIONS / views[0].pairs_of_slicing)))
+        self.rounds = int(min(effort.orders, max(3, effort.pairs / DECISIONS / pairs)))
 
     @property
     def done(self) -> bool:
@@ -203,12 +203,9 @@ class SlicingSearch:
         found = self.incumbent.answer
         if found is None or self.done:
             return
-        if found.view.annealable(len(found.split)):
-            self._anneal(trials)
-        else:
+        if not found.view.annealable(len(found.split)):
             self.improve(10)
-
-    def _anneal(self, trials: int) -> None:
+            return
         for exponent, start, end in ((12, 0.3, 0.003), (30, 0.05, 0.002)):
             best, cooling = self.incumbent.answer, Cooling(start, end, trials // 2)
             assert best is not None

@@ -96,7 +96,7 @@ class DevicePool:
     devices: list[tuple[str, str]]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SearchView(ABC):
     """A problem ready to be searched."""
 
@@ -110,80 +110,44 @@ class SearchView(ABC):
     #: Whether what the problem states beyond work, transfers and limited memory counts.
     variants: ClassVar[bool]
 
+    def __post_init__(self) -> None:
+        problem, instance = self.problem, self.instance
+        self.items = instance.items
+        #: Whether forward and backward loads have limits of their own.
+        self.gpipe = self.variants and problem.gpipe
+        #: Whether memory depends on the order of operators, so that the items of stages are in one.
+        self.ordered = self.variants and problem.working_memory == "peak"
+        #: Most devices of a stage.
+        self.max_replicas = problem.max_replicas if self.variants else 1
+        #: Lines with limits of their own that a load has.
+        self.line_count = 1
+        #: The group that is filled first.
+        self.filled = 1 - self.first if self.backwards else self.first
+        order = np.arange(self.items, dtype=np.int32)
+        #: (n,) item of the instance for every item searched, and the other way round.
+        self.original = order[::-1].copy() if self.backwards else order
+
     def turned(self) -> Self:
         """The view of the same problem in the other direction."""
         return replace(self, backwards=not self.backwards)
 
-    @property
-    def gpipe(self) -> bool:
-        """Whether forward and backward loads have limits of their own."""
-        return self.variants and self.problem.gpipe
-
-    @property
-    def ordered(self) -> bool:
-        """Whether memory depends on the order of operators, so that the items of stages are in one."""
-        return self.variants and self.problem.working_memory == "peak"
-
-    @property
-    def max_replicas(self) -> int:
-        """Most devices of a stage."""
-        return self.problem.max_replicas if self.variants else 1
-
-    @property
-    def items(self) -> int:
-        """Number of items."""
-        return self.instance.items
-
-    @property
-    def code_count(self) -> int:
-        """Number of count codes."""
-        return int(self.codes.digits.shape[0])
-
-    @property
-    def device_count(self) -> int:
-        """Devices that can be used."""
-        return sum(self.counts)
-
-    @cached_property
-    def original(self) -> Ints:
-        """(n,) item of the instance for every item searched."""
-        order = np.arange(self.items, dtype=np.int32)
-        return order[::-1].copy() if self.backwards else order
-
     @cached_property
     def pools(self) -> list[DevicePool]:
         """Devices that nothing tells apart; of the group filled first, the most become pool 0, which needs no code."""
-        problem, group_of = self.problem, self.problem.group_of() if self.variants else {}
-        pools: dict[tuple[int, int], DevicePool] = {}
-        for name, kind in problem.device_names():
-            group = group_of.get(name, 0)
-            pools.setdefault((kind, group), DevicePool(kind, group, [])).devices.append(
-                (name, problem.kinds[kind].name)
-            )
-        merged: list[DevicePool] = []
-        for pool in pools.values():
-            # Replicas are of one kind, so with them alike kinds stay apart.
-            twin = next((other for other in merged if self.max_replicas == 1 and self._alike(pool, other)), None)
-            if twin is None:
-                merged.append(pool)
-            else:
-                twin.devices.extend(pool.devices)
-        return sorted(merged, key=lambda pool: (pool.group != self.filled, -len(pool.devices)))
-
-    def _alike(self, one: DevicePool, other: DevicePool) -> bool:
-        instance, kinds, j, k = self.instance, self.problem.kinds, one.kind, other.kind
+        problem, instance = self.problem, self.instance
+        group_of = problem.group_of() if self.variants else {}
         columns = (instance.work, instance.work_backward, instance.net_cost, instance.net_backward)
-        return (
-            one.group == other.group
-            and instance.memory[j] == instance.memory[k]
-            and (not self.problem.streaming or kinds[j].reload_time_per_byte == kinds[k].reload_time_per_byte)
-            and all(np.array_equal(column[:, j], column[:, k]) for column in columns)
-        )
-
-    @property
-    def filled(self) -> int:
-        """The group that is filled first."""
-        return 1 - self.first if self.backwards else self.first
+        # Replicas are of one kind, so with them alike kinds stay apart.
+        alike: list[object] = list(range(len(problem.kinds)))
+        for k, kind in enumerate(problem.kinds if self.max_replicas == 1 else ()):
+            reload = kind.reload_time_per_byte if problem.streaming else 0.0
+            alike[k] = float(instance.memory[k]), reload, *((column[:, k] + 0.0).tobytes() for column in columns)
+        pools: dict[object, DevicePool] = {}
+        for name, k in problem.device_names():
+            group = group_of.get(name, 0)
+            pool = pools.setdefault((alike[k], group), DevicePool(k, group, []))
+            pool.devices.append((name, problem.kinds[k].name))
+        return sorted(pools.values(), key=lambda pool: (pool.group != self.filled, -len(pool.devices)))
 
     @cached_property
     def early(self) -> Longs:
@@ -196,10 +160,10 @@ class SearchView(ABC):
         """How many devices of each pool can be used."""
         return [min(self.items * self.max_replicas, len(pool.devices)) for pool in self.pools]
 
-    @cached_property
+    @property
     def replicas(self) -> Longs:
         """(K,) most devices of a stage."""
-        return np.array([min(self.max_replicas, count) for count in self.counts], dtype=np.int64)
+        return np.minimum(self.max_replicas, np.array(self.counts, dtype=np.int64))
 
     @cached_property
     def codes(self) -> Codes:
@@ -224,17 +188,16 @@ class SearchView(ABC):
         """
         instance, original, nets, kinds = self.instance, self.original, self.nets, [pool.kind for pool in self.pools]
         graph = instance.graph.turned() if self.backwards else instance.graph
-        rank = np.argsort(original).astype(np.int32)
         source, memory = instance.net_source[nets], instance.memory[kinds]
         if not (self.variants and self.problem.streaming):
             memory = up_to(memory)
         own = {
             "graph": graph.numbered(original),
-            "net": instance.net.chosen(nets, rank),
-            "cover": instance.cover.chosen(np.arange(len(instance.cover_fixed)), rank),
+            "net": instance.net.chosen(nets, original),
+            "cover": instance.cover.chosen(np.arange(len(instance.cover_fixed)), original),
             "work": instance.work[original][:, kinds].T,
             "net_cost": instance.net_cost[nets][:, kinds].T,
-            "net_source": np.where(source >= 0, rank[source], -1),
+            "net_source": np.where(source >= 0, original[source], -1),
             "net_entering": instance.net_entering[nets],
             "fixed": instance.fixed[original],
             "active": instance.active[original],
@@ -245,12 +208,6 @@ class SearchView(ABC):
             "backwards": self.backwards,
         }
         return as_arrays(Arrays, vars(instance) | own)
-
-    @property
-    def pairs_of_slicing(self) -> float:
-        """Pairs (left, right) that a decision about one order costs: segments as long as a stage, for every code."""
-        width = max(1.0, self.items / max(1, self.device_count))
-        return self.items * width * (2 + self.effort.code * self.code_count)
 
     @property
     @abstractmethod
@@ -280,12 +237,6 @@ class SearchView(ABC):
             label[placed.items] = number
         return label
 
-    def stages_of_items(self, split: Split) -> Ints:
-        """(n,) the same of every item of the instance."""
-        places = np.empty(self.items, dtype=np.int32)
-        places[self.original] = self.label(split)
-        return places
-
     def plan(self, split: Split) -> Plan:
         """The plan of a split, stages first to last in the direction of the data."""
         used = [0] * len(self.pools)
@@ -300,20 +251,18 @@ class SearchView(ABC):
 
     def _operators(self, split: Split) -> list[tuple[int, ...]]:
         """Ids of the operators of every stage."""
-        return operators_at(self.problem, self.instance.group, self.stages_of_items(split), len(split))
+        return operators_at(self.problem, self.instance.group, self.label(split)[self.original], len(split))
 
     def adopt(self, found: ViewedSplit) -> Split:
         """A split found in another view of the same items, in the numbers and the direction of this one."""
         other = found.view
         if other is self:
             return found.split
-        rank = np.argsort(self.original).astype(np.int32)
         pool_of = {pool.devices[0]: number for number, pool in enumerate(self.pools)}
+        step = 1 if self.backwards == other.backwards else -1
         split = []
-        for pool, replicas, items in found.split:
-            moved = rank[other.original[items]]
-            turned = moved[::-1].copy() if self.backwards != other.backwards else moved
-            split.append(
-                SplitStage(pool_of[other.pools[pool].devices[0]], replicas, turned if self.ordered else np.sort(moved))
-            )
-        return split if self.backwards == other.backwards else split[::-1]
+        for pool, replicas, items in found.split[::step]:
+            moved = self.original[other.original[items]][::step]
+            items = moved.copy() if self.ordered else np.sort(moved)
+            split.append(SplitStage(pool_of[other.pools[pool].devices[0]], replicas, items))
+        return split

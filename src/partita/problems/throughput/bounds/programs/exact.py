@@ -20,10 +20,9 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import TOLERANCE, up_to
-from partita.problems.throughput.bounds.knowledge import Charged
+from partita.problems.throughput.bounds.knowledge import Charged, suits_programs
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, OrderTables, order_of
 from partita.problems.throughput.bounds.programs.minmax_program import MinMaxProgram, ProgramMember, ProgramRun
-from partita.problems.throughput.bounds.protocol import suits_programs
 
 #: Targets of the merged programs, as the part of the way from the bound to the best value.
 STEP = 0.5
@@ -40,7 +39,7 @@ def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: Orde
     """
     uniform, parts = run.knowledge.uniform, facts.parts
     blocks = BlockProgram(uniform, len(sizes), order)
-    program = MinMaxProgram.over(blocks, run, run.knowledge.bound, facts.target)
+    program = MinMaxProgram(blocks, run, run.knowledge.bound, facts.target)
     place = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     blocks.keep_within(place[parts.first], place[parts.last])
     whole = max(sizes) == 1

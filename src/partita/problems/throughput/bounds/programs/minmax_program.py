@@ -14,6 +14,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -26,9 +27,8 @@ from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
 from partita.problems.throughput.bounds.forced_transfers import charged_at
-from partita.problems.throughput.bounds.knowledge import Charged, Knowledge
+from partita.problems.throughput.bounds.knowledge import Charged, HierarchyBound, Knowledge, simple_bound
 from partita.problems.throughput.bounds.programs.block_rows import MOST_ITEMS, BlockProgram, Expression
-from partita.problems.throughput.bounds.protocol import HierarchyBound, simple_bound
 from partita.problems.throughput.problem import ThroughputProblem
 
 #: Largest load of interest inside of programs.
@@ -110,22 +110,16 @@ class ProgramRun:
         return found
 
 
-@dataclass
 class MinMaxProgram:
-    """Blocks, and the variable that no load exceeds."""
+    """A program to minimise the largest load of ``blocks``, between a proven bound and a cutoff; no loads yet.
 
-    blocks: BlockProgram  #: The items' part.
-    run: ProgramRun  #: Who asks.
-    largest: int  #: The variable: largest load times ``scale``.
-    cutoff: float  #: Largest load of interest: the program says nothing about optima above.
-    scale: float  #: ``LARGEST_LOAD`` / ``cutoff``.
+    It says nothing about optima above the cutoff. ``largest`` is the variable: the largest load times ``scale``.
+    """
 
-    @classmethod
-    def over(cls, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> MinMaxProgram:
-        """A program to minimise the largest load, between a proven bound and a cutoff; no loads yet."""
-        scale = LARGEST_LOAD / cutoff if cutoff > 0 else 1.0
-        largest = blocks.model.add_continuous(min(clearly_below(low), cutoff) * scale, cutoff * scale, 1.0)
-        return cls(blocks, run, largest, cutoff, scale)
+    def __init__(self, blocks: BlockProgram, run: ProgramRun, low: float, cutoff: float) -> None:
+        self.blocks, self.run, self.cutoff = blocks, run, cutoff
+        self.scale = scale = LARGEST_LOAD / cutoff if cutoff > 0 else 1.0
+        self.largest = blocks.model.add_continuous(min(clearly_below(low), cutoff) * scale, cutoff * scale, 1.0)
 
     def cuts(self, block: int, share: float = 1.0) -> dict[int, Expression]:
         """What nets cost that a block cuts whose load is at most ``share`` times the largest.
@@ -199,10 +193,8 @@ class MinMaxProgram:
         knowledge, ended = self.run.knowledge, threading.Event()
         size = knowledge.uniform.items * (self.blocks.count - 1)
         several = available("scip") and min(processors(), knowledge.threads) > 1 and size > SMALL
-        crashes: list[SolverCrashError] = []
-        failures: list[BaseException] = []
 
-        def go(backend: str) -> None:
+        def go(backend: str) -> SolverCrashError | None:
             began = time.monotonic()
             try:
                 proven = self.solve(
@@ -210,21 +202,20 @@ class MinMaxProgram:
                 )
                 self.run.prove(proven)
             except SolverCrashError as error:
-                crashes.append(error)
-                return
-            except BaseException as error:
-                failures.append(error)
-            if failures or time.monotonic() - began < time_s:
+                return error
+            except BaseException:
                 ended.set()
+                raise
+            if time.monotonic() - began < time_s:
+                ended.set()
+            return None
 
-        beside = [threading.Thread(target=go, args=("scip",), daemon=True)] if several else []
-        for thread in beside:
-            thread.start()
-        go("highs")
-        for thread in beside:
-            thread.join()
-        if failures or len(crashes) > len(beside):
-            raise [*failures, *crashes][0]
+        with ThreadPoolExecutor(1) as pool:
+            beside = [pool.submit(go, "scip")] if several else []
+            first = go("highs")
+        crashes = [crash for crash in (first, *(one.result() for one in beside)) if crash is not None]
+        if len(crashes) > len(beside):
+            raise crashes[0]
         for crash in crashes:
             knowledge.lose(crash, "the other backend went on")
 

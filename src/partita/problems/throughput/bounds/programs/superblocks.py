@@ -6,16 +6,15 @@ Source: Archer et al., "Practical Performance Guarantees for Pipelined DNN Infer
 from __future__ import annotations
 
 import operator
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from partita.engines.mip.model import Floats
 from partita.ground.rounding import clearly_below, up_to
+from partita.problems.throughput.bounds.knowledge import simple_bound
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, order_of
 from partita.problems.throughput.bounds.programs.minmax_program import MinMaxProgram, ProgramMember, ProgramRun
-from partita.problems.throughput.bounds.protocol import simple_bound
 
 
 class BottleneckBound(ProgramMember):
@@ -32,7 +31,7 @@ class BottleneckBound(ProgramMember):
     def programs(self, run: ProgramRun) -> None:
         """One program; its bound counts as it rises."""
         blocks = BlockProgram(run.knowledge.uniform, 3)
-        program = MinMaxProgram.over(blocks, run, run.knowledge.bound, run.cutoff)
+        program = MinMaxProgram(blocks, run, run.knowledge.bound, run.cutoff)
         program.limit(program.load(1))
         _fill(program)
         run.prove(program.solve(run.left_s(), on_bound=run.prove))
@@ -72,7 +71,7 @@ class GuessBound(ProgramMember):
             if knowledge.done or least <= low:
                 return
             blocks = BlockProgram(uniform, 3, order)
-            program = MinMaxProgram.over(blocks, run, low, cutoff)
+            program = MinMaxProgram(blocks, run, low, cutoff)
             if charged is not None and charged.target >= cutoff:
                 place = np.sign(np.arange(k) - j) + 1
                 blocks.keep_within(place[charged.parts.first], place[charged.parts.last])
@@ -107,7 +106,8 @@ class NodeProgramBound(ProgramMember):
         order = order_of(uniform)
         most = np.minimum(uniform.net_loads(), uniform.load(np.ones(uniform.items, dtype=bool)))
         blocks = BlockProgram(uniform, 3, order)
-        program = MinMaxProgram.over(blocks, run, 0.0, run.cutoff)
+        program = MinMaxProgram(blocks, run, 0.0, run.cutoff)
+        top = program.cutoff
         program.limit(program.load(1))
         lower, upper = list(blocks.model.lower), list(blocks.model.upper)
 
@@ -122,7 +122,7 @@ class NodeProgramBound(ProgramMember):
             blocks.model.lower, blocks.model.upper = list(lower), list(upper)
             # A block that costs no more than this is known.
             known = float(most[v])
-            cutoff = min(program.cutoff, known * (1 + 1e-6))
+            cutoff = program.cutoff = min(top, known * (1 + 1e-6))
             blocks.model.lower[program.largest] = min(clearly_below(knowledge.bound), cutoff) * program.scale
             blocks.model.upper[program.largest] = cutoff * program.scale
             # What comes before v is in its block or before, what comes after in its block or after.
@@ -134,7 +134,7 @@ class NodeProgramBound(ProgramMember):
             def weak(_: float) -> bool:
                 return bool(most[v] <= up_to(knowledge.bound))  # noqa: B023 - it runs in this round only
 
-            proven = replace(program, cutoff=cutoff).solve(
+            proven = program.solve(
                 run.left_s(),
                 enough=weak,
                 on_bound=lambda bound: run.prove(min(bound, known)),  # noqa: B023 - as above

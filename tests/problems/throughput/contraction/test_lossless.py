@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from instances.strategies import throughput_problems
 from partita.problems.throughput.contraction.instance import build_instance
-from partita.problems.throughput.contraction.interchangeable import order_twins, twins
-from partita.problems.throughput.contraction.sole_readers import absorb
+from partita.problems.throughput.contraction.lossless import absorb, order_twins, twins
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from second_opinions.instance_reference import best_over_items
 

@@ -12,11 +12,18 @@ The conditions hold on every device kind that has devices. Stages that neither g
 cut stays cut. The order stays acyclic, because A feeds nothing but w. Memory moves along, so the rule needs devices of
 which any one could hold everything. The mirror image merges items into their only predecessor. Typical cases are the
 query, key and value projections of an attention layer over a slow link.
+
+Interchangeable items get an order, so that searches do not try them in every one. Two items are twins if swapping them
+changes nothing: equal times, predecessors and successors, nets that become each other's, and equal memory (unless any
+one device could hold everything). From any acyclic split in which the first of two twins lies behind the second,
+swapping them gives a split with the same loads in which it does not. So an edge between consecutive twins loses no
+optimum. Examples are the key and value projections of an attention layer that reads another layer's output.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -67,15 +74,13 @@ def _partners(instance: Instance, sync_time: Floats | None) -> dict[int, int]:
         if len(readers) == 1:
             candidates.setdefault(int(readers[0]), []).append(item)
     result: dict[int, int] = {}
-    targets: set[int] = set()
     for target, items in candidates.items():
         if target in result:
             continue
-        free = [item for item in items if item not in targets]
-        chosen = free if len(free) <= _MOST_TOGETHER and _harmless(instance, free, target, sync_time) else []
+        chosen = items if len(items) <= _MOST_TOGETHER and _harmless(instance, items, target, sync_time) else []
         if not chosen:
-            chosen = [item for item in free if _harmless(instance, [item], target, sync_time)]
             # Each alone is harmless whatever the others do: what it reads is counted in full.
+            chosen = [item for item in items if _harmless(instance, [item], target, sync_time)]
         result.update(dict.fromkeys(chosen, target))
     return result
 
@@ -91,8 +96,6 @@ def _saves_alone(instance: Instance) -> Bools:
 
 
 def _harmless(instance: Instance, items: list[int], target: int, sync_time: Floats | None) -> bool:
-    if not items:
-        return False
     kinds = np.flatnonzero(instance.count > 0)
     times = instance.work[items][:, kinds]
     if not np.isfinite(times).all() or not np.isfinite(instance.work[target][kinds]).all():
@@ -188,3 +191,70 @@ def _renamed(sets: Sets, label: Longs) -> list[list[int]]:
 
 def _added(values: Floats, rows: list[list[int]]) -> Floats:
     return np.array([values[members].sum(axis=0) for members in rows]).reshape(-1, values.shape[1])
+
+
+def _profile(instance: Instance, item: int, ample: bool) -> tuple[object, ...]:
+    """What twins have in common apart from their nets."""
+    memory = () if ample else (instance.fixed[item], instance.active[item], instance.workspace[item])
+    return (
+        instance.work[item].tobytes(),
+        instance.work_backward[item].tobytes(),
+        memory,
+        tuple(sorted(instance.graph.before(item).tolist())),
+        tuple(sorted(instance.graph.after(item).tolist())),
+        len(instance.net.holding(item)),
+        0 if ample else len(instance.cover.holding(item)),
+    )
+
+
+def _surroundings(instance: Instance, item: int, other: int, ample: bool) -> Counter[tuple[object, ...]]:
+    """Nets and covers of an item, with the item and its possible twin taken out of their pins."""
+    pair = {item, other}
+    found: Counter[tuple[object, ...]] = Counter()
+    for net in instance.net.holding(item).tolist():
+        pins = instance.net.members(net).tolist()
+        source = int(instance.net_source[net])
+        found[
+            "net",
+            tuple(sorted(set(pins) - pair)),
+            other in pins,
+            "self" if source == item else source,
+            instance.net_cost[net].tobytes(),
+            instance.net_backward[net].tobytes(),
+            instance.net_entering[net],
+        ] += 1
+    for cover in () if ample else instance.cover.holding(item).tolist():
+        pins = instance.cover.members(cover).tolist()
+        bytes_ = (instance.cover_fixed[cover], instance.cover_active[cover])
+        found["cover", tuple(sorted(set(pins) - pair)), other in pins, bytes_] += 1
+    return found
+
+
+def twins(instance: Instance) -> list[list[int]]:
+    """Classes of two or more mutual twins, each ascending."""
+    ample = memory_is_ample(instance)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for item in range(instance.items):
+        alike.setdefault(_profile(instance, item, ample), []).append(item)
+    classes: list[list[int]] = []
+    for group in alike.values():
+        found: list[list[int]] = []
+        for item in group if len(group) > 1 else ():
+            for known in found:
+                first = known[0]
+                if _surroundings(instance, first, item, ample) == _surroundings(instance, item, first, ample):
+                    known.append(item)
+                    break
+            else:
+                found.append([item])
+        classes += [members for members in found if len(members) > 1]
+    return classes
+
+
+def order_twins(instance: Instance) -> Instance:
+    """The instance with an edge from each twin to the next; items are numbered topologically, so no cycle arises."""
+    new = [pair for members in twins(instance) for pair in itertools.pairwise(members)]
+    if not new:
+        return instance
+    edges = np.concatenate([instance.graph.edges, np.array(new)])
+    return replace(instance, graph=ordered_graph(edges, instance.items))
