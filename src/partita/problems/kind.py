@@ -182,6 +182,11 @@ class lazy(Generic[T]):
         return found(owner) if isinstance(found, type) else found  # type: ignore[no-any-return]
 
 
+def room(home: str) -> Any:
+    """A ``lazy`` attribute of which ``Kind`` says all that is known of its type."""
+    return lazy[Any](home)
+
+
 Solvers: TypeAlias = Sequence[Solver[P, L, Any]]
 Bounds: TypeAlias = Sequence[BoundMethod[P]]
 Evaluate: TypeAlias = Callable[[P, L], E]
