@@ -5,20 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import NEARLY_FULL, Kind, lazy
-from partita.problems.latency.options import Changes, Options, change
+from partita.problems.kind import NEARLY_FULL, Kind, room
+from partita.problems.latency.options import Changes, change
 from partita.problems.latency.plan import LatencyPlan, complete
 from partita.problems.latency.problem import LatencyProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from partita.problems.kind import Bounds, Certify, Evaluate, Solvers
     from partita.problems.latency.evaluate import LatencyEvaluation
-    from partita.problems.latency.files.plans import PlanFiles
-    from partita.problems.latency.report import LatencyReport
-    from partita.problems.latency.sweep import LatencySweep
-    from partita.problems.latency.timeline import LatencyTimeLine
 
 
 class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
@@ -27,23 +20,20 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     summary = "run one sample as fast as possible over accelerators that exchange tensors through host memory"
     problem = LatencyProblem
     plan = LatencyPlan
-    options = Options
     changes = Changes
-    solvers: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.solvers:DEFAULT_SOLVERS")
+    solvers = room("partita.problems.latency.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
-    bounds: lazy[Bounds[LatencyProblem]] = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
-    files: lazy[PlanFiles] = lazy("partita.problems.latency.files.plans:PlanFiles")
-    report: lazy[LatencyReport] = lazy("partita.problems.latency.report:LatencyReport")
-    sweep: lazy[LatencySweep] = lazy("partita.problems.latency.sweep:LatencySweep")
-    timeline: lazy[LatencyTimeLine] = lazy("partita.problems.latency.timeline:LatencyTimeLine")
-    samples: lazy[Sequence[Sequence[LatencyProblem]]] = lazy("partita.problems.latency.samples:SAMPLES")
+    bounds = room("partita.problems.latency.bounds:DEFAULT_BOUNDS")
+    baselines = room("partita.problems.latency.baselines:DEFAULT_BASELINES")
+    files = room("partita.problems.latency.files.plans:PlanFiles")
+    report = room("partita.problems.latency.report:LatencyReport")
+    sweep = room("partita.problems.latency.sweep:LatencySweep")
+    timeline = room("partita.problems.latency.timeline:LatencyTimeLine")
+    samples = room("partita.problems.latency.samples:SAMPLES")
     change = staticmethod(change)
     complete = staticmethod(complete)
-    evaluate: lazy[Evaluate[LatencyProblem, LatencyPlan, LatencyEvaluation]] = lazy(
-        "partita.problems.latency.evaluate:evaluate"
-    )
-    certify: lazy[Certify[LatencyProblem]] = lazy("partita.problems.latency.certifying:certify")
+    evaluate = room("partita.problems.latency.evaluate:evaluate")
+    certify = room("partita.problems.latency.bounds.critical_path:certify")
 
     def unlimited(self, problem: LatencyProblem, evaluation: LatencyEvaluation) -> LatencyProblem | None:
         """Without memory limit, if some accelerator's memory is nearly full."""

@@ -46,11 +46,7 @@ def best_placement(
     are tried in every order.
     """
     a, n = view.arrays, view.count
-    limit = float(a.limit[0])
-    barred = np.zeros(n, np.int32)
-    for row in view.classes:
-        # A class is on one device: what one member cannot, none can.
-        barred[row] = any(a.acc[v] == np.inf for v in row) or math.fsum(a.mem[v] for v in row) > limit
+    barred = np.array(view.barred, np.int32)[a.group.of]
     rest = rests(a, barred)
     slot, choice, at = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(1, np.int64)
     best, spent = known, 0

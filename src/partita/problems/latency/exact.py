@@ -45,13 +45,9 @@ class PlacementProgram:
 
     def __init__(self, view: View, horizon: float) -> None:
         self.view, self.model = view, MixedProgram()
-        a, m = view.arrays, self.model
+        m = self.model
         n, pieces = view.count, view.slots
         self.n, self.pieces, self.horizon = n, pieces, horizon
-        usable = [
-            all(a.acc[v] < np.inf for v in row) and sum(float(a.mem[v]) for v in row) <= a.limit[0]
-            for row in view.classes
-        ]
         self.on = [[m.add_binary() for _ in range(pieces)] for _ in view.classes]
         self.after = [[m.add_binary() for _ in range(pieces)] for _ in range(n)]
         self.into = [[m.add_binary() for _ in range(pieces)] if view.after[v] else [] for v in range(n)]
@@ -60,11 +56,10 @@ class PlacementProgram:
         self.start = [m.add_continuous(0.0, horizon) for _ in range(pieces)]
         self.end = [m.add_continuous(0.0, horizon) for _ in range(pieces)]
         self.latency = m.add_continuous(0.0, horizon, cost=1.0)
-        for number, ok in enumerate(usable):
-            for p in range(pieces):
-                if not ok:
-                    m.fix(self.on[number][p], 0.0)
-            m.add_row([(x, 1.0) for x in self.on[number]], upper=1.0)
+        for row, barred in zip(self.on, view.barred, strict=True):
+            for x in row if barred else ():
+                m.fix(x, 0.0)
+            m.add_row([(x, 1.0) for x in row], upper=1.0)
         for v in range(n):
             self._order(v)
             self._times(v)

@@ -11,6 +11,22 @@ from partita.ground.dags import directed_graph
 from partita.problems.latency.view import View
 
 
+def merged_classes(view: View) -> tuple[list[list[int]], set[tuple[int, int]]]:
+    """Colocation classes in groups that depend on each other both ways, and which group is read by which.
+
+    Only forward operators make edges; backward ones follow their class (NeurIPS 2020, Appendices E and F).
+    """
+    import rustworkx
+
+    of, part = view.arrays.group.of.tolist(), view.arrays.part
+    links = ((u, v) for v in range(view.count) for u in view.before[v] if part[u] == 0 and part[v] == 0)
+    edges = {(of[u], of[v]) for u, v in links if of[u] != of[v]}
+    graph = directed_graph(len(view.classes), sorted(edges))
+    groups = [sorted(one) for one in rustworkx.strongly_connected_components(graph)]
+    home = {number: i for i, one in enumerate(groups) for number in one}
+    return groups, {(home[x], home[y]) for x, y in edges if home[x] != home[y]}
+
+
 class PieceSlicer:
     """Cuts orders of a problem's colocation classes; classes that depend on each other both ways stay together.
 
@@ -18,28 +34,15 @@ class PieceSlicer:
     """
 
     def __init__(self, view: View) -> None:
-        import rustworkx
-
         self.view = view
-        a = view.arrays
-        forward = [[v for v in row if a.part[v] == 0] for row in view.classes]
-        edges = {
-            (int(a.group.of[u]), int(a.group.of[v]))
-            for v in range(view.count)
-            for u in view.before[v]
-            if a.part[u] == 0 and a.part[v] == 0 and a.group.of[u] != a.group.of[v]
-        }
-        graph = directed_graph(len(forward), sorted(edges))
-        components = [sorted(one) for one in rustworkx.strongly_connected_components(graph)]
-        of = {number: i for i, one in enumerate(components) for number in one}
-        #: Operators of every group, in topological order, and the groups that each reads.
-        self.groups = [sorted(v for number in one for v in forward[number]) for one in components]
-        self.after: list[set[int]] = [set() for _ in components]
-        self.before: list[set[int]] = [set() for _ in components]
+        merged, edges = merged_classes(view)
+        #: Forward operators of every group, in topological order, and the groups that each reads.
+        self.groups = [sorted(v for n in one for v in view.classes[n] if view.arrays.part[v] == 0) for one in merged]
+        self.after: list[set[int]] = [set() for _ in merged]
+        self.before: list[set[int]] = [set() for _ in merged]
         for x, y in edges:
-            if of[x] != of[y]:
-                self.after[of[x]].add(of[y])
-                self.before[of[y]].add(of[x])
+            self.after[x].add(y)
+            self.before[y].add(x)
 
     def order(self, random: np.random.Generator) -> list[int]:
         """An order of the groups, found from the last to the first: constants come right before their readers."""
@@ -75,17 +78,11 @@ class PieceSlicer:
                 if j >= 0:
                     slot[row] = j * view.problem.pieces
             return slot
-        numbers = self._training(rows, flat, ptr, cpu)
-        each = view.passes * view.problem.pieces
         home = np.full(len(view.classes), -1)
-        for row, j in zip(rows, numbers, strict=True):
-            for v in row:
-                home[a.group.of[v]] = j
-        for v in range(view.count):
-            j = home[a.group.of[v]]
-            if j >= 0:
-                slot[v] = j * each + a.part[v] * view.problem.pieces
-        return slot
+        for row, j in zip(rows, self._training(rows, flat, ptr, cpu), strict=True):
+            home[a.group.of[row]] = j
+        placed = home[a.group.of]
+        return np.where(placed >= 0, (placed * view.passes + a.part) * view.problem.pieces, slot).astype(np.int32)
 
     def _training(self, rows: list[list[int]], flat: Ints, ptr: Ints, cpu: Floats) -> list[int]:
         """As ``slice_order`` on the forward part, every operator with the memory and the times of its whole class."""

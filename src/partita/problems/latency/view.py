@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -54,6 +55,12 @@ class View:
     def count(self) -> int:
         """Operators."""
         return len(self.place)
+
+    @cached_property
+    def barred(self) -> list[bool]:
+        """By class, whether it runs on no accelerator: a class is on one device, so what one cannot, none can."""
+        a, limit = self.arrays, float(self.arrays.limit[0])
+        return [any(a.acc[v] == np.inf for v in row) or sum(map(float, a.mem[row])) > limit for row in self.classes]
 
     @property
     def slots(self) -> int:
