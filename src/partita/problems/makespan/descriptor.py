@@ -5,22 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
+from partita.problems.kind import NEARLY_FULL, Kind, Solver, room
 from partita.problems.makespan.bounds.simple import explain_infeasible
 from partita.problems.makespan.options import Changes, Options, change
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.makespan.evaluate import MakespanEvaluation
-    from partita.problems.makespan.files.plans import PlanFiles
-    from partita.problems.makespan.from_model import MakespanFromModel
-    from partita.problems.makespan.report.report import MakespanReport
-    from partita.problems.makespan.sweep import MakespanSweep
-    from partita.problems.makespan.timeline import MakespanTimeLine
 
 
 class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
@@ -31,25 +22,19 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     plan = MakespanPlan
     options = Options
     changes = Changes
-    model: lazy[MakespanFromModel] = lazy("partita.problems.makespan.from_model:MakespanFromModel")
-    solvers: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
-        "partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS"
-    )
-    bounds: lazy[Bounds[MakespanProblem]] = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
-        "partita.problems.makespan.baselines:DEFAULT_BASELINES"
-    )
-    files: lazy[PlanFiles] = lazy("partita.problems.makespan.files.plans:PlanFiles")
-    report: lazy[MakespanReport] = lazy("partita.problems.makespan.report.report:MakespanReport")
-    sweep: lazy[MakespanSweep] = lazy("partita.problems.makespan.sweep:MakespanSweep")
-    timeline: lazy[MakespanTimeLine] = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
-    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.makespan.generators:GENERATORS")
-    samples: lazy[Sequence[Sequence[MakespanProblem]]] = lazy("partita.problems.makespan.samples:SAMPLES")
+    model = room("partita.problems.makespan.from_model:MakespanFromModel")
+    solvers = room("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
+    bounds = room("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
+    baselines = room("partita.problems.makespan.baselines:DEFAULT_BASELINES")
+    files = room("partita.problems.makespan.files.plans:PlanFiles")
+    report = room("partita.problems.makespan.report:MakespanReport")
+    sweep = room("partita.problems.makespan.sweep:MakespanSweep")
+    timeline = room("partita.problems.makespan.timeline:MakespanTimeLine")
+    generators = room("partita.problems.makespan.generators:GENERATORS")
+    samples = room("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate: lazy[Evaluate[MakespanProblem, MakespanPlan, MakespanEvaluation]] = lazy(
-        "partita.problems.makespan.evaluate:evaluate"
-    )
-    certify: lazy[Certify[MakespanProblem]] = lazy("partita.problems.makespan.certifying:certify")
+    evaluate = room("partita.problems.makespan.evaluate:evaluate")
+    certify = room("partita.problems.makespan.certifying:certify")
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -21,7 +22,6 @@ from partita.ground.units import format_bytes, format_time
 from partita.nouns.catalogue.runtimes import Cuts
 from partita.nouns.cluster import Cluster, LinkPath
 from partita.nouns.graph import Graph
-from partita.problems.makespan.handing import Handing, hand_over
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem, device_labels
 
 #: Times from each device (row) to each (column).
@@ -176,6 +176,53 @@ class ClusterTransfers:
             f"Transfers take the latency of their way and their bytes over its narrowest link: {ways}. A device sends "
             "one tensor at a time and receives one at a time; links between different devices are not shared."
         ]
+
+
+@dataclass(frozen=True)
+class Handing:
+    """Flows between operators and relays."""
+
+    flows: tuple[tuple[int, int, int], ...]  #: Source, target and bytes; ids are places in the graph, or of relays.
+    precedence: tuple[tuple[int, int], ...]  #: Source and target, where there are no bytes.
+    relays: tuple[tuple[int, str], ...]  #: Id, and the name of the tensor; ids are those after the graph's places.
+
+
+def hand_over(graph: Graph, homes: list[int], classes: list[int]) -> Handing:
+    """The tensors of a graph as flows.
+
+    In a makespan problem every flow is moved by itself, so that a tensor with several readers on another device would
+    be sent there several times. A row of *relays*, operators that take no time and do nothing but have the tensor,
+    hands it on: the first relay reads the producer and feeds the first reader and the next relay, and so on; the last
+    one feeds the last two readers. A relay where a reader is costs one transfer there, and whoever comes after it on
+    that device reads it. With all relays at the producer every reader gets its own transfer, so no schedule is lost;
+    and every schedule can be run, since a device may send on what it was sent.
+
+    ``homes`` has for every operator the one that it is part of, −1 for what is part of the inputs; ``classes`` a number
+    that it shares with those on the same device.
+    """
+    flows: list[tuple[int, int, int]] = []
+    precedence: set[tuple[int, int]] = set()
+    relays: list[tuple[int, str]] = []
+    for tensor in graph.tensors:
+        if tensor.producer is None or homes[tensor.producer] < 0:
+            continue
+        maker = homes[tensor.producer]
+        readers = sorted({homes[reader] for reader in tensor.consumers} - {maker})
+        if not tensor.bytes:
+            precedence.update((maker, reader) for reader in readers)
+            continue
+        near = [reader for reader in readers if classes[reader] == classes[maker]]
+        far = [reader for reader in readers if classes[reader] != classes[maker]]
+        flows += [(maker, reader, tensor.bytes) for reader in near]
+        holder = maker
+        for number, reader in enumerate(far):
+            if number < len(far) - 1:
+                relay = len(graph.operators) + len(relays)
+                relays.append((relay, tensor.name))
+                flows.append((holder, relay, tensor.bytes))
+                holder = relay
+            flows.append((holder, reader, tensor.bytes))
+    return Handing(tuple(flows), tuple(sorted(precedence)), tuple(relays))
 
 
 def _homes(graph: Graph) -> list[int]:
