@@ -12,7 +12,6 @@ from partita.problems.kind import SearchOptions
 from partita.problems.latency.options import Outcome, Solver
 from partita.problems.latency.plan import LatencyPlan, on_accelerators
 from partita.problems.latency.problem import LatencyProblem
-from partita.problems.latency.slicing import merged_classes
 from partita.problems.latency.view import View
 
 
@@ -106,7 +105,7 @@ DEFAULT_BASELINES: tuple[Solver, ...] = (CpuOnly(), SingleAccelerator(), GreedyF
 
 def _contracted(view: View) -> list[list[int]]:
     """Places of operators that a contiguous split keeps together, by group, in topological order of the groups."""
-    merged, edges = merged_classes(view)
+    merged, edges = view.merged()
     groups = [sorted(view.place[v] for number in one for v in view.classes[number]) for one in merged]
     # Groups are preferred by the first of their operators in the problem's own order.
     return [groups[i] for i in topological_order(len(groups), sorted(edges), [min(row) for row in groups])]

@@ -13,8 +13,7 @@ from partita.problems.kind import SearchOptions
 from partita.problems.latency.annealing import SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.bounds.chain import ChainBound, chain_bound, lowered
 from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
-from partita.problems.latency.enumeration import best_placement, few, tiny
-from partita.problems.latency.exact import exact_refusal, prove_exactly
+from partita.problems.latency.exact import best_placement, exact_refusal, few, prove_exactly, tiny
 from partita.problems.latency.options import Outcome, Solver
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
@@ -185,7 +184,7 @@ def _beside_one_piece(
     def take() -> bool:
         value, plan, _ = own.snapshot()
         if plan is not None and value < search.value:
-            search.adopt(view.slot(plan))
+            search.offer(view.slot(plan))
         return False
 
     if math.isfinite(count):

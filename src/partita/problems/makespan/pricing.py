@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Literal
 
 from partita.costs.live import live_bytes
@@ -24,8 +24,6 @@ from partita.nouns.cluster import Cluster, LinkPath
 from partita.nouns.graph import Graph
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem, device_labels
 
-#: Times from each device (row) to each (column).
-Table = tuple[tuple[float, ...], ...]
 #: Whether readers of one weight in different modules hold a copy each, or share a device.
 Tied = Literal["copy", "together"]
 
@@ -111,15 +109,25 @@ def price(
     ]
     idle = tuple(0.0 if room >= 0 else None for room in rooms)
     operators += [MakespanOperator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
-    transfers = ClusterTransfers(cluster)
+    places = range(cluster.device_count)
+    paths = [[None if a == b else cluster.path(a, b) for b in places] for a in places]
+
+    @cache
+    def transfer(size: int) -> tuple[tuple[float, ...], ...]:
+        """Seconds from each device to each: the latency of the way, and bytes over its narrowest link's bandwidth."""
+        return tuple(
+            tuple(0.0 if path is None else path.latency_s + size / path.bandwidth_bytes_per_s for path in row)
+            for row in paths
+        )
+
     flows = tuple(
-        MakespanFlow(id=number, source=u, target=v, times=transfers.times(size))
+        MakespanFlow(id=number, source=u, target=v, times=transfer(size))
         for number, (u, v, size) in enumerate(handing.flows)
     )
     notes = [
         *graph.notes,
         *source.notes(graph),
-        *transfers.notes(),
+        *_transfer_note(paths),
         *_memory_notes(graph, held, shared, [n for n, room in zip(names, rooms, strict=True) if room < 0]),
         *_handing_notes(handing, len(homes) - len(kept)),
     ]
@@ -137,45 +145,22 @@ def price(
     )
 
 
-class ClusterTransfers:
-    """Transfer times on a cluster: the latency of the way, and bytes over the bandwidth of its narrowest link."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        count = cluster.device_count
-        self._known: dict[int, Table] = {}
-        self.paths: list[list[LinkPath | None]] = [
-            [None if a == b else cluster.path(a, b) for b in range(count)] for a in range(count)
-        ]
-
-    def times(self, size: int) -> Table:
-        """Seconds that so many bytes take; equal sizes share one table."""
-        if size not in self._known:
-            self._known[size] = tuple(
-                tuple(0.0 if path is None else path.latency_s + size / path.bandwidth_bytes_per_s for path in row)
-                for row in self.paths
-            )
-        return self._known[size]
-
-    @cached_property
-    def kinds(self) -> dict[str, LinkPath]:
-        """A way over each narrowest link, by its name."""
-        return {path.link: path for row in self.paths for path in row if path is not None}
-
-    def notes(self) -> Sequence[str]:
-        """What a reader should know about these times."""
-        if not self.kinds:
-            return []
-        if "bandwidth matrix" in self.kinds:
-            ways = "the bandwidth matrix"
-        else:
-            ways = ", ".join(
-                f"{name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s after {format_time(path.latency_s)}"
-                for name, path in self.kinds.items()
-            )
-        return [
-            f"Transfers take the latency of their way and their bytes over its narrowest link: {ways}. A device sends "
-            "one tensor at a time and receives one at a time; links between different devices are not shared."
-        ]
+def _transfer_note(paths: Sequence[Sequence[LinkPath | None]]) -> list[str]:
+    """What a reader should know about the times of transfers."""
+    # A way over each narrowest link, by its name.
+    kinds = {path.link: path for row in paths for path in row if path is not None}
+    if not kinds:
+        return []
+    ways = ", ".join(
+        f"{name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s after {format_time(path.latency_s)}"
+        for name, path in kinds.items()
+    )
+    if "bandwidth matrix" in kinds:
+        ways = "the bandwidth matrix"
+    return [
+        f"Transfers take the latency of their way and their bytes over its narrowest link: {ways}. A device sends "
+        "one tensor at a time and receives one at a time; links between different devices are not shared."
+    ]
 
 
 @dataclass(frozen=True)
