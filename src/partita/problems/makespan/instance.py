@@ -67,7 +67,7 @@ class MakespanInstance:
     def sizes(self) -> Floats:
         """(classes,) What a class holds."""
         a = self.arrays
-        return np.bincount(a.group.of, weights=a.memory, minlength=len(a.group.ptr) - 1)
+        return np.bincount(a.group.of, weights=a.memory, minlength=len(a.group.ptr) - 1).astype(np.float64)
 
     @cached_property
     def ordered(self) -> Longs:

@@ -74,10 +74,12 @@ class Block:
 
         On any one, also where they cannot run: blocks of one key may differ in that, and ask for other pairs.
         """
-        whole, times = self.instance.problem, {}
-        for v, home in zip((self.entry, self.exit), homes or (None, None), strict=True):
-            times[v] = tuple(0.0 if home in (None, d) else None for d in range(self.instance.devices))
+        whole, devices = self.instance.problem, range(self.instance.devices)
         ops = whole.operators
+        times = {
+            v: tuple(0.0 if home in (None, d) else None for d in devices)
+            for v, home in zip((self.entry, self.exit), homes or (None, None), strict=True)
+        }
         return whole.replace(
             operators=tuple(msgspec.structs.replace(ops[v], times=times.get(v, ops[v].times)) for v in self.operators),
             flows=tuple(whole.flows[f] for _, _, f in self.edges if f >= 0),

@@ -211,8 +211,11 @@ def _without(instance: MappingInstance, s: int, moved: float | None) -> Floats:
     a = instance.arrays
     sizes, ring, partners = a.weight[a.ptr[s] : a.ptr[s + 1]], float(a.ring[s]), instance.partners[s]
     if moved is None:
-        return a.time[s] + least_moving(sizes, 0.0, 0, instance.fastest)
-    return a.time[s] + least_moving(np.delete(sizes, sizes.tolist().index(moved)), ring, partners, instance.fastest)
+        ring, partners = 0.0, 0
+    else:
+        sizes = np.delete(sizes, sizes.tolist().index(moved))
+    least: Floats = a.time[s] + least_moving(sizes, ring, partners, instance.fastest)
+    return least
 
 
 def _balls(instance: MappingInstance) -> npt.NDArray[np.int64]:

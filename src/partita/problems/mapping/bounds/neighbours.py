@@ -88,15 +88,14 @@ def best_loads(instance: MappingInstance, fastest: Floats | None = None) -> Floa
 
 def least_moving(sizes: Floats, ring: float, partners: int, links: Floats) -> Floats:
     """(D,) What a replica takes at least for transfers of some sizes and a ring, over links as in ``best_loads``."""
-    sizes, count = np.sort(sizes)[::-1], len(sizes) + partners
+    count, least = len(sizes) + partners, np.full(len(links), math.inf)
     if links.shape[1] < count:
         # There are no partners without devices for all.
-        return np.full(len(links), math.inf)
+        return least
+    falling: Floats = np.sort(sizes)[::-1]
     if partners == 0:
-        return links[:, :count] @ sizes
-    options = []
-    for last in range(partners - 1, count):
+        least = links[:, :count] @ falling
+    for last in range(partners - 1, count) if partners else ():
         rest = [k for k in range(count) if not last - partners < k <= last]
-        options.append(links[:, rest] @ sizes + ring * links[:, last])
-    least: Floats = np.min(options, axis=0)
+        least = np.minimum(least, links[:, rest] @ falling + ring * links[:, last])
     return least
