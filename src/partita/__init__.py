@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from partita.problems.latency.problem import LatencyOperator as LatencyOperator
     from partita.problems.latency.problem import LatencyProblem as LatencyProblem
     from partita.problems.makespan.problem import MakespanProblem as MakespanProblem
-    from partita.problems.mapping.plan import Placement as Placement
     from partita.problems.mapping.problem import MappingProblem as MappingProblem
+    from partita.problems.mapping.problem import Placement as Placement
     from partita.problems.throughput.evaluation import Evaluation as Evaluation
     from partita.problems.throughput.generators.plain import plain_problem as plain_problem
     from partita.problems.throughput.generators.regal import regal_problem as regal_problem
@@ -80,8 +80,7 @@ _NAMES = {
     "partita.problems.importers": "read_problem",
     "partita.problems.latency.plan": "LatencyPlan",
     "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
-    "partita.problems.mapping.plan": "Placement",
-    "partita.problems.mapping.problem": "MappingProblem",
+    "partita.problems.mapping.problem": "MappingProblem Placement",
     "partita.problems.throughput.evaluation": "Evaluation",
     "partita.problems.throughput.generators.plain": "plain_problem",
     "partita.problems.throughput.generators.regal": "regal_problem",

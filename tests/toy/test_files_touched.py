@@ -89,7 +89,7 @@ def copy(tmp_path: Path) -> Copy:
 SOLVER = """
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.schedules import list_schedule
-from partita.problems.makespan.protocol import Outcome, Solver
+from partita.problems.makespan.options import Outcome, Solver
 
 
 class OneDevice(Solver):

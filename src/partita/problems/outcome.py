@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
+
+from partita.engines.search.monitor import Monitor
+
+if TYPE_CHECKING:
+    from partita.engines.search.incumbent import Incumbent
 
 CoL = TypeVar("CoL", covariant=True)
 
@@ -27,3 +33,12 @@ class Outcome(Generic[CoL]):
     proven_by: str = ""
     #: Of the bound, see ``partita.engines.search.result.Bound``; None for none.
     certificate: msgspec.Struct | None = None
+
+
+def searched(best: Incumbent[Any], monitor: Monitor, work: Callable[[], object]) -> Outcome[Any]:
+    """Run ``work``, which works on ``best``, until it ends or is told to stop, and say what is known then."""
+    from partita.engines.search.background import run_in_background
+
+    run_in_background(best, monitor, work)
+    _, plan, bound = best.snapshot()
+    return Outcome(plan, None if best.infeasible else bound, best.infeasible, proven_by=best.proven_by)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from contracts.samples import Family, Samples
+from partita.problems.kind import SearchOptions
 from partita.problems.latency.evaluate import evaluate
-from partita.problems.latency.options import Options
 from partita.problems.latency.plan import LatencyPlan, complete
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem
 from problems.latency.brute_force import best_latency, judge
@@ -73,7 +73,7 @@ def _large(seed: int, columns: int = 4, rows: int = 12, accelerators: int = 6) -
     )
 
 
-def optimum(problem: LatencyProblem, options: Options) -> float | None:
+def optimum(problem: LatencyProblem, options: SearchOptions) -> float | None:
     """By trying everything; remembered, because every component asks."""
     return _remembered(msgspec.json.encode(problem))
 
@@ -83,7 +83,7 @@ def _remembered(encoded: bytes) -> float:
     return best_latency(msgspec.json.decode(encoded, type=LatencyProblem))
 
 
-def check(problem: LatencyProblem, plan: LatencyPlan, options: Options) -> None:
+def check(problem: LatencyProblem, plan: LatencyPlan, options: SearchOptions) -> None:
     """The evaluator agrees with an independent one."""
     found = evaluate(problem, plan)
     value, fine = judge(problem, complete(problem, plan))

@@ -9,11 +9,11 @@ import pytest
 import partita as pt
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.latency.annealing import PlacementSearch
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
-from partita.problems.latency.protocol import Options
 from partita.problems.latency.solvers import _beside_one_piece
 from partita.problems.latency.view import View
 from problems.latency.random_problems import random_problem
@@ -53,7 +53,7 @@ def test_annealing_has_the_plan_of_one_piece(threads: int, limit: float | None) 
     monitor = Monitor(limit)
     if limit is not None:
         best.on_better = lambda value, *_: best.end() if value <= alone.value else None
-    _beside_one_piece(search.view, search, Options(seed=3, threads=threads), best, count, monitor)
+    _beside_one_piece(search.view, search, SearchOptions(seed=3, threads=threads), best, count, monitor)
     assert best.answer is not None
     assert best.value <= alone.value
     assert evaluate(wide, best.answer).feasible

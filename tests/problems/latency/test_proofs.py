@@ -16,9 +16,8 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.problems.importers import read_problem
 from partita.problems.latency.bounds import DEFAULT_BOUNDS
-from partita.problems.latency.bounds.relaxation import chain_of, spine_of
-from partita.problems.latency.bounds.side_tensors import side_times
-from partita.problems.latency.enumeration import best_placement
+from partita.problems.latency.bounds.relaxation import chain_of, side_times, spine_of
+from partita.problems.latency.exact import best_placement
 from partita.problems.latency.problem import LatencyOperator, LatencyProblem
 from partita.problems.latency.solvers import DEFAULT_SOLVERS
 from partita.problems.latency.view import View

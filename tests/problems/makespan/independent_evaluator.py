@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 __all__ = ["judge"]
 

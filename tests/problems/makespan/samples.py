@@ -11,8 +11,7 @@ import pytest
 from contracts.samples import Family, Samples
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.options import Options
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.samples import DIAMOND
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.independent_evaluator import judge

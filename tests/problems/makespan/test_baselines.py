@@ -8,9 +8,8 @@ import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from problems.makespan.samples import fork_joins, row
 
 #: Topcuoglu, Hariri and Wu (2002), Fig. 2: times of ten tasks on three processors, and edges with their costs.

@@ -9,8 +9,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.coarse import _grouped, coarse, coarse_search
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 
 
 def braids(rows: int, length: int, *, memory: float | None) -> MakespanProblem:

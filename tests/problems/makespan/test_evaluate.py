@@ -9,8 +9,15 @@ import pytest
 
 from partita.ground.errors import InputError
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.plan import MakespanPlan, PlacedOperator, Sent
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import (
+    Device,
+    MakespanFlow,
+    MakespanOperator,
+    MakespanPlan,
+    MakespanProblem,
+    PlacedOperator,
+    Sent,
+)
 
 _LINK = ((0.0, 1.0), (2.0, 0.0))
 

@@ -18,9 +18,8 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import devices_of, left_shifted, list_schedule, order_of, starts_of
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath

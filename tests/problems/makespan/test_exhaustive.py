@@ -16,8 +16,7 @@ from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.test_exact import FAMILIES, tight_chains
 

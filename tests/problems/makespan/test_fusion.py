@@ -16,8 +16,7 @@ from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.fusion import FusedProblem, fuse_problem, lift
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.options import Changes, change
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 from problems.makespan.brute_force import best_makespan
 from problems.makespan.independent_evaluator import judge

@@ -18,8 +18,8 @@ from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
+from partita.problems.makespan.options import Options
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
-from partita.problems.makespan.protocol import Options
 from partita.problems.makespan.schedules import list_schedule
 from problems.makespan.samples import fork_joins
 

@@ -12,8 +12,15 @@ import partita as pt
 from instances.strategies import examples
 from partita.problems import kind_of
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.plan import MakespanPlan, PlacedOperator, Sent
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import (
+    Device,
+    MakespanFlow,
+    MakespanOperator,
+    MakespanPlan,
+    MakespanProblem,
+    PlacedOperator,
+    Sent,
+)
 from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import critical_path, critical_summary
 from problems.makespan.strategies import makespan_problems

@@ -11,9 +11,15 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import MakespanPlan, PlacedOperator
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import (
+    Device,
+    MakespanFlow,
+    MakespanOperator,
+    MakespanPlan,
+    MakespanProblem,
+    PlacedOperator,
+)
 from partita.problems.makespan.solvers.program import prove_by_program
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")

@@ -23,9 +23,8 @@ from partita.problems.makespan.generators import random_makespan_problem
 from partita.problems.makespan.heuristics import Heuristic
 from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers import DEFAULT_MAKESPAN_SOLVERS
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.windows import Windows

@@ -7,8 +7,7 @@ from itertools import permutations
 
 import numpy as np
 
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 
 __all__ = ["best_objective", "replica_time"]
 

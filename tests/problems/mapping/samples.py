@@ -6,10 +6,9 @@ import pytest
 from hypothesis import strategies as st
 
 from contracts.samples import Family, Samples
+from partita.problems.kind import SearchOptions
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.options import Options
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer, Placement
 from partita.problems.mapping.samples import UNEQUAL
 from problems.mapping.brute_force import best_objective, objective
 from problems.mapping.random_problems import random_problem
@@ -38,12 +37,12 @@ def grid(stages: int, replicas: int, columns: int, **fields: object) -> MappingP
     return MappingProblem(**{**stated, **fields})
 
 
-def optimum(problem: MappingProblem, options: Options) -> float | None:
+def optimum(problem: MappingProblem, options: SearchOptions) -> float | None:
     """By trying everything."""
     return best_objective(problem)
 
 
-def check(problem: MappingProblem, plan: Placement, options: Options) -> None:
+def check(problem: MappingProblem, plan: Placement, options: SearchOptions) -> None:
     """The evaluator agrees with an independent one, and every device has one replica at most."""
     found = evaluate(problem, plan)
     used = [device for row in plan.placement for device in row]

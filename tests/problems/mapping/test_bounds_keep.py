@@ -15,8 +15,7 @@ from partita.problems.mapping.bounds.islands import _filled
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer, Placement
 from problems.mapping.brute_force import best_objective
 from problems.mapping.random_problems import random_problem
 

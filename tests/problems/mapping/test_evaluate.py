@@ -10,8 +10,7 @@ import pytest
 from partita.ground.errors import InputError
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance, device_array
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer, Placement
 from problems.mapping.brute_force import objective
 from problems.mapping.random_problems import random_problem
 

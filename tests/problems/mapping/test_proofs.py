@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bounds.domains import Thresholds
 from partita.problems.mapping.bounds.neighbours import Neighbours
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.problem import Form
-from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.solvers import MappingCombined, MappingExact
 from problems.mapping.brute_force import best_objective
 from problems.mapping.random_problems import random_problem
@@ -31,7 +31,7 @@ def test_branch_and_bound_and_the_first_bound_on_five_hundred(form: Form) -> Non
         bound = Neighbours().bound(problem, Monitor()).value
         assert bound <= best * (1 + CLOSE), problem.name
         reached += bound >= best * (1 - 1e-6)
-        outcome = MappingExact().solve(problem, Options(), Monitor())
+        outcome = MappingExact().solve(problem, SearchOptions(), Monitor())
         found = evaluate(problem, outcome.plan)
         assert found.feasible
         assert found.objective == pytest.approx(best, rel=1e-6), problem.name
@@ -71,6 +71,6 @@ def test_the_default_is_exact(form: Form) -> None:
     for seed in range(500, 520):
         problem = random_problem(seed, form)
         best = best_objective(problem)
-        outcome = MappingCombined().solve(problem, Options(), Monitor(30.0))
+        outcome = MappingCombined().solve(problem, SearchOptions(), Monitor(30.0))
         assert evaluate(problem, outcome.plan).objective == pytest.approx(best, rel=1e-6)
         assert outcome.bound == pytest.approx(best, rel=1e-6, abs=0)

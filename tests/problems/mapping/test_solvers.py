@@ -7,6 +7,7 @@ import pytest
 
 from partita.engines.kernels.mapping.placing import covers
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.mapping import exact
 from partita.problems.mapping.baselines import DEFAULT_BASELINES
 from partita.problems.mapping.bisection import heavier_form
@@ -14,7 +15,6 @@ from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive, constructions
 from partita.problems.mapping.problem import MappingProblem, MappingStage
-from partita.problems.mapping.protocol import Options
 from partita.problems.mapping.samples import MACHINES, UNEQUAL
 from partita.problems.mapping.solvers import MappingCombined, MappingExact
 from problems.mapping.samples import grid
@@ -30,11 +30,11 @@ def shuffled(problem: MappingProblem, seed: int) -> MappingProblem:
 @pytest.mark.parametrize("problem", [grid(4, 4, 4), MACHINES, UNEQUAL], ids=lambda problem: problem.name)
 def test_never_worse_than_any_baseline(problem: MappingProblem) -> None:
     """Nor than the published search, in either form."""
-    plan = MappingCombined().solve(problem, Options(), Monitor(30.0)).plan
+    plan = MappingCombined().solve(problem, SearchOptions(), Monitor(30.0)).plan
     assert plan is not None
     found = evaluate(problem, plan).objective
     for baseline in DEFAULT_BASELINES:
-        other = baseline.solve(problem, Options(), Monitor(30.0)).plan
+        other = baseline.solve(problem, SearchOptions(), Monitor(30.0)).plan
         assert other is not None
         assert found <= evaluate(problem, other).objective * (1 + 1e-9), baseline.name
 
@@ -44,10 +44,10 @@ def test_devices_are_known_by_their_links_alone() -> None:
     problem = shuffled(grid(4, 4, 4), 3)
     instance = MappingInstance(problem)
     by_number = evaluate(problem, instance.plan(consecutive(instance))).objective
-    plan = MappingCombined().solve(problem, Options(), Monitor(30.0)).plan
+    plan = MappingCombined().solve(problem, SearchOptions(), Monitor(30.0)).plan
     assert plan is not None
     found = evaluate(problem, plan).objective
-    best = MappingCombined().solve(grid(4, 4, 4), Options(), Monitor(30.0))
+    best = MappingCombined().solve(grid(4, 4, 4), SearchOptions(), Monitor(30.0))
     assert found == pytest.approx(evaluate(grid(4, 4, 4), best.plan).objective, rel=1e-6)
     assert found < by_number / 1.5
 
@@ -78,7 +78,7 @@ def test_the_published_rule_picks_the_larger_traffic() -> None:
 
 def test_spare_and_slow_devices_are_left_out() -> None:
     """The last device is five times as slow."""
-    plan = MappingCombined().solve(UNEQUAL, Options(), Monitor(30.0)).plan
+    plan = MappingCombined().solve(UNEQUAL, SearchOptions(), Monitor(30.0)).plan
     assert plan is not None
     assert 6 not in {device for row in plan.placement for device in row}
 
@@ -106,7 +106,7 @@ def test_a_bound_that_rounding_keeps_from_the_best_ends_the_search(
     monkeypatch.setattr(exact, "lowered", lambda instance, target: target * kept)
     problem = grid(2, 4, 4)
     monitor = Monitor(60.0)
-    outcome = MappingExact().solve(problem, Options(), monitor)
+    outcome = MappingExact().solve(problem, SearchOptions(), monitor)
     assert outcome.plan is not None
     assert outcome.bound is not None
     assert not monitor.stopping

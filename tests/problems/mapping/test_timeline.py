@@ -6,8 +6,7 @@ import pytest
 
 import partita as pt
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer, Placement
 from problems.mapping.random_problems import random_problem, uneven_problem
 
 

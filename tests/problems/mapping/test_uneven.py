@@ -7,13 +7,12 @@ import pytest
 
 import partita as pt
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bounds.domains import Thresholds
 from partita.problems.mapping.bounds.neighbours import Neighbours
 from partita.problems.mapping.descriptor import MAPPING
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer
-from partita.problems.mapping.protocol import Options
+from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer, Placement
 from partita.problems.mapping.solvers import MappingCombined, MappingExact
 from problems.mapping.brute_force import best_objective, objective
 from problems.mapping.random_problems import random_problem, uneven_problem
@@ -31,7 +30,7 @@ def test_bounds_and_branch_and_bound(form: Form) -> None:
         assert best is not None
         for method in (Neighbours(), Thresholds()):
             assert method.bound(problem, Monitor()).value <= best * (1 + 1e-9), problem.name
-        outcome = MappingExact().solve(problem, Options(), Monitor())
+        outcome = MappingExact().solve(problem, SearchOptions(), Monitor())
         found = evaluate(problem, outcome.plan)
         assert found.feasible
         assert found.objective == pytest.approx(best, rel=1e-6), problem.name
@@ -44,10 +43,10 @@ def test_the_default_and_every_baseline() -> None:
     for seed in range(200, 212):
         problem = uneven_problem(seed)
         best = best_objective(problem)
-        outcome = MappingCombined().solve(problem, Options(), Monitor(30.0))
+        outcome = MappingCombined().solve(problem, SearchOptions(), Monitor(30.0))
         assert evaluate(problem, outcome.plan).objective == pytest.approx(best, rel=1e-6)
         for baseline in MAPPING.baselines:
-            plan = baseline.solve(problem, Options(), Monitor(30.0)).plan
+            plan = baseline.solve(problem, SearchOptions(), Monitor(30.0)).plan
             assert plan is not None
             assert evaluate(problem, plan).feasible
 
@@ -58,7 +57,7 @@ def test_stating_what_the_problem_says_changes_nothing() -> None:
         stated = problem.replace(
             stages=tuple(msgspec.structs.replace(stage, replicas=problem.replicas) for stage in problem.stages)
         )
-        plan = MAPPING.baselines[0].solve(problem, Options(), Monitor()).plan
+        plan = MAPPING.baselines[0].solve(problem, SearchOptions(), Monitor()).plan
         assert evaluate(stated, plan) == evaluate(problem, plan)
 
 

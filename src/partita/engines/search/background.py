@@ -14,7 +14,7 @@ from partita.engines.search.monitor import Monitor
 POLL_S = 0.02
 
 
-def run_in_background(incumbent: Incumbent[Any], monitor: Monitor, work: Callable[[], None]) -> None:
+def run_in_background(incumbent: Incumbent[Any], monitor: Monitor, work: Callable[[], object]) -> None:
     """Run ``work`` in a thread until it ends, or is told to stop; what it finds is in ``incumbent``.
 
     ``incumbent.stop`` is raised when the run should end, and ``work`` returns soon after that. ``monitor``, the clock

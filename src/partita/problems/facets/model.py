@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PER_DEVICE = 4
 
 
-class DeviceChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may be changed of a stated problem over devices; a problem adds its own fields."""
+class AcceleratorChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem over accelerators; a problem adds its own fields."""
 
     devices: Annotated[
         int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
@@ -34,6 +34,11 @@ class DeviceChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         float | None,
         setting("Bytes per accelerator, or inf.", metavar="BYTES", in_bytes=True, least=0, group="problem"),
     ] = None
+
+
+class DeviceChanges(AcceleratorChanges, frozen=True, kw_only=True):
+    """The same where these work on microbatches."""
+
     microbatches: Annotated[
         int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
     ] = None

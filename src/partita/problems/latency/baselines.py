@@ -6,11 +6,12 @@ import numpy as np
 
 from partita.engines.kernels.graph_arrays import csr
 from partita.engines.search.monitor import Monitor
-from partita.ground.dags import directed_graph, topological_order
+from partita.ground.dags import topological_order
 from partita.ground.rounding import up_to
+from partita.problems.kind import SearchOptions
+from partita.problems.latency.options import Outcome, Solver
 from partita.problems.latency.plan import LatencyPlan, on_accelerators
 from partita.problems.latency.problem import LatencyProblem
-from partita.problems.latency.protocol import Options, Outcome, Solver
 from partita.problems.latency.view import View
 
 
@@ -20,7 +21,7 @@ class CpuOnly(Solver):
     name = "CPU only"
     summary = "every operator on the CPU; uses no accelerator"
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         return Outcome(LatencyPlan())
 
 
@@ -30,7 +31,7 @@ class SingleAccelerator(Solver):
     name = "single accelerator"
     summary = "everything on one accelerator, whatever its memory; ignores the others"
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         if problem.accelerators == 0:
             return Outcome(LatencyPlan())
         classed = list(zip(problem.operators, problem.classes(), strict=True))
@@ -44,11 +45,11 @@ class GreedyFill(Solver):
     name = "greedy fill"
     summary = "fills one accelerator after the other along a topological order; ignores times and transfers"
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         limit = up_to(problem.limit_bytes)
         sets: list[list[int]] = []
         held = 0.0
-        for row in _contracted(problem):
+        for row in _contracted(View(problem)):
             ops = [problem.operators[v] for v in row]
             size = sum(op.memory_bytes for op in ops)
             if any(op.accelerator_time is None for op in ops):
@@ -77,10 +78,11 @@ class MaxLoad(Solver):
     name = "max-load split"
     summary = "pieces along one order with the least largest load, as for throughput; ignores what waits for what"
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         from partita.engines.kernels.latency.slicing import slice_order
 
-        view, rows = View(problem), _contracted(problem)
+        view = View(problem)
+        rows = _contracted(view)
         if monitor.stopping:
             return Outcome(None, reason="it was stopped before it had a plan")
         ptr, order = csr([[view.number[v] for v in row] for row in rows])
@@ -101,24 +103,9 @@ class MaxLoad(Solver):
 DEFAULT_BASELINES: tuple[Solver, ...] = (CpuOnly(), SingleAccelerator(), GreedyFill(), MaxLoad())
 
 
-def _contracted(problem: LatencyProblem) -> list[list[int]]:
-    """Places of operators that a contiguous split keeps together, by group, in topological order of the groups.
-
-    As for the paper's baselines (NeurIPS 2020, Appendices E and F): colocation classes are merged, and strongly
-    connected components that arise. For training only forward operators make edges; backward ones follow their class.
-    """
-    import rustworkx
-
-    of = problem.classes()
-    forward = [not op.backward or not problem.training for op in problem.operators]
-    edges = sorted({(of[u], of[v]) for u, v in problem.links() if forward[u] and forward[v] and of[u] != of[v]})
-    count = max(of) + 1
-    components = rustworkx.strongly_connected_components(directed_graph(count, edges))
-    component = {number: i for i, one in enumerate(components) for number in one}
-    groups: list[list[int]] = [[] for _ in components]
-    for v, number in enumerate(of):
-        groups[component[number]].append(v)
+def _contracted(view: View) -> list[list[int]]:
+    """Places of operators that a contiguous split keeps together, by group, in topological order of the groups."""
+    merged, edges = view.merged()
+    groups = [sorted(view.place[v] for number in one for v in view.classes[number]) for one in merged]
     # Groups are preferred by the first of their operators in the problem's own order.
-    pairs = {(component[a], component[b]) for a, b in edges if component[a] != component[b]}
-    first = [min(row) for row in groups]
-    return [groups[i] for i in topological_order(len(groups), sorted(pairs), first)]
+    return [groups[i] for i in topological_order(len(groups), sorted(edges), [min(row) for row in groups])]

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from partita.problems.kind import NEARLY_FULL, Kind, lazy
-from partita.problems.latency.options import Changes, Options, change
+from partita.problems.latency.options import Changes, change
 from partita.problems.latency.plan import LatencyPlan, complete
 from partita.problems.latency.problem import LatencyProblem
 
@@ -28,7 +28,6 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     summary = "run one sample as fast as possible over accelerators that exchange tensors through host memory"
     problem = LatencyProblem
     plan = LatencyPlan
-    options = Options
     changes = Changes
     solvers: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
@@ -45,7 +44,7 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     evaluate: lazy[Evaluate[LatencyProblem, LatencyPlan, LatencyEvaluation]] = lazy(
         "partita.problems.latency.evaluate:evaluate"
     )
-    certify: lazy[Certify[LatencyProblem]] = lazy("partita.problems.latency.certifying:certify")
+    certify: lazy[Certify[LatencyProblem]] = lazy("partita.problems.latency.bounds.critical_path:certify")
 
     def unlimited(self, problem: LatencyProblem, evaluation: LatencyEvaluation) -> LatencyProblem | None:
         """Without memory limit, if some accelerator's memory is nearly full."""

@@ -1,6 +1,11 @@
-"""An integer program of the latency problem, for accelerators with one piece each and inference.
+"""Proofs by search: every placement of a small problem, and an integer program.
 
-Source: NeurIPS 2020 (device placement), Appendix A, Figure 5, without its symmetry: accelerators are numbered in a
+**Every placement.** Placements are made one operator after the other, in topological order, and left where what is
+placed takes too long already; see ``kernels.latency.branches``. Accelerators are alike: one is used only after all
+before it.
+
+**The program** is for accelerators with one piece each and inference. Source: NeurIPS 2020 (device placement), Appendix
+A, Figure 5, without its symmetry: accelerators are numbered in a
 topological order of the quotient graph. g(v, p) says that operator v comes after piece p. It is monotone along edges
 and falls with p; the operators of piece p are after all pieces before it and not after p, and what reads from piece p
 outside is after p. Every acyclic plan has such numbers: sort the pieces topologically, and let g(v, p) be true for
@@ -11,22 +16,32 @@ operators are not.
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.latency.branches import FOUND, OVER, branch, rests
 from partita.engines.mip.model import Callbacks, Floats, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.dags import topological_order
+from partita.ground.rounding import rounded_down
 from partita.problems.latency.evaluate import evaluate
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
 
+#: Operators and slots up to which all placements are tried, and operators whose search ends by itself.
+MOST_OPERATORS, MOST_SLOTS, FEW = 24, 62, 12
+#: Placements of some operators that are looked at for more than a few, and between two looks at the stop button.
+MOST_STEPS, TURN = 3_000_000, 100_000
+#: Placements up to which there is nothing better to begin with.
+TINY = 60_000
 #: Most operators times accelerators of a program.
 MOST_CELLS = 20_000
 NAME = "cpsat"
@@ -46,13 +61,9 @@ class PlacementProgram:
 
     def __init__(self, view: View, horizon: float) -> None:
         self.view, self.model = view, MixedProgram()
-        a, m = view.arrays, self.model
+        m = self.model
         n, pieces = view.count, view.slots
         self.n, self.pieces, self.horizon = n, pieces, horizon
-        usable = [
-            all(a.acc[v] < np.inf for v in row) and sum(float(a.mem[v]) for v in row) <= a.limit[0]
-            for row in view.classes
-        ]
         self.on = [[m.add_binary() for _ in range(pieces)] for _ in view.classes]
         self.after = [[m.add_binary() for _ in range(pieces)] for _ in range(n)]
         self.into = [[m.add_binary() for _ in range(pieces)] if view.after[v] else [] for v in range(n)]
@@ -61,11 +72,10 @@ class PlacementProgram:
         self.start = [m.add_continuous(0.0, horizon) for _ in range(pieces)]
         self.end = [m.add_continuous(0.0, horizon) for _ in range(pieces)]
         self.latency = m.add_continuous(0.0, horizon, cost=1.0)
-        for number, ok in enumerate(usable):
-            for p in range(pieces):
-                if not ok:
-                    m.fix(self.on[number][p], 0.0)
-            m.add_row([(x, 1.0) for x in self.on[number]], upper=1.0)
+        for row, barred in zip(self.on, view.barred, strict=True):
+            for x in row if barred else ():
+                m.fix(x, 0.0)
+            m.add_row([(x, 1.0) for x in row], upper=1.0)
         for v in range(n):
             self._order(v)
             self._times(v)
@@ -208,3 +218,53 @@ def prove_exactly(
         incumbent.refute(NAME)
     elif math.isfinite(result.bound):
         incumbent.prove(result.bound, NAME)
+
+
+def tiny(view: View) -> bool:
+    """Whether trying all placements takes no time."""
+    choices = view.slots // view.passes + 1
+    return few(view) and view.count * math.log(choices) + math.log(view.passes) <= math.log(TINY)
+
+
+def few(view: View) -> bool:
+    """Whether all placements can be tried, most likely."""
+    return view.count <= MOST_OPERATORS and view.slots <= MOST_SLOTS
+
+
+def best_placement(
+    view: View, known: float, offer: Callable[[float, LatencyPlan], object], stopping: Callable[[], bool]
+) -> float | None:
+    """What no plan takes less than: the optimum, or what is ``known`` if nothing is better. None if it was stopped.
+
+    Every plan that is better than what is known is offered on the way. Forward and backward pieces of an accelerator
+    are tried in every order.
+    """
+    a, n = view.arrays, view.count
+    barred = np.array(view.barred, np.int32)[a.group.of]
+    rest = rests(a, barred)
+    slot, choice, at = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(1, np.int64)
+    best, spent = known, 0
+    while True:
+        if stopping() or (n > FEW and spent >= MOST_STEPS):
+            return None
+        status = branch(a, barred, rest, view.passes == 1, slot, choice, at, best, TURN)
+        spent += TURN
+        if status == OVER:
+            # The search adds up in another order than the evaluator.
+            return rounded_down(best, best, 4 * n)
+        if status == FOUND:
+            spent -= TURN
+            for plan in _orders(view, view.plan(slot)):
+                worth = evaluate(view.problem, plan)
+                if worth.feasible and worth.objective < best:
+                    best = worth.objective
+                    offer(best, plan)
+
+
+def _orders(view: View, plan: LatencyPlan) -> Iterator[LatencyPlan]:
+    """The plan with the pieces of every accelerator in every order where their order is not in the slots."""
+    if view.passes == 1:
+        yield plan
+        return
+    for rows in itertools.product(*(itertools.permutations(row) for row in plan.accelerators)):
+        yield LatencyPlan(accelerators=rows)

@@ -11,18 +11,12 @@ from partita.problems.latency.problem import LatencyProblem
 
 
 class LatencyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every accelerator runs.
+    """What every accelerator runs."""
 
-    Attributes
-    ----------
-    accelerators
-        For each accelerator its pieces in the order in which they run, each a tuple of operator ids; an accelerator
-        may have none, and later ones need not be listed. What is in no piece is on the CPU.
-    cut
-        False if the pieces of an accelerator say only what is on it, and are still to be cut: see ``complete``.
-    """
-
+    #: For each accelerator its pieces in the order in which they run, each a tuple of operator ids; an accelerator may
+    #: have none, and later ones need not be listed. What is in no piece is on the CPU.
     accelerators: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    #: False if the pieces of an accelerator say only what is on it, and are still to be cut: see ``complete``.
     cut: bool = True
 
 

@@ -19,37 +19,17 @@ from partita.problems.settings import setting
 
 
 class LatencyOperator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One operator; times are in the problem's unit.
+    """One operator; times are in the problem's unit."""
 
-    Attributes
-    ----------
-    id
-        Unique number; plans refer to it.
-    cpu_time
-        Time on a CPU core (p_cpu).
-    accelerator_time
-        Time on an accelerator (p_acc); None if it cannot run there.
-    transfer_time
-        Time to move its output between host memory and an accelerator, either way (c).
-    memory_bytes
-        Memory that it takes of the accelerator it is on (m).
-    colocation
-        Operators of one class are on one accelerator, in whatever pieces, or all on the CPU; None for a class of its
-        own.
-    backward
-        Whether it is of the backward part of a training step.
-    name
-        For people.
-    """
-
-    id: int
-    cpu_time: float
-    accelerator_time: float | None = None
-    transfer_time: float = 0.0
-    memory_bytes: float = 0.0
+    id: int  #: Unique number; plans refer to it.
+    cpu_time: float  #: Time on a CPU core (p_cpu).
+    accelerator_time: float | None = None  #: Time on an accelerator (p_acc); None if it cannot run there.
+    transfer_time: float = 0.0  #: To move its output between host memory and an accelerator, either way (c).
+    memory_bytes: float = 0.0  #: What it takes of the accelerator it is on (m).
+    #: Operators of one class are on one accelerator, in whatever pieces, or all on the CPU; None for its own class.
     colocation: int | None = None
-    backward: bool = False
-    name: str = ""
+    backward: bool = False  #: Whether it is of the backward part of a training step.
+    name: str = ""  #: For people.
 
     @property
     def label(self) -> str:
@@ -63,19 +43,6 @@ class LatencyProblem(Stated, frozen=True, kw_only=True):
     Every accelerator runs a few pieces: sets of operators that are invoked as a unit. What no accelerator runs is on
     the CPU, which has cores enough. ``partita.problems.latency.evaluate`` defines what a plan costs.
 
-    Attributes
-    ----------
-    accelerators
-        Identical accelerators there are (k).
-    memory_bytes
-        Memory of each (M); None for no limit.
-    pieces
-        Most pieces of an accelerator (q); for training, most of its forward and most of its backward pieces.
-    operators
-        The model's operators.
-    edges
-        Pairs of operator ids, producer and reader; a directed acyclic graph. Each operator has one output.
-
     Raises
     ------
     InputError
@@ -86,10 +53,12 @@ class LatencyProblem(Stated, frozen=True, kw_only=True):
     kind: ClassVar[str] = "latency"
     format: ClassVar[str] = "partita.latency"
 
-    accelerators: int
-    memory_bytes: float | None = None
+    accelerators: int  #: How many there are, all alike (k).
+    memory_bytes: float | None = None  #: Memory of each (M); None for no limit.
+    #: Most pieces of an accelerator (q); for training, most of its forward and most of its backward pieces.
     pieces: Annotated[int, setting("Most contiguous pieces of an accelerator.", metavar="Q", least=1)] = 1
     operators: tuple[LatencyOperator, ...]
+    #: Pairs of operator ids, producer and reader; a directed acyclic graph. Each operator has one output.
     edges: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.latency.annealing import SMALL_ROUNDS, PlacementSearch
 from partita.problems.latency.bounds.chain import ChainBound, chain_bound, lowered
 from partita.problems.latency.bounds.critical_path import CriticalPath, critical_path
-from partita.problems.latency.enumeration import best_placement, few, tiny
-from partita.problems.latency.exact import exact_refusal, prove_exactly
+from partita.problems.latency.exact import best_placement, exact_refusal, few, prove_exactly, tiny
+from partita.problems.latency.options import Outcome, Solver
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
-from partita.problems.latency.protocol import Options, Outcome, Solver
 from partita.problems.latency.view import View
+from partita.problems.outcome import searched
 
 #: Rounds of annealing before bounds are asked.
 FIRST_ROUNDS = 3
@@ -37,7 +37,7 @@ class LatencyCombined(Solver):
         "program of all plans"
     )
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         incumbent: Incumbent[LatencyPlan] = Incumbent()
         view = View(problem)
         search = PlacementSearch(view, incumbent, options.seed)
@@ -45,48 +45,32 @@ class LatencyCombined(Solver):
         def done() -> bool:
             return incumbent.done
 
+        def all_tried() -> bool:
+            """Try every placement; whether that came to an end."""
+            least = best_placement(
+                view, incumbent.value, lambda value, plan: incumbent.offer(value, plan, "enumeration"), done
+            )
+            if least is not None:
+                incumbent.prove(least, "enumeration")
+            return least is not None
+
         def work() -> None:
             search.begin()
             if done():
                 return
             incumbent.prove(lowered(view, critical_path(view)), CriticalPath.name)
-            if tiny(view) and not done() and _all_tried(view, incumbent):
+            if tiny(view) and not done() and all_tried():
                 return
             search.run(rounds=FIRST_ROUNDS)
             incumbent.prove(chain_bound(view, done), ChainBound.name)
-            if few(view) and not done() and _all_tried(view, incumbent):
+            if few(view) and not done() and all_tried():
                 return
             if not done():
-                self._settle(view, search, options, incumbent, monitor)
+                _settle(view, search, options, incumbent, monitor)
 
-        run_in_background(incumbent, monitor, work)
+        outcome = searched(incumbent, monitor, work)
         monitor.statistics.counters["trials"] = search.trials
-        return Outcome(incumbent.answer, incumbent.bound, proven_by=incumbent.proven_by)
-
-    def _settle(
-        self, view: View, search: PlacementSearch, options: Options, incumbent: Incumbent[LatencyPlan], monitor: Monitor
-    ) -> None:
-        """Annealing for the rest of the time beside an exact search, if there is one for the problem."""
-        count = search.usual_rounds(monitor)
-        if view.problem.pieces > 1:
-            _beside_one_piece(view, search, options, incumbent, count, monitor)
-            return
-        if exact_refusal(view.problem) is not None:
-            search.run(rounds=count)
-            return
-        if options.threads < 2:
-            search.run(rounds=min(count, SMALL_ROUNDS))
-            if not incumbent.done:
-                prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=1, monitor=monitor)
-            return
-        start = search.slot.copy()
-        try:
-            with _beside(lambda: search.run(rounds=count), incumbent):
-                prove_exactly(view, incumbent, start, seed=options.seed, threads=options.threads - 1, monitor=monitor)
-                # It was solved, or the run is over.
-                incumbent.end()
-        finally:
-            incumbent.end()
+        return outcome
 
 
 class LatencyAnnealing(Solver):
@@ -95,7 +79,7 @@ class LatencyAnnealing(Solver):
     name = "placement-annealing"
     summary = "annealing on placements from cuts of many orders; proves nothing"
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         incumbent: Incumbent[LatencyPlan] = Incumbent()
         search = PlacementSearch(View(problem), incumbent, options.seed)
         count = search.usual_rounds(monitor)
@@ -104,9 +88,9 @@ class LatencyAnnealing(Solver):
             search.begin()
             search.run(rounds=count)
 
-        run_in_background(incumbent, monitor, work)
+        plan = searched(incumbent, monitor, work).plan
         monitor.statistics.counters["trials"] = search.trials
-        return Outcome(incumbent.answer)
+        return Outcome(plan)
 
 
 class LatencyProgram(Solver):
@@ -116,10 +100,10 @@ class LatencyProgram(Solver):
     summary = "integer program solved by CP-SAT, from the best cut of some orders; one piece per accelerator"
     argument = "CP-SAT bounded the program of all plans, whose numbers are rounded in favour of the plans"
 
-    def supports(self, problem: LatencyProblem, options: Options) -> str | None:
+    def supports(self, problem: LatencyProblem, options: SearchOptions) -> str | None:
         return exact_refusal(problem)
 
-    def solve(self, problem: LatencyProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: LatencyProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         incumbent: Incumbent[LatencyPlan] = Incumbent()
         view = View(problem)
 
@@ -129,22 +113,37 @@ class LatencyProgram(Solver):
             if not incumbent.done:
                 prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=options.threads, monitor=monitor)
 
-        run_in_background(incumbent, monitor, work)
-        return Outcome(incumbent.answer, incumbent.bound, proven_by=incumbent.proven_by)
+        return searched(incumbent, monitor, work)
 
 
 #: The visible list.
 DEFAULT_SOLVERS: tuple[Solver, ...] = (LatencyCombined(), LatencyAnnealing(), LatencyProgram())
 
 
-def _all_tried(view: View, incumbent: Incumbent[LatencyPlan]) -> bool:
-    """Try every placement; whether that came to an end."""
-    least = best_placement(
-        view, incumbent.value, lambda value, plan: incumbent.offer(value, plan, "enumeration"), lambda: incumbent.done
-    )
-    if least is not None:
-        incumbent.prove(least, "enumeration")
-    return least is not None
+def _settle(
+    view: View, search: PlacementSearch, options: SearchOptions, incumbent: Incumbent[LatencyPlan], monitor: Monitor
+) -> None:
+    """Annealing for the rest of the time beside an exact search, if there is one for the problem."""
+    count = search.usual_rounds(monitor)
+    if view.problem.pieces > 1:
+        _beside_one_piece(view, search, options, incumbent, count, monitor)
+        return
+    if exact_refusal(view.problem) is not None:
+        search.run(rounds=count)
+        return
+    if options.threads < 2:
+        search.run(rounds=min(count, SMALL_ROUNDS))
+        if not incumbent.done:
+            prove_exactly(view, incumbent, search.slot, seed=options.seed, threads=1, monitor=monitor)
+        return
+    start = search.slot.copy()
+    try:
+        with _beside(lambda: search.run(rounds=count), incumbent):
+            prove_exactly(view, incumbent, start, seed=options.seed, threads=options.threads - 1, monitor=monitor)
+            # It was solved, or the run is over.
+            incumbent.end()
+    finally:
+        incumbent.end()
 
 
 @contextmanager
@@ -164,7 +163,7 @@ def _beside(work: Callable[[], object], incumbent: Incumbent[LatencyPlan]) -> It
 def _beside_one_piece(
     view: View,
     search: PlacementSearch,
-    options: Options,
+    options: SearchOptions,
     incumbent: Incumbent[LatencyPlan],
     count: float,
     monitor: Monitor,
@@ -178,17 +177,14 @@ def _beside_one_piece(
     own.stop = incumbent.stop
     one = PlacementSearch(View(view.problem.replace(pieces=1)), own, options.seed)
 
-    def done() -> bool:
-        return incumbent.done
-
-    def anneal(rounds: float) -> None:
+    def anneal(rounds: float, seconds: float = math.inf) -> None:
         one.begin()
-        one.run(done, rounds=FIRST_ROUNDS + rounds)
+        one.run(lambda: incumbent.done, rounds=FIRST_ROUNDS + rounds, seconds=seconds)
 
     def take() -> bool:
         value, plan, _ = own.snapshot()
         if plan is not None and value < search.value:
-            search.adopt(view.slot(plan))
+            search.offer(view.slot(plan))
         return False
 
     if math.isfinite(count):
@@ -200,7 +196,6 @@ def _beside_one_piece(
             search.run(take)
         take()
     else:
-        one.begin()
-        one.run(done, seconds=max(monitor.remaining_s / 2, 1e-9))
+        anneal(math.inf, max(monitor.remaining_s / 2, 1e-9))
         take()
         search.run()

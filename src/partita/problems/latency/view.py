@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.graph_arrays import graph_of, lists, partition_of
 from partita.engines.kernels.latency.arrays import LatencyArrays
-from partita.ground.dags import ranks
+from partita.ground.dags import directed_graph, ranks
 from partita.ground.rounding import up_to
 from partita.problems.latency.plan import LatencyPlan, homes
 from partita.problems.latency.problem import LatencyProblem
@@ -55,10 +56,31 @@ class View:
         """Operators."""
         return len(self.place)
 
+    @cached_property
+    def barred(self) -> list[bool]:
+        """By class, whether it runs on no accelerator: a class is on one device, so what one cannot, none can."""
+        a, limit = self.arrays, float(self.arrays.limit[0])
+        return [any(a.acc[v] == np.inf for v in row) or sum(map(float, a.mem[row])) > limit for row in self.classes]
+
     @property
     def slots(self) -> int:
         """Places for pieces; the number itself stands for the CPU."""
         return self.problem.accelerators * self.passes * self.problem.pieces
+
+    def merged(self) -> tuple[list[list[int]], set[tuple[int, int]]]:
+        """Classes in groups that depend on each other both ways, and which group is read by which.
+
+        Only forward operators make edges; backward ones follow their class (NeurIPS 2020, Appendices E and F).
+        """
+        import rustworkx
+
+        of, part = self.arrays.group.of.tolist(), self.arrays.part
+        links = ((u, v) for v in range(self.count) for u in self.before[v] if part[u] == 0 and part[v] == 0)
+        edges = {(of[u], of[v]) for u, v in links if of[u] != of[v]}
+        graph = directed_graph(len(self.classes), sorted(edges))
+        groups = [sorted(one) for one in rustworkx.strongly_connected_components(graph)]
+        home = {number: i for i, one in enumerate(groups) for number in one}
+        return groups, {(home[x], home[y]) for x, y in edges if home[x] != home[y]}
 
     def plan(self, slot: Ints) -> LatencyPlan:
         """The plan of a placement; empty pieces are left out."""

@@ -14,12 +14,11 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.graph_arrays import partition_of
 from partita.engines.kernels.makespan.anneal import anneal
-from partita.engines.kernels.makespan.arrays import MakespanArrays
 from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer_state
-from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import MakespanPlan
 
 #: Share of all work, or of all memory, that a group may have, in even shares; twice as much while there are too many.
 _SHARE = 2.0
@@ -56,7 +55,7 @@ def coarse(instance: MakespanInstance, most: int) -> OperatorGroups:
     a = instance.arrays
     able = [frozenset(row) for row in instance.choices]
     count = len(able)
-    work, memory = np.bincount(a.group.of, instance.mean_times, count), np.bincount(a.group.of, a.memory, count)
+    work, memory = np.bincount(a.group.of, instance.mean_times, count), instance.sizes.copy()
     even = float(work.sum()) / most, float(memory.sum()) / most
     home = list(range(count))
 
@@ -137,11 +136,7 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[MakespanPlan], *, 
         offer_state(instance, best, (device, mine), insertion=True)
         size = best.value if np.isfinite(best.value) else float(groups.time[np.isfinite(groups.time)].sum())
         cooling, draws = Cooling(_START * size, _END * size, each * groups.count), generator(seed * 1_000_003 + number)
-        arrays = _grouped(instance.arrays, groups)
+        # Operators go together by their groups.
+        arrays = instance.arrays._replace(group=partition_of(groups.group, groups.count))
         anneal(arrays, device, mine, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
         offer_state(instance, best, (device, mine), insertion=True)
-
-
-def _grouped(arrays: MakespanArrays, groups: OperatorGroups) -> MakespanArrays:
-    """The problem with operators that go together by their groups."""
-    return arrays._replace(group=partition_of(groups.group, groups.count))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 from partita.problems.makespan.bounds.simple import explain_infeasible
 from partita.problems.makespan.options import Changes, Options, change
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from partita.problems.makespan.evaluate import MakespanEvaluation
     from partita.problems.makespan.files.plans import PlanFiles
     from partita.problems.makespan.from_model import MakespanFromModel
-    from partita.problems.makespan.report.report import MakespanReport
+    from partita.problems.makespan.report import MakespanReport
     from partita.problems.makespan.sweep import MakespanSweep
     from partita.problems.makespan.timeline import MakespanTimeLine
 
@@ -40,7 +39,7 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
         "partita.problems.makespan.baselines:DEFAULT_BASELINES"
     )
     files: lazy[PlanFiles] = lazy("partita.problems.makespan.files.plans:PlanFiles")
-    report: lazy[MakespanReport] = lazy("partita.problems.makespan.report.report:MakespanReport")
+    report: lazy[MakespanReport] = lazy("partita.problems.makespan.report:MakespanReport")
     sweep: lazy[MakespanSweep] = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline: lazy[MakespanTimeLine] = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
     generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.makespan.generators:GENERATORS")

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.ground.rounding import TOLERANCE, leq
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanFlow, MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 #: Name, start and end.
 Span = tuple[str, float, float]
@@ -130,33 +129,26 @@ def _precedence(problem: MakespanProblem, plan: MakespanPlan) -> Iterable[str]:
 
 def _flows(problem: MakespanProblem, plan: MakespanPlan) -> Iterable[str]:
     """Flows between devices: there, of the right length, after the producer and before the reader."""
+    names = [device.name for device in problem.devices]
     for flow in problem.flows:
         before, after, sent = plan.operators[flow.source], plan.operators[flow.target], plan.flows.get(flow.id)
-        if before.device == after.device:
-            if sent is not None:
-                yield f"flow {flow.id} is moved, but operators {flow.source} and {flow.target} are on one device"
+        if (sent is None) != (before.device == after.device):
+            is_moved, where = ("is not", "two devices") if sent is None else ("is", "one device")
+            yield f"flow {flow.id} {is_moved} moved, but operators {flow.source} and {flow.target} are on {where}"
+        if sent is None or before.device == after.device:
             continue
-        if sent is None:
-            yield f"flow {flow.id} is not moved, but operators {flow.source} and {flow.target} are on two devices"
-            continue
-        yield from _flow(problem, flow, plan)
-
-
-def _flow(problem: MakespanProblem, flow: MakespanFlow, plan: MakespanPlan) -> Iterable[str]:
-    before, after, sent = plan.operators[flow.source], plan.operators[flow.target], plan.flows[flow.id]
-    names = [device.name for device in problem.devices]
-    if (sent.source, sent.target) != (before.device, after.device):
-        yield (
-            f"flow {flow.id} goes from device {names[sent.source]!r} to {names[sent.target]!r}, its operators are on "
-            f"{names[before.device]!r} and {names[after.device]!r}"
-        )
-    time = flow.times[sent.source][sent.target]
-    if not _lasts(sent.start, sent.end, time):
-        yield f"flow {flow.id} lasts {sent.end - sent.start:g}; it takes {time:g} between these devices"
-    if not leq(before.end, sent.start):
-        yield f"flow {flow.id} starts at {sent.start:g}, before its producer {flow.source} ends at {before.end:g}"
-    if not leq(sent.end, after.start):
-        yield f"operator {flow.target} starts at {after.start:g}, before flow {flow.id} arrives at {sent.end:g}"
+        if (sent.source, sent.target) != (before.device, after.device):
+            yield (
+                f"flow {flow.id} goes from device {names[sent.source]!r} to {names[sent.target]!r}, its operators are "
+                f"on {names[before.device]!r} and {names[after.device]!r}"
+            )
+        time = flow.times[sent.source][sent.target]
+        if not _lasts(sent.start, sent.end, time):
+            yield f"flow {flow.id} lasts {sent.end - sent.start:g}; it takes {time:g} between these devices"
+        if not leq(before.end, sent.start):
+            yield f"flow {flow.id} starts at {sent.start:g}, before its producer {flow.source} ends at {before.end:g}"
+        if not leq(sent.end, after.start):
+            yield f"operator {flow.target} starts at {after.start:g}, before flow {flow.id} arrives at {sent.end:g}"
 
 
 def _overlaps(spans: list[Span], what: str) -> Iterable[str]:

@@ -10,15 +10,13 @@ import msgspec
 from partita.costs.table import cost_source
 from partita.fusion.fuse import fuse
 from partita.ground.errors import InputError
-from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
 from partita.problems.facets.limits import devices_for, runtime_for
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.makespan.options import MakespanPricing
-from partita.problems.makespan.plan import MakespanPlan
 from partita.problems.makespan.pricing import price
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
@@ -74,45 +72,35 @@ class MakespanFromModel(FromModel[MakespanProblem]):
         change: Callable[[MakespanProblem], MakespanProblem] | None = None,
     ) -> Sequence[Priced[MakespanProblem]]:
         runtime = runtime_for(settings.runtime, graph.workload)
-        fused = None
+        fusing = settings.fuse or settings.fusion_rules is not None
         if runtime is not None:
-            return [self._limited(graph, cluster, settings, runtime, change)]
-        if settings.fuse or settings.fusion_rules is not None:
-            fused = fuse(graph, settings.fusion_rules)
-            graph = fused.graph
-        problem = price(graph, cluster, tied=settings.tied, costs=cost_source(settings.costs), name=settings.name)
-        if fused is not None:
-            problem = with_members(problem, fused.groups)
-        return [Priced(problem if change is None else change(problem), graph, cluster, settings, fused)]
-
-    def _limited(
-        self,
-        graph: Graph,
-        cluster: Cluster,
-        settings: MakespanPricing,
-        runtime: Runtime,
-        change: Callable[[MakespanProblem], MakespanProblem] | None,
-    ) -> Priced[MakespanProblem]:
-        """What a runtime can run that puts parts of a model on devices as it likes."""
-        limits = runtime.limits
-        if limits.contiguous:
-            raise InputError(
-                f"{runtime.name} runs stages in a row, which the latency of one sample does not keep; plan it with "
-                "--objective throughput"
-            )
-        if settings.fuse or settings.fusion_rules is not None:
-            raise InputError(f"fused operators are not planned for {runtime.name}; leave --fuse and --fusion-rules out")
+            if runtime.limits.contiguous:
+                raise InputError(
+                    f"{runtime.name} runs stages in a row, which the latency of one sample does not keep; plan it with "
+                    "--objective throughput"
+                )
+            if fusing:
+                raise InputError(
+                    f"fused operators are not planned for {runtime.name}; leave --fuse and --fusion-rules out"
+                )
+        fused = fuse(graph, settings.fusion_rules) if fusing else None
+        graph = graph if fused is None else fused.graph
 
         def priced(tied: Tied, **more: Any) -> MakespanProblem:
             costs = cost_source(settings.costs)
             found = price(graph, cluster, tied=tied, costs=costs, name=settings.name, **more)
+            found = found if fused is None else with_members(found, fused.groups)
             return found if change is None else change(found)
 
+        if runtime is None:
+            return [Priced(priced(settings.tied), graph, cluster, settings, fused)]
+        # What a runtime can run that puts parts of a model on devices as it likes.
+        limits = runtime.limits
         tied: Tied = "together" if limits.ties(graph.training) else settings.tied
         problem = priced(tied, cuts=limits.cuts, called=limits.calls, in_turn=not limits.pipeline)
         accelerators = [cluster.devices[name].accelerator for name in cluster.device_names()]
         problem = only_on(problem, devices_for(runtime, cluster.device_names(), accelerators))
-        return Priced(problem, graph, cluster, settings, free=priced(settings.tied))
+        return [Priced(problem, graph, cluster, settings, free=priced(settings.tied))]
 
     def parts(self, priced: Priced[MakespanProblem], plan: MakespanPlan) -> ModelParts:
         """The devices that run something, the one that starts first first."""

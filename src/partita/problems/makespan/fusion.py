@@ -22,8 +22,7 @@ from partita.fusion.fuse import common_module
 from partita.fusion.rules import FusionRules, fusion_rules
 from partita.ground.dags import joined
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import left_shifted
 
 

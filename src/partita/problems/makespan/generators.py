@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, random_dag
@@ -39,21 +40,8 @@ def random_makespan_problem(
 ) -> MakespanProblem:
     """A random makespan problem.
 
-    Parameters
-    ----------
-    seed
-        The same seed and options give the same problem.
-    family
-        One of ``random_dags.FAMILIES``. ``branches`` has separators, ``layered`` and ``wide`` hardly any.
-    nodes, devices
-        How many operators and devices.
-    communication
-        Mean time of a flow as a multiple of the mean time of an operator on the fastest device.
-    room
-        What all devices hold together, as a multiple of what the operators need; None for no limits. Faster devices
-        hold less than their share.
-    skips
-        For this fraction of the operators one more flow to any later operator, which leaves few separators.
+    The settings of ``GENERATORS`` say what each number means; ``family`` is one of ``random_dags.FAMILIES``, of which
+    ``branches`` has separators, ``layered`` and ``wide`` hardly any. Faster devices hold less than their share.
 
     Raises
     ------
@@ -102,11 +90,9 @@ def random_makespan_problem(
     )
 
 
-def _around_one(rng: np.random.Generator, count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _around_one(rng: np.random.Generator, count: int) -> Floats:
     """Lognormal numbers of mean 1."""
-    found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = np.exp(
-        SPREAD * rng.standard_normal(count) - SPREAD**2 / 2
-    )
+    found: Floats = np.exp(SPREAD * rng.standard_normal(count) - SPREAD**2 / 2)
     return found
 
 

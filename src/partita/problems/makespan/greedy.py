@@ -30,9 +30,7 @@ class PartialSchedule:
         self.left = [len(row) for row in instance.before]
         self.held = np.zeros(instance.devices)
         self.home = [-1] * (len(a.group.ptr) - 1)
-        self.size = np.bincount(a.group.of, weights=a.memory, minlength=len(self.home))
-        self.able = np.ones((len(self.home), instance.devices), dtype=np.bool_)
-        np.logical_and.at(self.able, a.group.of, np.isfinite(a.time))
+        self.size, self.able = instance.sizes, instance.by_class(np.isfinite(a.time))
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(instance.devices)]
         #: Operators that wait for nothing more, since the last look.
         self.fresh = [v for v in range(n) if self.left[v] == 0]

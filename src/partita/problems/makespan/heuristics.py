@@ -15,8 +15,8 @@ from partita.ground.rounding import up_to
 from partita.problems.makespan.contiguous import contiguous_split
 from partita.problems.makespan.greedy import PartialSchedule, earliest_finish, earliest_start
 from partita.problems.makespan.instance import MakespanInstance, build_instance
+from partita.problems.makespan.options import Options, Outcome, Solver
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options, Outcome, Solver
 from partita.problems.makespan.schedules import list_schedule
 
 #: What greedy placements say that run out of room.
@@ -41,38 +41,37 @@ class Heuristic(Solver):
         return Outcome(list_schedule(instance, placed.device, placed.order))
 
 
+def _in_order(
+    instance: MakespanInstance, choose: Callable[[PartialSchedule, int, list[int]], int], *, memory: bool = True
+) -> PartialSchedule | str:
+    """Operator by operator on the device chosen for it among those that it may have."""
+    found = PartialSchedule(instance, memory=memory)
+    for v in instance.order:
+        allowed = found.allowed(v)
+        if not allowed:
+            return NO_ROOM
+        found.place(v, [choose(found, v, allowed)])
+    return found
+
+
 def _single_device(instance: MakespanInstance) -> PartialSchedule | str:
     """Everything on the device on which it takes least, of those that can run and hold it all."""
     a = instance.arrays
     sums = np.where(a.memory.sum() <= a.limit, a.time.sum(axis=0), np.inf)
     if not np.isfinite(sums).any():
         return "no device can run and hold everything"
-    found = PartialSchedule(instance)
-    for v in instance.order:
-        found.place(v, [int(sums.argmin())])
-    return found
+    return _in_order(instance, lambda found, v, allowed: int(sums.argmin()), memory=False)
 
 
 def _fastest(instance: MakespanInstance) -> PartialSchedule | str:
     """Each operator on the device on which it takes least, as far as memory goes; of equal ones the first."""
-    found = PartialSchedule(instance)
-    for v in instance.order:
-        allowed = found.allowed(v)
-        if not allowed:
-            return NO_ROOM
-        found.place(v, [min(allowed, key=lambda d: (float(instance.arrays.time[v, d]), d))])
-    return found
+    return _in_order(instance, lambda found, v, allowed: min(allowed, key=lambda d: (instance.arrays.time[v, d], d)))
 
 
 def contiguous(instance: MakespanInstance) -> PartialSchedule | str:
     """An order cut into pieces, one for each device: the sample passes from one to the next, as in pipelines."""
     device = contiguous_split(instance)
-    if device is None:
-        return NO_ROOM
-    found = PartialSchedule(instance, memory=False)
-    for v in instance.order:
-        found.place(v, [device[v]])
-    return found
+    return NO_ROOM if device is None else _in_order(instance, lambda found, v, allowed: device[v], memory=False)
 
 
 def _memory_topo(instance: MakespanInstance) -> PartialSchedule | str:
@@ -83,18 +82,17 @@ def _memory_topo(instance: MakespanInstance) -> PartialSchedule | str:
     """
     a = instance.arrays
     share = float(a.memory.sum()) / instance.devices + float(a.memory.max())
-    share = share if share > 0 else math.inf
-    found, present = PartialSchedule(instance), 0
-    for v in instance.order:
-        allowed = found.allowed(v)
+    share, present = share if share > 0 else math.inf, 0
+
+    def choose(found: PartialSchedule, v: int, allowed: list[int]) -> int:
+        nonlocal present
         size = found.size[int(a.group.of[v])]
         even = [d for d in allowed if d >= present and found.held[d] + size <= up_to(share)]
-        if not allowed:
-            return NO_ROOM
         chosen = even[0] if even else allowed[-1]
         present = max(present, chosen)
-        found.place(v, [chosen])
-    return found
+        return chosen
+
+    return _in_order(instance, choose)
 
 
 def _memory_etf(instance: MakespanInstance) -> PartialSchedule | str:

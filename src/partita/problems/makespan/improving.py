@@ -20,9 +20,8 @@ from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer, offer_heuristics, search
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.options import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.windows import Windows
 
@@ -117,19 +116,8 @@ def try_everything(
         return False
     most = min(most, best.value)
     device, start, flow_start = np.zeros(n, dtype=np.int32), np.zeros(n), np.zeros(flows)
-    found, ended = exhaust(
-        instance.arrays,
-        instance.able,
-        instance.head,
-        instance.ordered,
-        instance.most_held,
-        most,
-        steps,
-        best.stop,
-        device,
-        start,
-        flow_start,
-    )
+    known = instance.arrays, instance.able, instance.head, instance.ordered, instance.most_held
+    found, ended = exhaust(*known, most, steps, best.stop, device, start, flow_start)
     if found < most:
         made = left_shifted(instance, device.tolist(), start.tolist(), flow_start.tolist())
         offer(instance, best, made, "enumeration")

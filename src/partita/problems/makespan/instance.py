@@ -24,6 +24,9 @@ class MakespanInstance:
     arrays: MakespanArrays
     order: list[int]  #: Operators in topological order.
     edges: list[tuple[int, int, int]]  #: Source, target and flow (−1 for none) of every edge, flows first.
+    #: For every operator those it waits for, and those that wait for it, each with the flow.
+    before: list[list[tuple[int, int]]]
+    after: list[list[tuple[int, int]]]
     head: Floats  #: (n, D) Lower bound on the end of every operator, if it runs on a device; infinite where it cannot.
 
     @property
@@ -35,25 +38,6 @@ class MakespanInstance:
     def devices(self) -> int:
         """Devices."""
         return len(self.problem.devices)
-
-    @property
-    def before(self) -> list[list[tuple[int, int]]]:
-        """For every operator those it waits for, with the flow."""
-        return self._neighbours[0]
-
-    @property
-    def after(self) -> list[list[tuple[int, int]]]:
-        """For every operator those that wait for it, with the flow."""
-        return self._neighbours[1]
-
-    @cached_property
-    def _neighbours(self) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
-        before: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
-        after: list[list[tuple[int, int]]] = [[] for _ in range(self.count)]
-        for u, v, f in self.edges:
-            before[v].append((u, f))
-            after[u].append((v, f))
-        return before, after
 
     @cached_property
     def most_held(self) -> Floats:
@@ -68,12 +52,22 @@ class MakespanInstance:
     def choices(self) -> list[list[int]]:
         """For every class of operators that run together the devices on which all of them can and may fit."""
         a = self.arrays
-        found = []
-        for members in self.problem.classes():
-            held = a.memory[members].sum()
-            able = np.isfinite(a.time[members]).all(axis=0) & (held <= self.most_held)
-            found.append([int(d) for d in np.flatnonzero(able)])
+        able = self.by_class(np.isfinite(a.time))
+        sizes = [a.memory[members].sum() for members in self.problem.classes()]
+        return [np.flatnonzero(row & (held <= self.most_held)).tolist() for row, held in zip(able, sizes, strict=True)]
+
+    def by_class(self, able: Bools) -> Bools:
+        """(classes, D) Devices that all of a class have, of those (n, D) that operators have."""
+        group = self.arrays.group
+        found = np.ones((len(group.ptr) - 1, self.devices), dtype=np.bool_)
+        np.logical_and.at(found, group.of, able)
         return found
+
+    @cached_property
+    def sizes(self) -> Floats:
+        """(classes,) What a class holds."""
+        a = self.arrays
+        return np.bincount(a.group.of, weights=a.memory, minlength=len(a.group.ptr) - 1).astype(np.float64)
 
     @cached_property
     def ordered(self) -> Longs:
@@ -83,10 +77,11 @@ class MakespanInstance:
     @cached_property
     def able(self) -> Bools:
         """(n, D) Whether an operator can be on a device, with all of its class."""
-        found = np.zeros((self.count, self.devices), dtype=np.bool_)
-        for members, choices in zip(self.problem.classes(), self.choices, strict=True):
-            found[np.ix_(members, choices)] = True
-        return found
+        found = np.zeros((len(self.choices), self.devices), dtype=np.bool_)
+        for row, choices in zip(found, self.choices, strict=True):
+            row[choices] = True
+        able: Bools = found[self.arrays.group.of]
+        return able
 
     @property
     def critical(self) -> float:
@@ -152,6 +147,11 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
     cost = np.array([flow.times for flow in problem.flows], dtype=np.float64).reshape(-1, devices, devices)
     links = problem.links()
     edges = [(u, v, e if e < len(problem.flows) else -1) for e, (u, v) in enumerate(links)]
+    before: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    after: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+    for u, v, f in edges:
+        before[v].append((u, f))
+        after[u].append((v, f))
     source, target, flow = np.array(edges, dtype=np.int64).reshape(-1, 3).T
     classes = problem.classes()
     group = np.zeros(n, dtype=np.int32)
@@ -172,7 +172,7 @@ def build_instance(problem: MakespanProblem) -> MakespanInstance:
     )
     head, tail = labels(arrays, np.array(order, dtype=np.int64), time)
     # A little less, so that rounding never hides a schedule.
-    return MakespanInstance(problem, arrays._replace(tail=clearly_below(tail)), order, edges, head)
+    return MakespanInstance(problem, arrays._replace(tail=clearly_below(tail)), order, edges, before, after, head)
 
 
 def labels(arrays: MakespanArrays, order: Longs, time: Floats) -> tuple[Floats, Floats]:

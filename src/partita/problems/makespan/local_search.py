@@ -17,7 +17,7 @@ from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import PartialSchedule, earliest_finish
 from partita.problems.makespan.heuristics import HEURISTICS, contiguous
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, from_room, list_schedule, order_of
 
 #: Temperatures at the start of a round, as shares of the makespan, in turn; a round cools to this share of that.
@@ -52,6 +52,11 @@ def first_states(instance: MakespanInstance) -> list[State]:
 
 def _state(placed: PartialSchedule) -> State:
     return np.array(placed.device, dtype=np.int32), np.array(placed.order, dtype=np.int32)
+
+
+def state_of(instance: MakespanInstance, plan: MakespanPlan) -> State:
+    """The devices and the order of a schedule."""
+    return np.array(devices_of(instance, plan), dtype=np.int32), np.array(order_of(instance, plan), dtype=np.int32)
 
 
 def offer_heuristics(instance: MakespanInstance, best: Incumbent[MakespanPlan]) -> None:
@@ -104,7 +109,7 @@ class ScheduleSearch(AnnealingSearch):
         instance, starts = self.instance, self.starts
         value, plan, _ = self.best.snapshot()
         if plan is not None and (number >= len(starts) or number % 2):
-            device, order = (np.array(of(instance, plan), dtype=np.int32) for of in (devices_of, order_of))
+            device, order = state_of(instance, plan)
         else:
             device, order = (part.copy() for part in starts[number % len(starts)])
         size = value if math.isfinite(value) else float(instance.mean_times.sum())

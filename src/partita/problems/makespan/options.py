@@ -1,4 +1,4 @@
-"""What can be asked of a makespan plan, and what may be changed of a stated problem."""
+"""What can be asked of a makespan plan, what may be changed of a stated problem, and what a search leaves behind."""
 
 from __future__ import annotations
 
@@ -8,17 +8,31 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from partita.engines.search.incumbent import Incumbent
+from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
-from partita.problems.kind import SearchOptions
 from partita.problems.makespan.fusion import fuse_problem
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.settings import setting
 
 
-class Options(SearchOptions, frozen=True, kw_only=True):
+class Options(kind.SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
     episodes: Annotated[int, setting("Episodes that the learned baseline trains for.", metavar="N", least=1)] = 200
+
+
+Outcome = outcome.Outcome[MakespanPlan]
+Solver = kind.Solver[MakespanProblem, MakespanPlan, Options]
+
+
+def outcome_of(best: Incumbent[MakespanPlan]) -> Outcome:
+    """The best schedule and bound."""
+    value, plan, bound = best.snapshot()
+    # A bound of 0 says something of a plan that takes no time.
+    known = not best.infeasible and (bound > 0 or value == 0)
+    reason = "" if plan is not None or best.infeasible else "it found no schedule that fits into memory"
+    return Outcome(plan, bound if known else None, best.infeasible, reason, proven_by=best.proven_by)
 
 
 #: How fusing is asked for, of a problem in a file and of a model.
@@ -79,7 +93,5 @@ def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
     if off:
         problem = problem.replace(**off)
     if changes.fuse or changes.fusion_rules is not None:
-        # It needs compiled loops, which asking for help should not wait for.
-
         problem = fuse_problem(problem, changes.fusion_rules).problem
     return problem

@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from partita.costs.live import live_bytes
@@ -21,11 +22,8 @@ from partita.ground.units import format_bytes, format_time
 from partita.nouns.catalogue.runtimes import Cuts
 from partita.nouns.cluster import Cluster, LinkPath
 from partita.nouns.graph import Graph
-from partita.problems.makespan.handing import Handing, hand_over
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem, device_labels
 
-#: Times from each device (row) to each (column).
-Table = tuple[tuple[float, ...], ...]
 #: Whether readers of one weight in different modules hold a copy each, or share a device.
 Tied = Literal["copy", "together"]
 
@@ -111,15 +109,25 @@ def price(
     ]
     idle = tuple(0.0 if room >= 0 else None for room in rooms)
     operators += [MakespanOperator(id=relay, times=idle, name=f"copy of {what}") for relay, what in handing.relays]
-    transfers = ClusterTransfers(cluster)
+    places = range(cluster.device_count)
+    paths = [[None if a == b else cluster.path(a, b) for b in places] for a in places]
+
+    @cache
+    def transfer(size: int) -> tuple[tuple[float, ...], ...]:
+        """Seconds from each device to each: the latency of the way, and bytes over its narrowest link's bandwidth."""
+        return tuple(
+            tuple(0.0 if path is None else path.latency_s + size / path.bandwidth_bytes_per_s for path in row)
+            for row in paths
+        )
+
     flows = tuple(
-        MakespanFlow(id=number, source=u, target=v, times=transfers.times(size))
+        MakespanFlow(id=number, source=u, target=v, times=transfer(size))
         for number, (u, v, size) in enumerate(handing.flows)
     )
     notes = [
         *graph.notes,
         *source.notes(graph),
-        *transfers.notes(),
+        *_transfer_note(paths),
         *_memory_notes(graph, held, shared, [n for n, room in zip(names, rooms, strict=True) if room < 0]),
         *_handing_notes(handing, len(homes) - len(kept)),
     ]
@@ -137,45 +145,69 @@ def price(
     )
 
 
-class ClusterTransfers:
-    """Transfer times on a cluster: the latency of the way, and bytes over the bandwidth of its narrowest link."""
+def _transfer_note(paths: Sequence[Sequence[LinkPath | None]]) -> list[str]:
+    """What a reader should know about the times of transfers."""
+    # A way over each narrowest link, by its name.
+    kinds = {path.link: path for row in paths for path in row if path is not None}
+    if not kinds:
+        return []
+    ways = ", ".join(
+        f"{name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s after {format_time(path.latency_s)}"
+        for name, path in kinds.items()
+    )
+    if "bandwidth matrix" in kinds:
+        ways = "the bandwidth matrix"
+    return [
+        f"Transfers take the latency of their way and their bytes over its narrowest link: {ways}. A device sends "
+        "one tensor at a time and receives one at a time; links between different devices are not shared."
+    ]
 
-    def __init__(self, cluster: Cluster) -> None:
-        count = cluster.device_count
-        self._known: dict[int, Table] = {}
-        self.paths: list[list[LinkPath | None]] = [
-            [None if a == b else cluster.path(a, b) for b in range(count)] for a in range(count)
-        ]
 
-    def times(self, size: int) -> Table:
-        """Seconds that so many bytes take; equal sizes share one table."""
-        if size not in self._known:
-            self._known[size] = tuple(
-                tuple(0.0 if path is None else path.latency_s + size / path.bandwidth_bytes_per_s for path in row)
-                for row in self.paths
-            )
-        return self._known[size]
+@dataclass(frozen=True)
+class Handing:
+    """Flows between operators and relays."""
 
-    @cached_property
-    def kinds(self) -> dict[str, LinkPath]:
-        """A way over each narrowest link, by its name."""
-        return {path.link: path for row in self.paths for path in row if path is not None}
+    flows: tuple[tuple[int, int, int], ...]  #: Source, target and bytes; ids are places in the graph, or of relays.
+    precedence: tuple[tuple[int, int], ...]  #: Source and target, where there are no bytes.
+    relays: tuple[tuple[int, str], ...]  #: Id, and the name of the tensor; ids are those after the graph's places.
 
-    def notes(self) -> Sequence[str]:
-        """What a reader should know about these times."""
-        if not self.kinds:
-            return []
-        if "bandwidth matrix" in self.kinds:
-            ways = "the bandwidth matrix"
-        else:
-            ways = ", ".join(
-                f"{name} {path.bandwidth_bytes_per_s / 1e9:.4g} GB/s after {format_time(path.latency_s)}"
-                for name, path in self.kinds.items()
-            )
-        return [
-            f"Transfers take the latency of their way and their bytes over its narrowest link: {ways}. A device sends "
-            "one tensor at a time and receives one at a time; links between different devices are not shared."
-        ]
+
+def hand_over(graph: Graph, homes: list[int], classes: list[int]) -> Handing:
+    """The tensors of a graph as flows.
+
+    In a makespan problem every flow is moved by itself, so that a tensor with several readers on another device would
+    be sent there several times. A row of *relays*, operators that take no time and do nothing but have the tensor,
+    hands it on: the first relay reads the producer and feeds the first reader and the next relay, and so on; the last
+    one feeds the last two readers. A relay where a reader is costs one transfer there, and whoever comes after it on
+    that device reads it. With all relays at the producer every reader gets its own transfer, so no schedule is lost;
+    and every schedule can be run, since a device may send on what it was sent.
+
+    ``homes`` has for every operator the one that it is part of, −1 for what is part of the inputs; ``classes`` a number
+    that it shares with those on the same device.
+    """
+    flows: list[tuple[int, int, int]] = []
+    precedence: set[tuple[int, int]] = set()
+    relays: list[tuple[int, str]] = []
+    for tensor in graph.tensors:
+        if tensor.producer is None or homes[tensor.producer] < 0:
+            continue
+        maker = homes[tensor.producer]
+        readers = sorted({homes[reader] for reader in tensor.consumers} - {maker})
+        if not tensor.bytes:
+            precedence.update((maker, reader) for reader in readers)
+            continue
+        near = [reader for reader in readers if classes[reader] == classes[maker]]
+        far = [reader for reader in readers if classes[reader] != classes[maker]]
+        flows += [(maker, reader, tensor.bytes) for reader in near]
+        holder = maker
+        for number, reader in enumerate(far):
+            if number < len(far) - 1:
+                relay = len(graph.operators) + len(relays)
+                relays.append((relay, tensor.name))
+                flows.append((holder, relay, tensor.bytes))
+                holder = relay
+            flows.append((holder, reader, tensor.bytes))
+    return Handing(tuple(flows), tuple(sorted(precedence)), tuple(relays))
 
 
 def _homes(graph: Graph) -> list[int]:

@@ -62,21 +62,6 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
     A plan gives every operator a device and a start, and every flow between two devices a start;
     ``partita.problems.makespan.evaluate`` says what it must keep.
 
-    Attributes
-    ----------
-    devices, operators, flows
-        The machine and the model; the model is a directed acyclic graph.
-    precedence
-        Pairs of ids: the second operator starts after the first has ended, wherever they run.
-    sender_congestion
-        Whether two flows that leave the same device exclude each other.
-    receiver_congestion
-        Whether two flows that enter the same device exclude each other.
-    serial_operators
-        Whether two operators on one device exclude each other.
-    memory_unit
-        What memory is counted in, for people.
-
     Raises
     ------
     InputError
@@ -89,12 +74,14 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
 
     devices: tuple[Device, ...]
     operators: tuple[MakespanOperator, ...]
-    flows: tuple[MakespanFlow, ...] = ()
+    flows: tuple[MakespanFlow, ...] = ()  #: Between the operators, which form a directed acyclic graph.
+    #: Pairs of ids: the second operator starts after the first has ended, wherever they run.
     precedence: tuple[tuple[int, int], ...] = ()
+    #: Whether two flows that leave the same device, or enter the same device, exclude each other.
     sender_congestion: bool = True
     receiver_congestion: bool = True
-    serial_operators: bool = True
-    memory_unit: str = "bytes"
+    serial_operators: bool = True  #: Whether two operators on one device exclude each other.
+    memory_unit: str = "bytes"  #: What memory is counted in, for people.
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
@@ -180,6 +167,30 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
             key = (False, place) if op.colocation is None else (True, op.colocation)
             found.setdefault(key, []).append(place)
         return list(found.values())
+
+
+class PlacedOperator(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's device, as a place among the problem's, and its time."""
+
+    device: int
+    start: float
+    end: float
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
+    """A flow's devices, as places among the problem's, and its time; files call them ``from`` and ``to``."""
+
+    source: int
+    target: int
+    start: float
+    end: float
+
+
+class MakespanPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs when."""
+
+    operators: dict[int, PlacedOperator]  #: By id, every operator.
+    flows: dict[int, Sent] = {}  #: By id, the flows between different devices, and only these.
 
 
 def device_labels(names: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from partita.engines.kernels.makespan.arrays import Room
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import MakespanPlan, PlacedOperator, Sent
+from partita.problems.makespan.problem import MakespanPlan, PlacedOperator, Sent
 
 
 def list_schedule(

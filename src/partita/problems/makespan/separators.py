@@ -50,7 +50,7 @@ class Block:
     def key(self) -> bytes:
         """Equal for blocks whose problems are equal but for ids and names.
 
-        It says all that ``at`` and ``anywhere`` read of a block, so what is known of these holds for every block of a
+        It says all that ``problem`` reads of a block, so what is known of these holds for every block of a
         key. They do not read the times of the ends.
         """
         problem = self.instance.problem
@@ -69,35 +69,27 @@ class Block:
         edges = [(place[u], place[v], None if f < 0 else problem.flows[f].times) for u, v, f in self.edges]
         return msgspec.json.encode((self.entry >= 0, self.exit >= 0, rows, edges))
 
-    def problem(self, source: int, target: int) -> MakespanProblem:
-        """The block with its separators on two devices; they take no time here."""
-        homes = {self.entry: source, self.exit: target}
-        return self._problem(
-            {v: tuple(0.0 if d == home else None for d in range(self.instance.devices)) for v, home in homes.items()}
-        )
-
-    def at(self, source: int, target: int) -> MakespanInstance:
-        """The same as arrays."""
-        return build_instance(self.problem(source, target))
-
-    def anywhere(self) -> MakespanInstance:
-        """The block with its separators on any device; they take no time here.
+    def problem(self, *homes: int) -> MakespanProblem:
+        """The block with its separators on two devices, or on any if none are given; they take no time here.
 
         On any one, also where they cannot run: blocks of one key may differ in that, and ask for other pairs.
         """
-        free: tuple[float | None, ...] = (0.0,) * self.instance.devices
-        return build_instance(self._problem({v: free for v in (self.entry, self.exit) if v >= 0}))
-
-    def _problem(self, ends: dict[int, tuple[float | None, ...]]) -> MakespanProblem:
-        """The block with other times of its ends."""
-        whole = self.instance.problem
+        whole, devices = self.instance.problem, range(self.instance.devices)
         ops = whole.operators
+        times = {
+            v: tuple(0.0 if home in (None, d) else None for d in devices)
+            for v, home in zip((self.entry, self.exit), homes or (None, None), strict=True)
+        }
         return whole.replace(
-            operators=tuple(msgspec.structs.replace(ops[v], times=ends.get(v, ops[v].times)) for v in self.operators),
+            operators=tuple(msgspec.structs.replace(ops[v], times=times.get(v, ops[v].times)) for v in self.operators),
             flows=tuple(whole.flows[f] for _, _, f in self.edges if f >= 0),
             precedence=tuple((ops[u].id, ops[v].id) for u, v, f in self.edges if f < 0),
             notes=(),
         )
+
+    def at(self, *homes: int) -> MakespanInstance:
+        """The same as arrays."""
+        return build_instance(self.problem(*homes))
 
 
 @dataclass(frozen=True)

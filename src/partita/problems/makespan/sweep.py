@@ -13,8 +13,7 @@ from partita.ground.errors import InputError
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.options import Changes, change
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
 
 

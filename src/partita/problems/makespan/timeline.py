@@ -13,8 +13,7 @@ import numpy as np
 
 from partita.problems.facets.timeline import RunRequest, TimeLine, one_sample, refuse_schedules
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem, device_labels
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem, device_labels
 from partita.simulator.fixed import Span, fixed_timeline
 from partita.simulator.program import Order, Place, Program, Step
 from partita.simulator.timeline import OPERATOR, TRANSFER, Lane, Timeline

@@ -20,7 +20,7 @@ from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.mip.schedule import ScheduleModel
 from partita.ground.rounding import SUMMED, lowered, up_to
 from partita.problems.makespan.instance import MakespanInstance, labels
-from partita.problems.makespan.plan import MakespanPlan
+from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
 
 #: The latest end that is looked at, in whole numbers, with decimals and with rounding; what memory sums to; the largest

@@ -18,9 +18,9 @@ from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import raised
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import offer
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.schedules import devices_of, from_room, order_of
+from partita.problems.makespan.local_search import offer, state_of
+from partita.problems.makespan.problem import MakespanPlan
+from partita.problems.makespan.schedules import from_room
 
 #: Operators of a window, at least and at most.
 _NARROW, _WIDE = 24, 160
@@ -59,8 +59,7 @@ class Windows(AnnealingSearch):
         self.room = instance.room()
         self.rooms = [instance.room() for _ in range(max(1, threads))]
         self.rest = np.zeros(instance.count + len(self.ends))
-        self.device = np.array(devices_of(instance, plan), dtype=np.int32)
-        self.order = np.array(order_of(instance, plan), dtype=np.int32)
+        self.device, self.order = state_of(instance, plan)
         self.now = self._schedule(self.device, self.order)
         self.windows = 0
         self._look()
@@ -70,9 +69,17 @@ class Windows(AnnealingSearch):
         many = max(1, min(self.threads, self.instance.count // _APART))
         with ThreadPoolExecutor(many) as pool:
             for _ in range(0, self.each, many):
-                if not self.done:
-                    self._take(list(pool.map(self._anneal, self._choose(many))))
-        self._offer()
+                if self.done:
+                    continue
+                annealed = list(pool.map(self._anneal, self._choose(many)))
+                # All together if the schedule is no worse for it, else each that does no harm.
+                if len(annealed) == 1 or not self._accept(annealed):
+                    for window in annealed:
+                        self._accept([window])
+        if self.now < self.best.value:
+            self._schedule(self.device, self.order)
+            offer(self.instance, self.best, from_room(self.instance, self.device.tolist(), self.room), "windows")
+            self._look()
         yield
 
     def _choose(self, many: int) -> list[tuple[int, int, float, int, Room]]:
@@ -107,44 +114,31 @@ class Windows(AnnealingSearch):
         close_window(order, first, last, room)
         return first, last, device[order[first:last]], order[first:last]
 
-    def _take(self, annealed: list[tuple[int, int, Ints, Ints]]) -> None:
-        """All windows together if the schedule is no worse for it, else each that does no harm."""
-        if len(annealed) > 1 and self._accept(annealed):
-            return
-        for window in annealed:
-            self._accept([window])
-
     def _accept(self, annealed: list[tuple[int, int, Ints, Ints]]) -> bool:
         device, order = self.device.copy(), self.order.copy()
         for first, last, devices, inside in annealed:
             order[first:last] = inside
             device[inside] = devices
-        value = self._schedule(device, order)
-        kept = value <= self.now and self._fits(device)
+        kept = self._keep(device, order)
+        if kept:
+            # The order of the starts, where this does no harm: windows are then windows of time.
+            self._keep(device, np.lexsort((self.rank, self.room.start)).astype(np.int32))
+        self._look()
+        return kept
+
+    def _keep(self, device: Ints, order: Ints) -> bool:
+        """Take a schedule that is no longer and keeps the limits; what is taken is in the room."""
+        a = self.instance.arrays
+        value, held = self._schedule(device, order), np.bincount(device, a.memory, self.instance.devices)
+        kept = value <= self.now and bool((held <= raised(a.limit)).all())
         if kept:
             self.device, self.order, self.now = device, order, value
-            self._sort()
         else:
             self._schedule(self.device, self.order)
-        self._look()
         return kept
 
     def _schedule(self, device: Ints, order: Ints) -> float:
         return float(schedule(self.instance.arrays, device, order, True, math.inf, self.room))
-
-    def _fits(self, device: Ints) -> bool:
-        a = self.instance.arrays
-        held = np.bincount(device, weights=a.memory, minlength=self.instance.devices)
-        return bool((held <= raised(a.limit)).all())
-
-    def _sort(self) -> None:
-        """Bring the order to that of the starts, where this does no harm: windows are then windows of time."""
-        order: Ints = np.lexsort((self.rank, self.room.start)).astype(np.int32)
-        value = self._schedule(self.device, order)
-        if value <= self.now:
-            self.order, self.now = order, value
-        else:
-            self._schedule(self.device, self.order)
 
     def _look(self) -> None:
         """Lags of the schedule that is in the room."""
@@ -154,9 +148,3 @@ class Windows(AnnealingSearch):
         find_lags(self.instance.arrays, self.device, tasks, self.ends, self.room, self.rest)
         self.place = np.empty(self.instance.count, dtype=np.int32)
         self.place[self.order] = np.arange(self.instance.count, dtype=np.int32)
-
-    def _offer(self) -> None:
-        if self.now < self.best.value:
-            self._schedule(self.device, self.order)
-            offer(self.instance, self.best, from_room(self.instance, self.device.tolist(), self.room), "windows")
-            self._look()

@@ -8,12 +8,15 @@ from partita.engines.kernels.arrays import Ints
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EasyForm, bisection, heavier_form
 from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.options import Outcome, Solver
 from partita.problems.mapping.orders import chains, consecutive
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
-from partita.problems.mapping.protocol import Options, Outcome, Solver
+from partita.problems.mapping.problem import MappingProblem, Placement
+
+#: Makes a mapping of a problem with devices enough.
+Make = Callable[[MappingInstance, SearchOptions, Monitor], Ints]
 
 
 class MappingBaseline(Solver):
@@ -21,10 +24,10 @@ class MappingBaseline(Solver):
 
     name = summary = ""
 
-    def __init__(self, name: str, summary: str, devices: Callable[[MappingInstance, Options, Monitor], Ints]) -> None:
+    def __init__(self, name: str, summary: str, devices: Make) -> None:
         self.name, self.summary, self.devices = name, summary, devices
 
-    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: MappingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         instance = MappingInstance(problem)
         missing = problem.shortage()
         if missing is not None:
@@ -32,10 +35,10 @@ class MappingBaseline(Solver):
         return Outcome(instance.plan(self.devices(instance, options, monitor)))
 
 
-def _parmesan(form: EasyForm | None) -> Callable[[MappingInstance, Options, Monitor], Ints]:
+def _parmesan(form: EasyForm | None) -> Make:
     """See ``partita.problems.mapping.bisection``; in the form that the rule chooses unless one is given."""
 
-    def devices(instance: MappingInstance, options: Options, monitor: Monitor) -> Ints:
+    def devices(instance: MappingInstance, options: SearchOptions, monitor: Monitor) -> Ints:
         chosen = heavier_form(instance) if form is None else form
         found: list[Ints] = []
         run: Incumbent[Placement] = Incumbent()

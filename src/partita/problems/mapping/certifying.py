@@ -35,8 +35,8 @@ def _crowded(instance: MappingInstance, target: float, links: BestLoads) -> Crow
     at = [s for s in range(instance.stages) for _ in range(instance.replicas)]
     holder = [-1] * instance.devices
     for x in range(len(at)):
-        reached = _augment(x, at, fast, holder)
-        if reached is not None:
+        reached: set[int] = set()
+        if not _augment(x, at, fast, holder, reached):
             members = {x} | {holder[d] for d in reached}
             names = list(instance.turns)
             found = {replica: links.elsewhere(replica, reached) for replica in names}
@@ -48,23 +48,12 @@ def _crowded(instance: MappingInstance, target: float, links: BestLoads) -> Crow
     return None
 
 
-def _augment(x: int, at: list[int], fast: list[list[int]], holder: list[int]) -> set[int] | None:
-    """Find a device for one more replica, others moving on; the devices that were tried if there is none."""
-    came: dict[int, int] = {}
-    pending = [x]
-    while pending:
-        y = pending.pop(0)
-        for d in fast[at[y]]:
-            if d in came:
-                continue
-            came[d] = y
-            if holder[d] < 0:
-                while True:
-                    y = came[d]
-                    freed = next((e for e, owner in enumerate(holder) if owner == y), -1)
-                    holder[d] = y
-                    if y == x:
-                        return None
-                    d = freed
-            pending.append(holder[d])
-    return set(came)
+def _augment(x: int, at: list[int], fast: list[list[int]], holder: list[int], tried: set[int]) -> bool:
+    """Find a device for one more replica among those not tried yet, others moving on; whether there is one."""
+    for d in fast[at[x]]:
+        if d not in tried:
+            tried.add(d)
+            if holder[d] < 0 or _augment(holder[d], at, fast, holder, tried):
+                holder[d] = x
+                return True
+    return False

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, Solver, lazy
+from partita.problems.kind import Kind, SearchOptions, Solver, lazy
 from partita.problems.mapping.evaluate import MappingEvaluation, evaluate
-from partita.problems.mapping.options import Changes, Options, change
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.options import Changes, change
+from partita.problems.mapping.problem import MappingProblem, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from partita.problems.kind import Bounds, Certify, Solvers
-    from partita.problems.mapping.files.plans import PlanFiles
+    from partita.problems.mapping.files import PlanFiles
     from partita.problems.mapping.from_result import MappingFromResult
     from partita.problems.mapping.report import MappingReport
     from partita.problems.mapping.sweep import MappingSweep
@@ -28,7 +27,6 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     summary = "place stages and replicas on physical devices: the slowest replica, with its links, as fast as possible"
     problem = MappingProblem
     plan = Placement
-    options = Options
     changes = Changes
     #: The published search takes its time on large problems.
     baseline_time_s = 30.0
@@ -36,7 +34,7 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     usual_solver = "combined"
     bounds: lazy[Bounds[MappingProblem]] = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
     baselines: lazy[Solvers[MappingProblem, Placement]] = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
-    files: lazy[PlanFiles] = lazy("partita.problems.mapping.files.plans:PlanFiles")
+    files: lazy[PlanFiles] = lazy("partita.problems.mapping.files:PlanFiles")
     report: lazy[MappingReport] = lazy("partita.problems.mapping.report:MappingReport")
     sweep: lazy[MappingSweep] = lazy("partita.problems.mapping.sweep:MappingSweep")
     timeline: lazy[MappingTimeLine] = lazy("partita.problems.mapping.timeline:MappingTimeLine")
@@ -49,8 +47,8 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     def explain_infeasible(
         self,
         problem: MappingProblem,
-        solver: Solver[MappingProblem, Placement, Options],
-        options: Options,
+        solver: Solver[MappingProblem, Placement, SearchOptions],
+        options: SearchOptions,
         time_limit_s: float = math.inf,
     ) -> str:
         return problem.shortage() or "there are enough devices"

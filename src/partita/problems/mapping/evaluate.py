@@ -19,8 +19,7 @@ import msgspec
 
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 
 
 class ReplicaLoad(msgspec.Struct, frozen=True, kw_only=True):

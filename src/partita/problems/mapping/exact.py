@@ -27,7 +27,7 @@ from partita.ground.rounding import GAP
 from partita.problems.mapping.bisection import placing_order
 from partita.problems.mapping.bounds.neighbours import best_loads, lowered
 from partita.problems.mapping.instance import MappingInstance
-from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import Placement
 
 #: Devices tried for one target at first, and how they grow.
 _CHECKS, _GROWTH, _MOST_CHECKS = 200_000, 8, 1 << 62

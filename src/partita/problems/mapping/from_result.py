@@ -27,8 +27,7 @@ from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology.topology import Topology
 from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
+from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer, Placement
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, max_work, ring_bytes
 

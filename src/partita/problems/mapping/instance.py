@@ -13,8 +13,7 @@ from partita.engines.kernels.graph_arrays import csr
 from partita.engines.kernels.mapping.arrays import MappingArrays
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.mapping.evaluate import check_devices, evaluate
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 
 
 class MappingInstance:

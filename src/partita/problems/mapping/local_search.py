@@ -20,7 +20,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.orders import constructions
-from partita.problems.mapping.plan import Placement
+from partita.problems.mapping.problem import Placement
 
 #: Moves of one power for each replica, from a construction or the best mapping, and from chance; they grow by a factor
 #: with every cycle of ladders, up to a limit.

@@ -1,4 +1,4 @@
-"""What can be asked of a mapping, and what may be changed of a stated problem."""
+"""What may be changed of a stated mapping problem, and the words of ``partita.problems.kind`` for it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from partita.problems.kind import SearchOptions
-from partita.problems.mapping.problem import Form, MappingProblem
+from partita.problems import kind, outcome
+from partita.problems.mapping.problem import Form, MappingProblem, Placement
 from partita.problems.settings import setting
 
-
-class Options(SearchOptions, frozen=True, kw_only=True):
-    """What a search may use."""
+Outcome = outcome.Outcome[Placement]
+Solver = kind.Solver[MappingProblem, Placement, kind.SearchOptions]
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -42,24 +42,16 @@ class MappingTransfer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     bytes: float
 
 
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """A mapping: the device of every replica."""
+
+    placement: tuple[tuple[int, ...], ...]  #: By stage, then by replica, the number of the device.
+
+
 class MappingProblem(Stated, frozen=True, kw_only=True):
     """Place every replica of every stage on a device of its own, and let the slowest replica be as fast as possible.
 
     ``partita.problems.mapping.evaluate`` says what a replica takes.
-
-    Attributes
-    ----------
-    replicas
-        Replicas of each stage that does not state its own number.
-    stages, transfers
-        The pipeline; two stages may exchange several transfers.
-    bandwidth_bytes_per_s
-        From each device (row) to each (column), above 0; the diagonal means nothing and may be None. Empty in a file
-        whose devices are still to be said, with ``--topology``.
-    devices
-        Names of the devices; empty for numbers.
-    form
-        Which terms the time of a replica has.
 
     Raises
     ------
@@ -72,12 +64,14 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.mapping"
 
     name: str = "mapping"
-    replicas: int
+    replicas: int  #: Of each stage that does not state its own number.
     stages: tuple[MappingStage, ...]
-    transfers: tuple[MappingTransfer, ...] = ()
+    transfers: tuple[MappingTransfer, ...] = ()  #: Two stages may exchange several.
+    #: From each device (row) to each (column), above 0; the diagonal means nothing and may be None. Empty in a file
+    #: whose devices are still to be said, with ``--topology``.
     bandwidth_bytes_per_s: tuple[tuple[float | None, ...], ...] = ()
-    devices: tuple[str, ...] = ()
-    form: Form = "both"
+    devices: tuple[str, ...] = ()  #: Their names; empty for numbers.
+    form: Form = "both"  #: Which terms the time of a replica has.
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"

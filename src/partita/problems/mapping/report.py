@@ -13,8 +13,7 @@ from partita.problems.facets.report import Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.problems.mapping.timeline import simulated_step
 
 if TYPE_CHECKING:

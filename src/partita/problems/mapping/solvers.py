@@ -5,22 +5,24 @@ That is constructions and annealing for a mapping, bounds for a proof, and branc
 
 from __future__ import annotations
 
+import dataclasses
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 
 from partita.engines.kernels.arrays import Ints
-from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
 from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
 from partita.problems.mapping.exact import settle
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
+from partita.problems.mapping.options import Outcome, Solver
 from partita.problems.mapping.orders import chains, consecutive
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
-from partita.problems.mapping.protocol import Options, Outcome, Solver
+from partita.problems.mapping.problem import MappingProblem, Placement
+from partita.problems.outcome import searched
 
 #: Replicas and devices up to which branch and bound may take all the time there is.
 SMALL, _DEVICES = 8, 12
@@ -30,7 +32,32 @@ _MEDIUM, _CHECKS = 64, 13_000_000
 _FIRST = 12
 
 
-class MappingCombined(Solver):
+class MappingSolver(Solver):
+    """A solver that searches in the background, where there are devices for all."""
+
+    anneals = True  #: Whether its moves are counted.
+
+    @abstractmethod
+    def search(self, search: MappingSearch, options: SearchOptions) -> None:
+        """Offer and prove what can be found, until the incumbent of the search is done."""
+
+    def solve(self, problem: MappingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
+        best: Incumbent[Placement] = Incumbent()
+        search = MappingSearch(MappingInstance(problem), best, options.seed, options.threads)
+
+        def work() -> None:
+            if search.instance.enough:
+                self.search(search, options)
+            else:
+                best.refute("counting devices")
+
+        outcome = searched(best, monitor, work)
+        if self.anneals:
+            monitor.statistics.counters["moves"] = search.trials
+        return outcome
+
+
+class MappingCombined(MappingSolver):
     """Both orders that people take, constructions, annealing, the bounds, and the published search in both easy forms.
 
     So no answer that had the time for these is worse than any of them. Bounds and published search run beside the first
@@ -44,10 +71,8 @@ class MappingCombined(Solver):
         "target was tried"
     )
 
-    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Placement] = Incumbent()
-        instance = MappingInstance(problem)
-        search = MappingSearch(instance, best, options.seed, options.threads)
+    def search(self, search: MappingSearch, options: SearchOptions) -> None:
+        instance, best = search.instance, search.best
 
         def done() -> bool:
             return best.done
@@ -58,81 +83,54 @@ class MappingCombined(Solver):
             thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
-        def work() -> None:
-            if not instance.enough:
-                best.refute("counting devices")
-                return
-            search.begin((consecutive(instance), chains(instance)))
-            best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
-            if instance.count <= SMALL and instance.devices <= _DEVICES:
-                search.run(patience=_FIRST)
-                if not done():
-                    settle(instance, best)
-                return
-            with ThreadPoolExecutor(1) as other:
-                published = other.submit(beside, best.value)
-                search.workers = max(1, options.threads - 1)
-                search.run(patience=_FIRST)
-                search.workers = options.threads
-                for device in published.result():
-                    instance.offer(best, device, "bisection")
-            if instance.count <= _MEDIUM and not done():
-                settle(instance, best, _CHECKS)
+        search.begin((consecutive(instance), chains(instance)))
+        best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
+        if instance.count <= SMALL and instance.devices <= _DEVICES:
+            search.run(patience=_FIRST)
             if not done():
-                search.run(patience=PATIENCE)
+                settle(instance, best)
+            return
+        with ThreadPoolExecutor(1) as other:
+            published = other.submit(beside, best.value)
+            search.workers = max(1, options.threads - 1)
+            search.run(patience=_FIRST)
+            search.workers = options.threads
+            for device in published.result():
+                instance.offer(best, device, "bisection")
+        if instance.count <= _MEDIUM and not done():
+            settle(instance, best, _CHECKS)
+        if not done():
+            search.run(patience=PATIENCE)
 
-        run_in_background(best, monitor, work)
-        monitor.statistics.counters["moves"] = search.trials
-        bound = None if best.infeasible else best.bound
-        return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)
 
-
-class MappingAnnealing(Solver):
+class MappingAnnealing(MappingSolver):
     """See ``partita.problems.mapping.local_search``."""
 
     name = "swap-annealing"
     summary = "annealing by swaps of devices, from constructions that see traffic and bandwidth; proves nothing"
     argument = "there are fewer devices than replicas"
 
-    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Placement] = Incumbent()
-        instance = MappingInstance(problem)
-        search = MappingSearch(instance, best, options.seed, options.threads)
+    def search(self, search: MappingSearch, options: SearchOptions) -> None:
+        search.begin()
+        search.run(patience=min(PATIENCE, SHORT * search.instance.count))
 
-        def work() -> None:
-            if not instance.enough:
-                best.refute("counting devices")
-                return
-            search.begin()
-            search.run(patience=min(PATIENCE, SHORT * instance.count))
-
-        run_in_background(best, monitor, work)
-        monitor.statistics.counters["moves"] = search.trials
-        return Outcome(best.answer, infeasible=best.infeasible, proven_by=best.proven_by)
+    def solve(self, problem: MappingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
+        return dataclasses.replace(super().solve(problem, options, monitor), bound=None)
 
 
-class MappingExact(Solver):
+class MappingExact(MappingSolver):
     """See ``partita.problems.mapping.exact``; it starts from the consecutive mapping."""
 
     name = "branch-and-bound"
     summary = "depth-first assignment under targets, symmetric mappings once; exact, for some ten replicas"
     argument = "every assignment under a target was tried, symmetric ones once"
+    anneals = False
 
-    def solve(self, problem: MappingProblem, options: Options, monitor: Monitor) -> Outcome:
-        best: Incumbent[Placement] = Incumbent()
-        instance = MappingInstance(problem)
-
-        def work() -> None:
-            if not instance.enough:
-                best.refute("counting devices")
-                return
-            instance.offer(best, consecutive(instance), "construction")
-            best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
-            settle(instance, best)
-
-        run_in_background(best, monitor, work)
-        bound = None if best.infeasible else best.bound
-        return Outcome(best.answer, bound, infeasible=best.infeasible, proven_by=best.proven_by)
+    def search(self, search: MappingSearch, options: SearchOptions) -> None:
+        instance, best = search.instance, search.best
+        instance.offer(best, consecutive(instance), "construction")
+        best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
+        settle(instance, best)
 
 
 #: The visible list.

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep, listed
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.problems.settings import setting
 
 

@@ -17,8 +17,7 @@ from partita.ground.dags import topological_order
 from partita.ground.errors import InputError
 from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.mapping.evaluate import MappingEvaluation
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import all_reduce_s, placed_program
 from partita.simulator.program import End, Program

@@ -17,23 +17,51 @@ is left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.latency.blocks import block_options
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
-from partita.problems.latency.bounds.relaxation import RelaxedChain, chain_of, spine_of
-from partita.problems.latency.bounds.side_tensors import side_times
-from partita.problems.latency.bounds.ways import BlockWays, Ways, block_ways
+from partita.problems.latency.bounds.relaxation import RelaxedChain, chain_of, side_times, spine_of
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
 
+#: Blocks have at most so many operators, so that sets of them are bits of a number.
+MOST_OPERATORS = 60
 #: Operators of the spine that others may pass by, and ideals of a block, of the attempts, cheap ones first.
 ATTEMPTS = ((1, 1_000), (12, 1_000), (math.inf, 1_000), (12, 20_000), (math.inf, 20_000))
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Some ways through a block."""
+
+    #: Time from the end of the work before the block until the work after it may begin, work inside included.
+    cost: Floats
+    pieces: Longs  #: Pieces between, of which there are that many at least.
+    #: Memory of what joins the piece before, and of what is in the piece after.
+    joins: Floats
+    begins: Floats
+
+
+@dataclass(frozen=True)
+class BlockWays:
+    """All ways through a block, by where the separators before and after it are."""
+
+    #: Both in pieces, but not in one; only the one after; only the one before; both on the CPU.
+    both: Ways
+    opening: Ways
+    closing: Ways
+    neither: Ways
+    #: Of all operators of the block on one accelerator.
+    work: float
+    memory: float
 
 
 class ChainBound(BoundMethod[LatencyProblem]):
@@ -81,16 +109,13 @@ def _through(
         if stopping():
             return None
         ends = chain.separators[number], chain.separators[number + 1]
-        block = block_ways(view, acc, ends, inside, chain.after, most_ideals)
-        if block is None:
-            # Left with the spine alone, a block has few closed sets. Times stay: what was charged was so with all.
+        # Left with the spine alone, a block has few closed sets. Times stay: what was charged was so with all.
+        for some in (inside, [v for v in inside if v in chain.spine], ()):
+            block = block_ways(view, acc, ends, some, chain.after, most_ideals)
+            if block is not None:
+                break
             whole = False
-            spine = [v for v in inside if v in chain.spine]
-            block = block_ways(view, acc, ends, spine, chain.after, most_ideals)
-        if block is None:
-            block = block_ways(view, acc, ends, (), chain.after, most_ideals)
-        if block is None:
-            return None
+        assert block is not None
         state = state.next(block, ends[1])
     return state.least, whole
 
@@ -120,41 +145,30 @@ class _Reached:
         cpu, acc, mem = (float(x[target]) for x in (self.view.arrays.cpu, self.acc, self.view.arrays.mem))
         following = _Reached(self.view, self.acc, None)
         found: list[list[tuple[Floats, Floats]]] = [[] for _ in range(self.most + 1)]
+
+        def step(before: Floats | float, ways: Ways, used: int, opens: bool) -> None:
+            """Reach the next separator by all ways through the block, which opens a piece with it or is on the CPU."""
+            for pieces in (0, 1):
+                chosen, after = ways.pieces == pieces, used + opens + pieces
+                if after > self.most or not (opens or chosen.any()):
+                    continue
+                times = np.broadcast_to(before, chosen.shape)[chosen] + ways.cost[chosen]
+                if opens:
+                    found[after].append((times + acc, ways.begins[chosen] + mem))
+                else:
+                    following.on_cpu[after] = min(following.on_cpu[after], (times + cpu).min())
+
         for used in range(self.most + 1):
             times, held = self.open[used]
-            begin = self.on_cpu[used]
             if len(times):
-                inside = held + block.memory + mem
-                found[used].append((times + block.work + acc, inside))
-                self._closed(times, held, block.closing, used, following.on_cpu, cpu)
-                before = _least_within(times, held, self.limit - block.both.joins)
-                self._opened(before, block.both, used, found, acc, mem)
-            if begin < np.inf:
-                for way_pieces in (0, 1):
-                    chosen = block.neither.pieces == way_pieces
-                    if used + way_pieces <= self.most and chosen.any():
-                        value = begin + block.neither.cost[chosen].min() + cpu
-                        following.on_cpu[used + way_pieces] = min(following.on_cpu[used + way_pieces], value)
-                self._opened(np.full(len(block.opening.cost), begin), block.opening, used, found, acc, mem)
+                found[used].append((times + block.work + acc, held + block.memory + mem))
+                step(_least_within(times, held, self.limit - block.closing.joins), block.closing, used, False)
+                step(_least_within(times, held, self.limit - block.both.joins), block.both, used, True)
+            if self.on_cpu[used] < np.inf:
+                step(self.on_cpu[used], block.neither, used, False)
+                step(self.on_cpu[used], block.opening, used, True)
         following.open = [_front(rows, self.limit) for rows in found]
         return following
-
-    def _closed(self, times: Floats, held: Floats, ways: Ways, used: int, on_cpu: Floats, cpu: float) -> None:
-        """Close the open piece; the next separator is on the CPU."""
-        values = _least_within(times, held, self.limit - ways.joins) + ways.cost + cpu
-        for pieces in (0, 1):
-            chosen = ways.pieces == pieces
-            if used + pieces <= self.most and chosen.any():
-                on_cpu[used + pieces] = min(on_cpu[used + pieces], values[chosen].min())
-
-    def _opened(
-        self, before: Floats, ways: Ways, used: int, found: list[list[tuple[Floats, Floats]]], acc: float, mem: float
-    ) -> None:
-        """Open a piece with the next separator."""
-        for pieces in (0, 1):
-            if used + 1 + pieces <= self.most:
-                chosen = ways.pieces == pieces
-                found[used + 1 + pieces].append((before[chosen] + ways.cost[chosen] + acc, ways.begins[chosen] + mem))
 
 
 def _least_within(times: Floats, held: Floats, room: Floats) -> Floats:
@@ -177,3 +191,89 @@ def _front(rows: list[tuple[Floats, Floats]], limit: float) -> tuple[Floats, Flo
     least = np.minimum.accumulate(times)
     better = np.concatenate([[True], least[1:] < least[:-1]])
     return times[better], held[better]
+
+
+def block_ways(
+    view: View,
+    acc: Floats,
+    ends: tuple[int, int],
+    inside: Sequence[int],
+    after: Sequence[Sequence[int]],
+    most_ideals: int,
+) -> BlockWays | None:
+    """The ways through the operators between two separators; None if it has too many predecessor-closed sets.
+
+    ``acc`` are the times on an accelerator.
+    """
+    a, n = view.arrays, len(inside)
+    if n > MOST_OPERATORS:
+        return None
+    source, target = ends
+    bit = {v: i for i, v in enumerate(inside)} | {target: n}
+    reads = [sum(1 << bit[w] for w in after[v] if w in bit) for v in inside]
+    first = sum(1 << bit[w] for w in after[source] if w in bit)
+    # Bit n of ``before`` is the separator before the block, of ``reads`` the one after it.
+    before = np.array(
+        [sum(1 << u for u in range(n) if reads[u] >> v & 1) | (first >> v & 1) << n for v in range(n)], np.int64
+    )
+    ideals = np.zeros(1, np.int64)
+    for v in range(n):
+        needed = before[v] & ~np.int64(1 << n)
+        ready = ideals[(ideals & needed) == needed]
+        ideals = np.concatenate([ideals, ready | np.int64(1 << v)])
+        if len(ideals) > most_ideals:
+            return None
+    cut = np.where((first & ~ideals) != 0, a.comm[source], 0.0)
+    work, rest, memory, others = (np.zeros(len(ideals)) for _ in range(4))
+    for i, v in enumerate(inside):
+        has = (ideals >> i & 1) == 1
+        cut += np.where(has & ((reads[i] & ~ideals) != 0), a.comm[v], 0.0)
+        work += np.where(has, acc[v], 0.0)
+        rest += np.where(has, 0.0, acc[v])
+        # Both are sums of what is there: a difference would keep the rounding of what is not, however large that is.
+        memory += np.where(has, a.mem[v], 0.0)
+        others += np.where(has, 0.0, a.mem[v])
+    full = int(np.argmax(ideals))
+    whole, never, always = _allowed(view, ends, inside, ideals)
+    numbers = list(inside)
+    order = np.argsort(memory, kind="stable")
+    comm = np.append(a.comm[numbers], a.comm[source])
+    readers = np.array(reads, np.int64)
+
+    def ways(out: Floats, into: Floats) -> Ways:
+        cost, pieces, joins, begins = block_options(
+            ideals, order, out, into, work, rest, a.cpu[numbers], acc[numbers], comm, before, readers
+        )
+        return Ways(cost, pieces, memory[joins], others[begins])
+
+    return BlockWays(
+        ways(cut + whole, cut + whole),
+        ways(never, cut + whole),
+        ways(cut + whole, always),
+        ways(never, always),
+        float(work[full]),
+        float(memory[full]),
+    )
+
+
+def _allowed(view: View, ends: tuple[int, int], inside: Sequence[int], ideals: Longs) -> tuple[Floats, Floats, Floats]:
+    """By ideal, 0 where it may be X or I, and infinite elsewhere; then as X, and as I, beside an end on the CPU.
+
+    Classes are in one piece, or on the CPU, where accelerators have one piece each: X and I then part no class. A
+    member of the class of an end goes with it.
+    """
+    whole, never, always = (np.zeros(len(ideals)) for _ in range(3))
+    never[np.arange(len(ideals)) != 0] = np.inf
+    always[np.arange(len(ideals)) != int(np.argmax(ideals))] = np.inf
+    if view.passes > 1 or view.problem.pieces > 1:
+        return whole, never, always
+    of = view.arrays.group.of
+    source, target = (of[v] for v in ends)
+    for number in dict.fromkeys(of[list(inside)].tolist()):
+        mask = sum(1 << i for i, v in enumerate(inside) if of[v] == number)
+        held = ideals & mask
+        parted = (held != mask) & ((held != 0) | (number == source)) | (held != 0) & (number == target)
+        whole[parted] = np.inf
+    if source == target:
+        whole[:] = np.inf
+    return whole, never, always

@@ -8,12 +8,19 @@ on accelerators is taken to be free. Operators that no accelerator runs, or that
 
 from __future__ import annotations
 
+import math
+
+from partita.checker.certificate import Certificate, as_in_file, first_proving
+from partita.checker.latency.ends import best_ends
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.problems.kind import BoundMethod
 from partita.problems.latency.bounds.chain import lowered
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.latency.view import View
+
+#: Operators and edges up to which a certificate is made.
+_MOST = 20_000
 
 
 class CriticalPath(BoundMethod[LatencyProblem]):
@@ -32,14 +39,8 @@ class CriticalPath(BoundMethod[LatencyProblem]):
 
 def critical_path(view: View) -> float:
     """The bound."""
-    a, limit = view.arrays, float(view.arrays.limit[0])
-    infinite = float("inf")
+    a = view.arrays
     on_cpu, on_piece = [0.0] * view.count, [0.0] * view.count
-    # A class is on one device: what one member cannot, none can.
-    barred = [
-        view.slots == 0 or any(a.acc[v] == infinite for v in row) or sum(float(a.mem[v]) for v in row) > limit
-        for row in view.classes
-    ]
     latest = 0.0
     for v in range(view.count):
         ready = entered = 0.0
@@ -48,6 +49,14 @@ def critical_path(view: View) -> float:
             ready = max(ready, min(on_cpu[u], on_piece[u] + moved))
             entered = max(entered, min(on_cpu[u] + moved, on_piece[u]))
         on_cpu[v] = ready + float(a.cpu[v])
-        on_piece[v] = infinite if barred[a.group.of[v]] else entered + float(a.acc[v])
+        able = view.slots and not view.barred[a.group.of[v]]
+        on_piece[v] = entered + float(a.acc[v]) if able else math.inf
         latest = max(latest, min(on_cpu[v], on_piece[v]))
     return latest
+
+
+def certify(problem: LatencyProblem, bound: Bound) -> Certificate | None:
+    """A certificate that shows a bound by the earliest ends of the operators; None where these do not."""
+    if len(problem.operators) + len(problem.edges) > _MOST:
+        return None
+    return first_proving(as_in_file(problem), bound.value, [best_ends])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partita.problems.makespan.baselines.placeto.solver import Placeto
 from partita.problems.makespan.heuristics import HEURISTICS
-from partita.problems.makespan.protocol import Solver
+from partita.problems.makespan.options import Solver
 
 #: By hand first, then the heuristics, then what learns.
 DEFAULT_BASELINES: tuple[Solver, ...] = (*HEURISTICS, Placeto())

@@ -21,7 +21,7 @@ class BlockBounds:
     """Of a block, for every pair of devices of its ends: chains, and work, which they do not change."""
 
     def __init__(self, block: Block) -> None:
-        self.block, self.instance = block, block.anywhere()
+        self.block, self.instance = block, block.at()
         self.ends = [place for place, v in enumerate(block.operators) if v in (block.entry, block.exit)]
         self.nowhere = impossible(self.instance) is not None
         self.work = 0.0 if self.nowhere else work_bound(self.instance)

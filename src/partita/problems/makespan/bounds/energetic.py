@@ -62,9 +62,7 @@ def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: 
     time = np.where(instance.able, a.time, math.inf)
     while True:
         head, tail = labels(a, instance.ordered, time)
-        keep = np.isfinite(time) & (head + tail <= up_to(horizon))
-        keep = _together(instance, keep)
-        keep = _with_room(instance, keep)
+        keep = _with_room(instance, np.isfinite(time) & (head + tail <= up_to(horizon)))
         if not keep.any(axis=1).all():
             return True
         if monitor.stopping:
@@ -75,41 +73,26 @@ def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: 
     if not a.serial[0]:
         return False
     count = max(2, min(_WINDOWS, int(math.sqrt(_LOOK / time.size / 4))))
-    first, last = head[keep] - time[keep], horizon - tail[keep]
-    opens, closes = _spread(first, count), _spread(last, count)
+
+    def spread(values: Floats) -> Floats:
+        """Some of many values, evenly by rank, the least and the largest among them."""
+        distinct = np.unique(values)
+        found: Floats = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(np.int64))]
+        return found
+
+    opens, closes = spread(head[keep] - time[keep]), spread(horizon - tail[keep])
     return bool(overfull(a, time, head, tail, horizon, opens, closes, stop))
 
 
-def _spread(values: Floats, count: int) -> Floats:
-    """Some of many values, evenly by rank, the least and the largest among them."""
-    distinct = np.unique(values)
-    places = np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(np.int64))
-    found: Floats = distinct[places]
-    return found
-
-
-def _together(instance: MakespanInstance, keep: Bools) -> Bools:
-    """Devices that all of a class still have."""
-    group = instance.arrays.group.of
-    able = np.ones((len(instance.choices), instance.devices), dtype=np.bool_)
-    np.logical_and.at(able, group, keep)
-    found: Bools = able[group]
-    return found
-
-
 def _with_room(instance: MakespanInstance, keep: Bools) -> Bools:
-    """Devices on which a class fits beside all that can be nowhere else."""
-    a = instance.arrays
-    sizes = np.bincount(a.group.of, weights=a.memory, minlength=len(instance.choices))
-    able = np.ones((len(sizes), instance.devices), dtype=np.bool_)
-    np.logical_and.at(able, a.group.of, keep)
+    """Devices that all of a class still have, and on which it fits beside all that can be nowhere else."""
+    sizes, able = instance.sizes[:, None], instance.by_class(keep)
+    most = rounded_up(instance.most_held, instance.most_held, instance.count)
     for _ in range(_ROUNDS):
         forced = able & (able.sum(axis=1) == 1)[:, None]
-        taken = (forced * sizes[:, None]).sum(axis=0)
-        beside = np.where(forced, 0.0, sizes[:, None]) + taken[None, :]
-        fits = able & (beside <= rounded_up(instance.most_held, instance.most_held, instance.count))
+        fits = able & (np.where(forced, 0.0, sizes) + (forced * sizes).sum(axis=0) <= most)
         if (fits == able).all():
             break
         able = fits
-    found: Bools = able[a.group.of]
+    found: Bools = able[instance.arrays.group.of]
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -91,6 +92,7 @@ class _Ascent:
         from partita.engines.kernels.makespan.relaxations import cheapest_placement
 
         instance, a, devices = self.instance, self.instance.arrays, self.instance.devices
+        place = partial(cheapest_placement, a, instance.able, instance.ordered, self.parent, self.flow, self.on_path)
         work, traffic, chain = start
         weights: Floats = np.concatenate([np.repeat((work, traffic / 2, traffic / 2), devices) / devices, [chain]])
         weights = np.where(self.useful, weights, 0.0)
@@ -103,21 +105,7 @@ class _Ascent:
         for step in range(_STEPS):
             if monitor.stopping or length < _SHORTEST:
                 break
-            parts = weights[:-1].reshape(3, devices)
-            chain_weight = float(weights[-1])
-            total = cheapest_placement(
-                a,
-                instance.able,
-                instance.ordered,
-                self.parent,
-                self.flow,
-                self.on_path,
-                chain_weight,
-                parts,
-                price,
-                used,
-                held,
-            )
+            total = place(float(weights[-1]), weights[:-1].reshape(3, devices), price, used, held)
             paid = float(price[self.limited] @ instance.most_held[self.limited])
             found = total - paid - _ROUNDING * (total + paid)
             fresh = 1.0 if step == 0 else _FRESH

@@ -10,8 +10,7 @@ from partita.documents.document import decode
 from partita.nouns.split import Split
 from partita.problems.facets.files import Files
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 
 class PlanFiles(Files[MakespanProblem, MakespanPlan, MakespanEvaluation]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partita.problems.makespan.protocol import Solver
+from partita.problems.makespan.options import Solver
 from partita.problems.makespan.solvers.annealing import FusedFirst, MakespanAnnealing
 from partita.problems.makespan.solvers.exact import MakespanExact
 from partita.problems.makespan.solvers.program import MakespanProgram

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from functools import partial
 
-import numpy as np
-
 from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
@@ -14,11 +12,9 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.fusion import fuse_problem, lift
 from partita.problems.makespan.improving import MakespanSearch, begin, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import State, offer, offer_heuristics, search
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options, Outcome, Solver, outcome_of
-from partita.problems.makespan.schedules import devices_of, order_of
+from partita.problems.makespan.local_search import State, offer, offer_heuristics, search, state_of
+from partita.problems.makespan.options import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers.exact import MakespanExact
 
 #: Rounds of annealing everything, on problems that are not too large for that.
@@ -82,5 +78,4 @@ class FusedFirst(Solver):
             return []
         made = lift(instance.problem, fused.groups, plan)
         offer(instance, best, made, "fused operators")
-        devices = np.array(devices_of(instance, made), dtype=np.int32)
-        return [(devices, np.array(order_of(instance, made), dtype=np.int32))]
+        return [state_of(instance, made)]

@@ -21,9 +21,8 @@ from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.improving import MakespanSearch, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.solvers.path import ShortestPath

@@ -21,8 +21,8 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.result import Status
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, order_of
 from partita.problems.makespan.timetable import Timetable, timetable
 

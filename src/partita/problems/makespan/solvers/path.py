@@ -26,8 +26,8 @@ from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer, search
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.separators import Block, Chain, ChainPaths
 from partita.problems.makespan.solvers.program import prove_by_program

@@ -15,9 +15,8 @@ from partita.engines.search.result import Status
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import MakespanSearch, first_schedules
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.plan import MakespanPlan
-from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options
+from partita.problems.makespan.options import Options
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.timetable import timetable
 
 #: Up to this many operators one thread is enough, and the same run gives the same answer.

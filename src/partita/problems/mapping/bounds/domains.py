@@ -35,7 +35,7 @@ from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.islands import Islands, components, groups_fit
-from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads, lowered
+from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads, least_moving, lowered
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
@@ -96,19 +96,20 @@ class Domains:
         self.instance = instance
         a = instance.arrays
         self.least = best_loads(instance)
-        self.pairs: list[tuple[int, int, float, Floats, Floats]] = []
-        rest = {
-            (s, t): _without(instance, s, moved) for s in range(instance.stages) for t, moved in instance.exchanges(s)
-        }
-        for s in range(instance.stages):
-            for t, moved in instance.exchanges(s):
-                if s < t:
-                    self.pairs.append((s, t, moved, rest[s, t], rest[t, s]))
+        #: Two stages, the bytes of a role, what each takes at least beside it, and whether it counts in the sums.
+        self.pairs = [
+            (s, t, moved, _without(instance, s, moved), _without(instance, t, moved), True)
+            for s in range(instance.stages)
+            for t, moved in instance.exchanges(s)
+            if s < t
+        ]
         rings = [s for s in range(instance.stages) if a.ring[s] > 0]
         self.beside_ring = {s: _without(instance, s, None) for s in rings}
         # Where replicas are stages, links of a ring are pairs of these.
         self.rings = rings if instance.even else []
-        self.turns = {} if instance.even else {tuple(sorted((s, int(a.after[s])))): float(a.ring[s]) for s in rings}
+        turns = {} if instance.even else {tuple(sorted((s, int(a.after[s])))): float(a.ring[s]) for s in rings}
+        beside = self.beside_ring
+        self.pairs += [(s, t, moved, beside[s], beside[t], False) for (s, t), moved in turns.items()]
         self.balls = _balls(instance)
         self.islands = Islands(instance)
         self.patterns = ReplicaPatterns(instance)
@@ -155,22 +156,15 @@ class Domains:
         union = np.zeros_like(self.same)
         slowest: dict[tuple[int, int], float] = {}
         cost = a.time.copy()
-        for s, t, moved, rest_s, rest_t in self.pairs:
+        for s, t, moved, rest_s, rest_t, counts in self.pairs:
             price = moved * inverse
             able = (price + rest_s[:, None] <= limit) & (price.T + rest_t[None, :] <= limit)
             able &= domain[s][:, None] & domain[t][None, :] & ~self.same
             domain[s] &= able.any(axis=1)
             domain[t] &= able.any(axis=0)
-            cost[s] += np.where(able, price, np.inf).min(axis=1)
-            cost[t] += np.where(able.T, price, np.inf).min(axis=1)
-            union |= able | able.T
-            slowest[s, t] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
-        for (s, t), moved in self.turns.items():
-            price = moved * inverse
-            able = (price + self.beside_ring[s][:, None] <= limit) & (price.T + self.beside_ring[t][None, :] <= limit)
-            able &= domain[s][:, None] & domain[t][None, :] & ~self.same
-            domain[s] &= able.any(axis=1)
-            domain[t] &= able.any(axis=0)
+            if counts:
+                cost[s] += np.where(able, price, np.inf).min(axis=1)
+                cost[t] += np.where(able.T, price, np.inf).min(axis=1)
             union |= able | able.T
             slowest[s, t] = float(np.where(able, np.minimum(inverse, inverse.T), 0.0).max())
         for s in self.rings:
@@ -215,20 +209,12 @@ class Domains:
 def _without(instance: MappingInstance, s: int, moved: float | None) -> Floats:
     """(D,) What a replica of a stage takes at least without one of its transfers; None is without its ring."""
     a = instance.arrays
-    sizes = np.sort(a.weight[a.ptr[s] : a.ptr[s + 1]])[::-1].tolist()
+    sizes, ring, partners = a.weight[a.ptr[s] : a.ptr[s + 1]], float(a.ring[s]), instance.partners[s]
     if moved is None:
-        found: Floats = a.time[s] + instance.fastest[:, : len(sizes)] @ np.array(sizes)
-        return found
-    sizes.remove(moved)
-    ring = a.ring[s] if moved is not None else 0.0
-    partners = instance.partners[s]
-    count = len(sizes) + partners
-    options = []
-    for last in range(max(0, partners - 1), max(1, count)) if partners else (-1,):
-        rest = [k for k in range(count) if not (partners and last - partners < k <= last)]
-        value = a.time[s] + instance.fastest[:, rest] @ np.array(sizes)
-        options.append(value + ring * instance.fastest[:, last] if partners else value)
-    least: Floats = np.min(options, axis=0)
+        ring, partners = 0.0, 0
+    else:
+        sizes = np.delete(sizes, sizes.tolist().index(moved))
+    least: Floats = a.time[s] + least_moving(sizes, ring, partners, instance.fastest)
     return least
 
 

@@ -30,26 +30,11 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools
+from partita.ground.dags import joined
 from partita.problems.mapping.instance import MappingInstance
 
 #: Largest islands whose sets are looked at, partitions into islands, and sets tried for one stage in one island.
 _LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
-
-
-class DeviceIslands:
-    """A partition of the devices into islands, with the members of each."""
-
-    def __init__(self, instance: MappingInstance, label: npt.NDArray[np.int64]) -> None:
-        inverse = instance.arrays.inverse
-        self.members = [np.flatnonzero(label == name) for name in np.unique(label)]
-        other = label[:, None] != label[None, :]
-        self.outside = float(inverse[other].min())  #: Seconds per byte between islands, at least.
-        #: For every island, seconds per byte of the fastest links inside, one device's each, ascending.
-        self.inside = []
-        for members in self.members:
-            block = np.sort(inverse[np.ix_(members, members)], axis=1)[:, 1:]
-            # Never slower than a link that leads out of the island, so that partners inside are no loss.
-            self.inside.append(tuple(np.minimum(block.min(axis=0), self.outside).tolist()) if len(members) > 1 else ())
 
 
 class Islands:
@@ -57,14 +42,27 @@ class Islands:
 
     def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
-        self.partitions = [DeviceIslands(instance, label) for label in _partitions(instance)]
         self.exchanges = [instance.exchanges(s) for s in range(instance.stages)]
+        #: Of each the members of every island with seconds per byte of the fastest links inside, one device's each,
+        #: ascending; and seconds per byte between islands, at least.
+        self.partitions: list[tuple[list[tuple[npt.NDArray[np.int64], tuple[float, ...]]], float]] = []
+        inverse = instance.arrays.inverse
+        for label in _partitions(instance):
+            outside = float(inverse[label[:, None] != label[None, :]].min())
+            islands = []
+            for name in np.unique(label):
+                members = np.flatnonzero(label == name)
+                block = np.sort(inverse[np.ix_(members, members)], axis=1)[:, 1:]
+                # Never slower than a link that leads out of the island, so that partners inside are no loss.
+                inside = np.minimum(block.min(axis=0), outside).tolist() if len(members) > 1 else ()
+                islands.append((members, tuple(inside)))
+            self.partitions.append((islands, outside))
 
     def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take islands out of the domains of stages that cannot be there; whether every stage still has devices."""
-        for partition in self.partitions:
+        for islands, outside in self.partitions:
             known: dict[tuple[object, ...], bool] = {}
-            for members, inside in zip(partition.members, partition.inside, strict=True):
+            for members, inside in islands:
                 times = self.instance.arrays.time[:, members].min(axis=1)
                 for s in range(self.instance.stages):
                     if stopping():
@@ -72,7 +70,7 @@ class Islands:
                     # Replicas of one stage are alike.
                     key = (self.instance.stage_of[s], len(members), inside, times.tobytes())
                     if key not in known:
-                        known[key] = self._possible(s, len(members), inside, partition.outside, times, limit)
+                        known[key] = self._possible(s, len(members), inside, outside, times, limit)
                     if not known[key]:
                         domain[s, members] = False
         return bool(domain.any(axis=1).all())
@@ -173,9 +171,8 @@ def components(linked: Bools) -> list[npt.NDArray[np.int64]]:
         fresh = np.minimum(label, lowest)
         fresh = np.minimum(fresh, fresh[fresh])
         if np.array_equal(fresh, label):
-            break
+            return [np.flatnonzero(label == name) for name in np.unique(label)]
         label = fresh
-    return [np.flatnonzero(label == name) for name in np.unique(label)]
 
 
 def groups_fit(instance: MappingInstance, slowest: Mapping[tuple[int, int], float]) -> bool:
@@ -210,14 +207,10 @@ def _filled(groups: tuple[int, ...], most: int) -> list[int]:
 
 def _groups(instance: MappingInstance, tied: list[tuple[int, int]]) -> Counter[int]:
     """How many groups of each size the replicas form that are tied together by some exchanges."""
-    home = list(range(instance.stages))
-    for s, t in tied:
-        home = [home[s] if each == home[t] else each for each in home]
+    home = joined(instance.stages, tied)
+    rings = {home[s] for s, t in tied if s == t}
     groups: Counter[int] = Counter()
-    for name in set(home):
-        stages = [s for s in range(instance.stages) if home[s] == name]
-        if any((s, s) in tied for s in stages):
-            groups[len(stages) * instance.replicas] += 1
-        else:
-            groups[len(stages)] += instance.replicas
+    for first, stages in Counter(home).items():
+        size, count = (stages * instance.replicas, 1) if first in rings else (stages, instance.replicas)
+        groups[size] += count
     return groups

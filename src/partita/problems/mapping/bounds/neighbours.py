@@ -82,21 +82,20 @@ def best_loads(instance: MappingInstance, fastest: Floats | None = None) -> Floa
     links = instance.fastest if fastest is None else fastest
     found = a.time.copy()
     for s in range(instance.stages):
-        sizes = np.sort(a.weight[a.ptr[s] : a.ptr[s + 1]])[::-1]
-        ring = instance.partners[s]
-        count = len(sizes) + ring
-        if count == 0:
-            continue
-        if links.shape[1] < count:
-            # There are no partners without devices for all.
-            found[s] = math.inf
-            continue
-        if ring == 0:
-            found[s] += links[:, :count] @ sizes
-            continue
-        options = []
-        for last in range(ring - 1, count):
-            rest = [k for k in range(count) if not last - ring < k <= last]
-            options.append(links[:, rest] @ sizes + a.ring[s] * links[:, last])
-        found[s] += np.min(options, axis=0)
+        found[s] += least_moving(a.weight[a.ptr[s] : a.ptr[s + 1]], float(a.ring[s]), instance.partners[s], links)
     return found
+
+
+def least_moving(sizes: Floats, ring: float, partners: int, links: Floats) -> Floats:
+    """(D,) What a replica takes at least for transfers of some sizes and a ring, over links as in ``best_loads``."""
+    count, least = len(sizes) + partners, np.full(len(links), math.inf)
+    if links.shape[1] < count:
+        # There are no partners without devices for all.
+        return least
+    falling: Floats = np.sort(sizes)[::-1]
+    if partners == 0:
+        least = links[:, :count] @ falling
+    for last in range(partners - 1, count) if partners else ():
+        rest = [k for k in range(count) if not last - partners < k <= last]
+        least = np.minimum(least, links[:, rest] @ falling + ring * links[:, last])
+    return least

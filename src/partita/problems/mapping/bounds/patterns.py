@@ -6,13 +6,14 @@ outside are given the fastest links to devices that the pattern leaves free. So 
 place for the pattern is found: cycles of exchanges that links do not have (a grid has no triangles of fast links), and
 fast links that two replicas want at once.
 
-ReplicaPatterns are placed by ``kernels.mapping.placing``; where too many devices would have to be tried, the device
+Patterns are placed by ``kernels.mapping.placing``; where too many devices would have to be tried, the device
 stays. By symmetry of the rings the same is true of every replica.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +73,7 @@ class ReplicaPatterns:
     def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take devices out of domains around which some pattern has no place; whether every stage still has devices."""
         stop = np.zeros(1, dtype=np.int64)
+        place = partial(place_pattern, self.arrays, self.instance.near)
         for places, orders in self.patterns:
             known: npt.NDArray[np.bool_] = np.zeros_like(domain)
             left = _ALL
@@ -81,20 +83,8 @@ class ReplicaPatterns:
                         return True
                     if known[s, d] or left <= 0:
                         continue
-                    answer = place_pattern(
-                        self.arrays,
-                        self.instance.near,
-                        order,
-                        beside,
-                        moved,
-                        domain.astype(np.int32),
-                        int(d),
-                        limit,
-                        _CHECKS,
-                        stop,
-                        self.device,
-                        self.taken,
-                    )
+                    allowed = domain.astype(np.int32)
+                    answer = place(order, beside, moved, allowed, int(d), limit, _CHECKS, stop, self.device, self.taken)
                     if answer == NONE:
                         domain[s, d] = False
                     elif answer == FOUND:

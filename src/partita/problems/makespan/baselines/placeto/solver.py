@@ -10,8 +10,8 @@ from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.heuristics import NO_ROOM
 from partita.problems.makespan.instance import build_instance
+from partita.problems.makespan.options import Options, Outcome, Solver
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.protocol import Options, Outcome, Solver
 from partita.problems.makespan.schedules import list_schedule
 
 #: Most groups to decide about; the later numbers only where groups that coarse do not fit into memory.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -61,10 +60,6 @@ class Policy:
         # Small, so that the first choices are nearly uniform.
         layer("leave", 2 * _WIDTH, devices, 0.1)
 
-    def parameters(self) -> list[Tensor]:
-        """What is trained."""
-        return list(self.weights.values())
-
     def _layer(self, name: str, x: Tensor) -> Tensor:
         return x @ self.weights[name] + self.weights[f"{name} bias"]
 
@@ -97,15 +92,6 @@ def _reach(reads: Tensor) -> Tensor:
     return found
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Episodes side by side, from the same placement."""
-
-    values: Floats  #: (G + 1, B) Makespans before the first step and after each.
-    chances: Any  #: (G, B) Logarithms of the probabilities of what was chosen.
-    entropy: Any  #: Mean entropy of the choices.
-
-
 def train(world: World, first: Ints, *, episodes: int, seed: int, monitor: Monitor) -> list[float]:
     """Train a policy on a problem; ``world`` keeps the best placement.
 
@@ -126,7 +112,7 @@ def train(world: World, first: Ints, *, episodes: int, seed: int, monitor: Monit
     reads = torch.tensor(world.reads(), dtype=torch.float32)
     devices = world.instance.devices
     policy = Policy(features.shape[1] + devices + 2, reads, devices, generator)
-    optimiser = torch.optim.Adam(policy.parameters(), lr=_RATE)
+    optimiser = torch.optim.Adam(policy.weights.values(), lr=_RATE)
     means: list[float] = []
     threads = torch.get_num_threads()
     # The network is so small that threads would only wait for each other.
@@ -138,19 +124,26 @@ def train(world: World, first: Ints, *, episodes: int, seed: int, monitor: Monit
             if batch is None:
                 break
             weight = _ENTROPY * (1 - update / updates)
-            gain = torch.tensor(_advantages(batch.values), dtype=torch.float32)
-            loss = -(batch.chances * gain).mean() - weight * batch.entropy
+            values, chances, entropy = batch
+            gain = torch.tensor(_advantages(values), dtype=torch.float32)
+            loss = -(chances * gain).mean() - weight * entropy
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            means.append(float(batch.values[-1].mean()))
+            means.append(float(values[-1].mean()))
     finally:
         torch.set_num_threads(threads)
     return means
 
 
-def _play(policy: Policy, world: World, features: Any, first: Ints, generator: Any, monitor: Monitor) -> _Batch | None:
-    """A batch of episodes; None if the monitor stops first."""
+def _play(
+    policy: Policy, world: World, features: Any, first: Ints, generator: Any, monitor: Monitor
+) -> tuple[Floats, Tensor, Tensor] | None:
+    """A batch of episodes from one placement; None if the monitor stops first.
+
+    (G + 1, B) makespans before the first step and after each, (G, B) log probabilities of what was chosen, and the mean
+    entropy of the choices.
+    """
     count = world.groups.count
     device = np.tile(first, (_BATCH, 1))
     values = np.full((count + 1, _BATCH), world.meet(first, monitor))
@@ -169,7 +162,7 @@ def _play(policy: Policy, world: World, features: Any, first: Ints, generator: A
             changed = d != device[row, group]
             device[row, group] = d
             values[group + 1, row] = world.meet(device[row], monitor) if changed else values[group, row]
-    return _Batch(values, torch.stack(chances), torch.stack(entropies).mean())
+    return values, torch.stack(chances), torch.stack(entropies).mean()
 
 
 def _seen(features: Any, device: Ints, group: int, devices: int) -> Any:

@@ -8,8 +8,7 @@ import msgspec
 
 from partita.problems.facets.files import Files
 from partita.problems.mapping.evaluate import MappingEvaluation
-from partita.problems.mapping.plan import Placement
-from partita.problems.mapping.problem import MappingProblem
+from partita.problems.mapping.problem import MappingProblem, Placement
 
 
 class PlanFiles(Files[MappingProblem, Placement, MappingEvaluation]):
