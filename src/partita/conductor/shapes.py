@@ -25,17 +25,17 @@ from partita.simulator.fastest import MARGIN, FastLinks, least_collective_s, lea
 
 def shape_bound(shape: Shape[Any], links: FastLinks) -> float:
     """Seconds that no step of a shape goes below, on devices with these links; see the top of the module."""
-    count, turns = shape.replicas, shape.turns
+    count, microbatches = shape.replicas, shape.microbatches
     rate = least_collective_s("all-reduce", count, links) if shape.levels_at_once else least_ring_s(count, links)
     exchanged = rate * shape.parameter_bytes
-    busy = max(turns * shape.work_s, (turns - 1) * shape.work_s + exchanged) / shape.stages
+    busy = max(microbatches * shape.work_s, (microbatches - 1) * shape.work_s + exchanged) / shape.stages
     share = shape.forward_share
     chain = shape.chain_s
     if share > 0:
-        chain *= share / (1.0 - (1.0 - share / turns) ** shape.stages)
+        chain *= share / (1.0 - (1.0 - share / microbatches) ** shape.stages)
     return max(busy, chain) * (1 - MARGIN)
 
 
 def shape_guess(shape: Shape[Any], bound: float) -> float:
     """Seconds that a step may take, to begin with what is good: equal stages that fill and drain."""
-    return max(bound, (shape.turns + shape.stages - 1) * shape.work_s / shape.stages)
+    return max(bound, (shape.microbatches + shape.stages - 1) * shape.work_s / shape.stages)

@@ -18,7 +18,8 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.units import GIB
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options, Solver
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.steady.baselines import BASELINES

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from partita.nouns.pipeline import Plan
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import Changes, Options, change
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, lazy
 
 if TYPE_CHECKING:

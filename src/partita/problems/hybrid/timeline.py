@@ -13,7 +13,8 @@ from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepTime, configuration_of
 from partita.problems.hybrid.kind import HybridKind
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import Program
 from partita.simulator.schedules import find_schedule

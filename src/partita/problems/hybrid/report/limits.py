@@ -78,7 +78,7 @@ _SMALL = 0.005
 def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
     first = plan.stages[0]
-    spread = problem.at(first.context_parallel, first.expert_parallel) or problem
+    there = problem.at(first.context_parallel, first.expert_parallel) or problem
     slowest = evaluation.slowest
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     spent |= {name: plan.device_count * time for name, time in evaluation.beyond.items()}
@@ -86,7 +86,7 @@ def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation
     least_of = {kind.device: least_device_times(kind) for kind in problem.kinds}
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         kind = problem.on(stage.kind)
-        layers, least = {layer.id: layer for layer in spread.on(stage.kind).layers}, least_of[kind.device]
+        layers, least = {layer.id: layer for layer in there.on(stage.kind).layers}, least_of[kind.device]
         degree, used = stage.tensor_parallel, stage.device_count
         group = degree * stage.context_parallel
         for identity in stage.operators:
@@ -107,7 +107,7 @@ def least_device_times(problem: HybridProblem) -> dict[int, float]:
     """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
     allowed = set(problem.degrees())
     found = dict.fromkeys((layer.id for layer in problem.layers), math.inf)
-    for context, layers in ((1, problem.layers), *((spread.context, spread.layers) for spread in problem.spreads)):
+    for context, layers in ((1, problem.layers), *((shared.context, shared.layers) for shared in problem.spreads)):
         for layer in layers:
             for degree, row in layer.configurations.items():
                 if row and degree in allowed:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.timeline import Remembered
     from partita.problems.hybrid.evaluation import HybridEvaluation
-    from partita.problems.hybrid.problem import Layer
+    from partita.problems.hybrid.layer import Layer
     from partita.problems.hybrid.steady.from_model import SteadyFromModel
     from partita.problems.hybrid.steady.report import SteadyReport
     from partita.problems.hybrid.steady.timeline import SteadyTimeLine

@@ -19,7 +19,8 @@ from partita.problems.hybrid.evaluation import (
     choose,
     stages_of_layers,
 )
-from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
 
 
 def evaluate(problem: HybridProblem, plan: Plan) -> HybridEvaluation:

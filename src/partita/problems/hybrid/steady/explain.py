@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
-from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.instance import build_instance
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.layer import Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.steady.solvers.decision import Family
 
 #: Tables larger than this are not filled only for an explanation.
@@ -33,7 +34,7 @@ def smallest_devices(problem: HybridProblem) -> str | None:
     # One replica for every layer on its own is the longest row that can help; more replicas only share memory.
     width = min(problem.microbatches, 4 * len(problem.layers) + problem.devices)
     model = build_instance(problem.replace(devices=width * most, microbatches=problem.microbatches))
-    sets = all_suffix_sets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))
+    sets = all_downsets(model.after, model.before, _MOST_ENTRIES // (model.width + 1))
     if sets is None or len(sets) ** 2 > _MOST_ENTRIES:
         return ""
     family = Family(model, sets, np.zeros(1, dtype=np.int64))

@@ -12,7 +12,8 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
-from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.steady.step_time import update_time
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message, Place

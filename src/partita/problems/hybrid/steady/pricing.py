@@ -9,8 +9,8 @@ from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
 from partita.ground.units import format_bytes
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
+from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.menus import LayerMenus, PricedModel, menu_notes, offloaded, priced_model, reserve_of
-from partita.problems.hybrid.problem import Configuration, Layer
 
 #: The paper adds up what replicas send and receive of every weight; links of the catalogue carry both at once.
 DUPLEX = 0.5

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from partita.engines.kernels.hybrid.stages import fill_times
 from partita.ground.errors import UnsupportedError
 from partita.ground.rounding import clearly_below
-from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.steady.solvers.decision import Family
 
-#: Most suffix sets: a table takes thousands of decisions.
+#: Most downsets: a table takes thousands of decisions.
 MOST_SETS = 1000
 
 
@@ -32,7 +32,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     Raises
     ------
     UnsupportedError
-        If there are too many suffix sets, configurations of one degree differ in weights or synchronisation, or the
+        If there are too many downsets, configurations of one degree differ in weights or synchronisation, or the
         problem has machines.
     """
 
@@ -45,7 +45,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     table = np.full((problem.devices + 1, model.width + 1), math.inf)
     if model.homeless:
         return table
-    sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+    sets = all_downsets(model.after, model.before, MOST_SETS)
     if sets is None:
         raise refusal(f"more than {MOST_SETS} suffix sets")
     if not all(model.uniform):

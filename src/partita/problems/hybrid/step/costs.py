@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.costs.collectives import exposed, exposed_once
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.network import MeshNetwork, network_of
 from partita.problems.hybrid.training import LayerState
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from partita.problems.facets.timeline import Remembered
     from partita.problems.hybrid.evaluation import StepEvaluation
     from partita.problems.hybrid.files.plans import StepPlanFiles
-    from partita.problems.hybrid.problem import Layer
+    from partita.problems.hybrid.layer import Layer
     from partita.problems.hybrid.step.from_model import StepFromModel
     from partita.problems.hybrid.step.replicas import StepReplicas
     from partita.problems.hybrid.step.report import StepReport

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from partita.problems.hybrid.problem import HybridProblem, Layer
-from partita.problems.hybrid.step.solvers.candidates import spreads_of
+from partita.problems.hybrid.layer import Layer
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.solvers.candidates import at_degrees
 from partita.problems.hybrid.training import LayerState
 
 
@@ -15,9 +16,9 @@ def least_memory(problem: HybridProblem, layer: Layer) -> float:
     Infinite if it has no degree that the devices allow where they share out sequences or experts.
     """
     needs = (
-        choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(spread, other, degree, context)
-        for (context, _), spread in spreads_of(problem).items()
-        for other in spread.layers
+        choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(there, other, degree, context)
+        for (context, _), there in at_degrees(problem).items()
+        for other in there.layers
         if other.id == layer.id
         for degree, choices in other.configurations.items()
         if degree <= problem.devices_per_machine

@@ -16,17 +16,18 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.parts import plan_parts
-from partita.problems.hybrid.problem import HybridProblem, Layer
-from partita.problems.hybrid.step.evaluate import is_row
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.degrees import DegreeChoices
+from partita.problems.hybrid.step.evaluate import is_free
+from partita.problems.hybrid.step.free_stages import stage_starts
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan, parse_layout, shares_tokens
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_menus
-from partita.problems.hybrid.step.rows import row_starts
 from partita.problems.hybrid.step.runtime_limits import check_layout_on, limited_settings, on_runtime
-from partita.problems.hybrid.step.spreads import DegreeChoices
 from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
@@ -133,7 +134,7 @@ class StepFromModel(TrainedModel):
         return plan_parts(
             priced,
             plan,
-            row_starts(problem, plan.stages) if is_row(problem, plan) else None,
+            stage_starts(problem, plan.stages) if is_free(problem, plan) else None,
             zero=plan.zero,
             sequence_parallel=shares_tokens(settings),
             overlap=problem.step.overlap,

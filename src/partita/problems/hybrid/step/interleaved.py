@@ -10,7 +10,7 @@ import numpy.typing as npt
 from partita.ground.rounding import UNIT
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import LikeBlocks
-from partita.problems.hybrid.problem import Configuration, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import equal_parts, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 Slot = tuple[tuple[tuple[int, int], ...], tuple[str, ...]]
 
 
-def part_rows(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
+def part_places(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
     """Places of the layers of equal parts; the model's ends are in the first and the last one."""
     share = len(blocks.starts) // parts
     return equal_parts(len(order), [0, *(blocks.starts[share * number] for number in range(1, parts))])
@@ -54,7 +54,7 @@ def interleaved_plan(
 
     ``room`` says how much of a device's memory is room.
     """
-    rows = part_rows(order, blocks, mesh.stages * mesh.chunks)
+    rows = part_places(order, blocks, mesh.stages * mesh.chunks)
     table = [{choice.id: choice for choice in layer.configurations.get(mesh.tensor, ())} for layer in order]
     # Points that are merged for rounding add to what sums are off by.
     limit = room(mesh.problem.memory_bytes, 4 * len(order))

@@ -14,8 +14,9 @@ import msgspec
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridPricing
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 #: Ways to recompute, from most to least memory, by the configurations that stand for them.
 WAYS = ("none", "selective", "full")
@@ -104,13 +105,13 @@ def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
     InputError
         If the blocks cannot be dealt out, or lack the degree or the way to recompute.
     """
-    spread = problem.at(layout.context, layout.expert)
-    if spread is None:
+    there = problem.at(layout.context, layout.expert)
+    if there is None:
         raise InputError(
             f"layout: {problem.name} does not say what layers cost with context degree {layout.context} and expert "
             f"degree {layout.expert}"
         )
-    order = [spread.layers[place] for place in spread.order()]
+    order = [there.layers[place] for place in there.order()]
     blocks = find_blocks(order)
     count, parts = len(blocks.starts), layout.pipeline * layout.chunks
     if parts > count:

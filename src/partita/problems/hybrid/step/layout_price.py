@@ -10,10 +10,10 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import StepEvaluation
 from partita.problems.hybrid.menus import utilisation
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan
 from partita.problems.hybrid.step.pricing import step_menus
-from partita.problems.hybrid.step.spreads import DegreeChoices
 from partita.problems.hybrid.training import Training
 
 if TYPE_CHECKING:

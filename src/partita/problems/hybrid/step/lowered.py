@@ -9,7 +9,7 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import spread_problem, stage_costs
+from partita.problems.hybrid.step.evaluate import problem_at, stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import DeviceMesh, PartWork, StageCost
 from partita.problems.hybrid.training import LayerState
@@ -29,7 +29,7 @@ def lowered_step(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluatio
     InputError
         If an edge goes back, or a layer has no such configuration.
     """
-    problem = spread_problem(problem, plan)
+    problem = problem_at(problem, plan)
     meshes, costs = stage_costs(problem, plan, configurations_of(problem, plan))
     parts = order_of_parts(plan)
     count, ranks = len(parts), len(plan.stages)

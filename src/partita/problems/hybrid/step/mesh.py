@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partita.nouns.catalogue.meshes import Mesh as Degrees
-from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.step.network import MeshNetwork, network_of

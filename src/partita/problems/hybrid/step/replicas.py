@@ -13,7 +13,8 @@ from partita.ground.dags import topological_order
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.replicas import Replication, Shape
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.layer import Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Outcome
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.candidates import candidates_of
@@ -42,7 +43,7 @@ class StepReplicas(Replication[HybridProblem, Plan]):
                     replicas=one.data,
                     schedule=one.schedule,
                     recompute=False,
-                    turns=one.microbatches,
+                    microbatches=one.microbatches,
                     problem=problem,
                     work_s=work,
                     chain_s=chain,

@@ -12,7 +12,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import least_device_times
 from partita.problems.hybrid.report.report import HybridReport
 from partita.problems.hybrid.report.tables import degrees_text
-from partita.problems.hybrid.step.rows import is_uniform
+from partita.problems.hybrid.step.free_stages import is_uniform
 from partita.problems.hybrid.step.runtimes import runtimes_of
 from partita.problems.hybrid.timeline import SimulatedStep, step_parts
 

@@ -11,9 +11,10 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.catalogue.runtimes import Runtime
 from partita.nouns.graph import Graph
+from partita.problems.hybrid.layer import Edge, Layer
 from partita.problems.hybrid.menus import LayerMenus, layer_operators, selective_ways
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
-from partita.problems.hybrid.problem import Edge, HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.training import ZERO_STAGES, StageLimits
 

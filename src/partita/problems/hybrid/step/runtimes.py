@@ -18,8 +18,8 @@ from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate
+from partita.problems.hybrid.step.free_stages import is_uniform
 from partita.problems.hybrid.step.layout import shares_tokens
-from partita.problems.hybrid.step.rows import is_uniform
 from partita.problems.hybrid.step.runtime_limits import on_runtime
 
 #: What people call the runtimes that partita exports to.

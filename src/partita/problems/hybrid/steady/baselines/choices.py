@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.ground.rounding import lowered
-from partita.problems.hybrid.problem import Configuration
+from partita.problems.hybrid.layer import Configuration
 
 #: Points kept while choices are combined; beyond these the answer is good, not always the best.
 _MOST_POINTS = 4096

@@ -1,4 +1,4 @@
-"""Rows of stages laid out by hand: which configurations they take, and what is missing where none fit."""
+"""Pipelines laid out by hand: which configurations they take, and what is missing where none fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNUSED = "no setting of it uses the devices and microbatches there are"
 
 
 @dataclass(frozen=True)
-class StageRow:
+class LaidOutStage:
     """One stage of a layout: places in the order of layers from ``start`` to before ``end``, and its degrees.
 
     ``machines`` and ``machine_group`` say where it is, if the problem has machines of several devices.
@@ -52,7 +52,7 @@ class Layouts:
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
 
-    def plan(self, rows: Sequence[StageRow]) -> Plan | str | float:
+    def plan(self, rows: Sequence[LaidOutStage]) -> Plan | str | float:
         """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
         remaining = sum(row.data_parallel for row in rows)
         stages, missing = [], 0.0
@@ -69,7 +69,12 @@ class Layouts:
         return missing if missing > 0 else Plan(stages=tuple(stages))
 
     def best(
-        self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, reason: str = _UNUSED, *, by_step: bool = False
+        self,
+        layouts: Iterable[Sequence[LaidOutStage]],
+        monitor: Monitor,
+        reason: str = _UNUSED,
+        *,
+        by_step: bool = False,
     ) -> Outcome:
         """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
 
@@ -102,7 +107,7 @@ class Layouts:
                     reason = found.violations[0]
         return Outcome(best, reason="" if best is not None else reason)
 
-    def _stage(self, row: StageRow, in_flight: int) -> Stage | str | float:
+    def _stage(self, row: LaidOutStage, in_flight: int) -> Stage | str | float:
         degree = row.tensor_parallel
         kinds: dict[int, list[int]] = {}
         for place in range(row.start, row.end):
@@ -139,7 +144,7 @@ class LaidOut(AnyProblem):
     #: As of every solver.
     name: str
     summary: str
-    family: Callable[[Layouts], Iterable[Sequence[StageRow]]]  #: The layouts, each in the order of its stages.
+    family: Callable[[Layouts], Iterable[Sequence[LaidOutStage]]]  #: The layouts, each in the order of its stages.
     without: str = _UNUSED  #: Why there is no plan where the family is empty.
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
@@ -147,7 +152,7 @@ class LaidOut(AnyProblem):
         return layouts.best(self.family(layouts), monitor, self.without)
 
 
-def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRow]]:
+def place(problem: HybridProblem, rows: Sequence[LaidOutStage]) -> list[list[LaidOutStage]]:
     """A layout of stages with equal degrees on machines: as it is without machines, otherwise every even placement.
 
     A machine holds d_1 of the d replicas of as many stages as fit, and the next stages are on other machines.

@@ -17,7 +17,8 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import up_to
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import divisors
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.layer import Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh

@@ -48,14 +48,14 @@ class _Totals:
     memory: float
 
 
-def spreads_of(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
+def at_degrees(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
     """What layers cost at every context- and expert-parallel degree that plans may have."""
     training = problem.step
     found = {
         (context, expert): problem.at(context, expert)
         for context, expert in itertools.product(training.context, training.expert)
     }
-    return {degrees: spread for degrees, spread in found.items() if spread is not None}
+    return {degrees: there for degrees, there in found.items() if there is not None}
 
 
 def candidates_of(

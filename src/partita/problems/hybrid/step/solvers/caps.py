@@ -1,4 +1,4 @@
-"""Boxes of caps: which rows of stages a branch and bound over steps still has to look at."""
+"""Boxes of caps: which pipelines a branch and bound over steps still has to look at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BELOW = 10 * SUMMED
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """Rows with bounds on the largest κ, that of forward parts where they come first, and the single cost."""
+    """Pipelines with bounds on the largest κ, that of forward parts where they come first, and the single cost."""
 
     lows: tuple[float, ...] = (0.0, 0.0, 0.0)
     highs: tuple[float, ...] = (math.inf, math.inf, math.inf)
@@ -37,9 +37,9 @@ class Box:
         return replace(self, lows=tuple(lows), highs=tuple(highs))
 
     def beside(self, costs: tuple[float, ...]) -> tuple[list[Self], Self]:
-        """What is left beside the row with the least sum of passing times: boxes with a smaller cost, and the rest.
+        """What is left beside that with the least sum of passing times: boxes with a smaller cost and the rest.
 
-        Rows of the rest take no less than that row, but for the share by which caps are below values.
+        Pipelines of the rest take no less than that, but for the share by which caps are below values.
         """
         parts: list[Self] = []
         rest = self

@@ -1,4 +1,4 @@
-"""Stages of steps between suffix sets, on meshes of some degrees: what the kernels read, and what layers run."""
+"""Stages of steps between downsets, on meshes of some degrees: what the kernels read, and what layers run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class StepFamily:
-    """Suffix sets whose differences may become stages.
+    """Downsets whose differences may become stages.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class StepFamily:
     degrees
         Kinds of devices, by number, with a tensor-parallel degree.
     sets
-        The suffix sets, the empty one and the whole model among them.
+        The downsets, the empty one and the whole model among them.
     stop
         Any number but 0 asks kernels to return.
     room
