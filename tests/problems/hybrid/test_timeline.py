@@ -17,7 +17,7 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.steady.step_time import step_time
+from partita.problems.hybrid.steady.evaluate import step_time
 from partita.problems.hybrid.steady.timeline import simulated_step
 from partita.simulator.timeline import SORTS
 from problems.hybrid.strategies import hybrid_problems, machine_problems

@@ -95,13 +95,7 @@ def check_settings(settings: HybridPricing) -> None:
 
 
 def microbatch_sizes(settings: HybridPricing, samples: int) -> list[int]:
-    """Samples of a microbatch to look at: powers of two that divide the global batch, if the model can be traced again.
-
-    Raises
-    ------
-    InputError
-        If the only size there is does not divide the global batch.
-    """
+    """Samples of a microbatch to look at: powers of two that divide the batch, if the model can be traced again."""
     batch = settings.global_batch or 0
     if settings.trace is not None and settings.layout is None:
         return [size for size in _SIZES if batch % size == 0]

@@ -91,7 +91,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         of t times the largest weights that a device holds. Only problems with a hierarchy read it.
     update_times
         By degree, the time of the optimizer's step for the layer on one device, once per batch; 0 if absent. It is part
-        of a step (``partita.problems.hybrid.steady.step_time``), not of the objective.
+        of a step (``partita.problems.hybrid.steady.evaluate``), not of the objective.
     states
         By degree, what devices hold of the weights and replicas exchange, if the problem is about a step; nothing if
         absent. Configurations then hold nothing of it themselves.

@@ -357,18 +357,8 @@ def offloaded(menu: LayerStrategies, degree: int, offload: Offload | None) -> li
 def menu_notes(model: PricedModel, kept: str, *, zero1: bool, handed: str = "", shared: bool = False) -> list[str]:
     """What a reader should know of the layers.
 
-    Parameters
-    ----------
-    model
-        The layers.
-    kept
-        The memory that is set aside, in words.
-    zero1
-        Whether replicas share out optimizer states.
-    handed
-        What follows on tokens that groups share out.
-    shared
-        Whether experts may be shared out.
+    ``kept`` is the memory that is set aside, in words, and ``handed`` what follows on tokens that groups share out;
+    ``zero1`` says whether replicas share out optimizer states, ``shared`` whether experts may be shared out.
     """
     menus, modes = model.menus, model.modes
     notes = [f"{kept} of each device's memory are set aside for what runs only while a layer does."]

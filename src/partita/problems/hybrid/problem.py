@@ -149,13 +149,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> HybridProblem:
-        """A copy in which every transfer takes ``factor`` times as long, inside machines and between them.
-
-        Raises
-        ------
-        InputError
-            If the factor is not finite and positive.
-        """
+        """A copy in which every transfer takes ``factor`` times as long, inside machines and between them."""
         if not 0 < factor < math.inf:
             raise InputError(
                 f"the communication scale is {factor}; for a hybrid problem it must be finite and positive"
@@ -182,13 +176,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         return (self, *self.others)
 
     def on(self, device: str) -> HybridProblem:
-        """The problem on one kind of devices, by its name or, for the first, an empty one.
-
-        Raises
-        ------
-        InputError
-            If there is no such kind.
-        """
+        """The problem on one kind of devices, by its name or, for the first, an empty one, or an InputError."""
         for kind in self.kinds:
             if device in ("", kind.device):
                 return kind

@@ -128,13 +128,7 @@ class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
 def hybrid_program(
     lowered: Callable[..., Pipeline], problem: HybridProblem, plan: Plan, request: RunRequest
 ) -> Program:
-    """What happens when a plan runs, given what it is lowered by.
-
-    Raises
-    ------
-    InputError
-        If it cannot run, or not as asked.
-    """
+    """What happens when a plan runs, given what it is lowered by; InputError if it cannot run, or not as asked."""
     schedule = find_schedule(request.schedule or plan.schedule)
     microbatches = problem.microbatches if request.microbatches is None else request.microbatches
     if not schedule.training:

@@ -39,21 +39,10 @@ class HybridCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 def refutation(problem: HybridProblem, target: float) -> HybridCertificate | None:
-    """A proof that no plan reaches the target; None if one does.
+    """A proof that no plan reaches the target, a time per sample; None if one does.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    target
-        Time per sample; a proven lower bound of ``partita.solve``, or a little less, is refuted.
-
-    Raises
-    ------
-    InputError
-        If the target is not positive.
-    UnsupportedError
-        If there are too many downsets to list.
+    A proven lower bound of ``partita.solve``, or a little less, is refuted. InputError if the target is not positive,
+    UnsupportedError if there are too many downsets to list.
     """
     if not target > 0:
         raise InputError(f"the target is {target}; it must be positive")

@@ -11,8 +11,8 @@ from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.steady.evaluate import step_time
 from partita.problems.hybrid.steady.lowered import lowered
-from partita.problems.hybrid.steady.step_time import step_time
 from partita.problems.hybrid.timeline import HybridTimeLine, SimulatedStep, hybrid_program
 from partita.simulator.program import Program
 from partita.simulator.steps import step_summary

@@ -29,13 +29,7 @@ class DegreeChoices:
     capacity: float = 1.0  #: Rows of the busiest device that shares out experts, relative to the mean.
 
     def check(self) -> None:
-        """Refuse settings that mean nothing.
-
-        Raises
-        ------
-        InputError
-            If no degree is left, one is below 1, or the capacity is below 1.
-        """
+        """Refuse settings that mean nothing: no degree, one below 1, or a capacity below 1."""
         for name, asked in (("context", self.context), ("expert", self.expert)):
             if asked is not None and (not asked or min(asked) < 1):
                 raise InputError(f"{name}-parallel degrees are {tuple(asked)}; give at least one, each at least 1")
@@ -52,13 +46,7 @@ class DegreeChoices:
 def choose_degrees(
     pricer_of: ContextExpertPricer, sharing: DegreeChoices, devices: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Context- and expert-parallel degrees: those asked for, or powers of two that suit.
-
-    Raises
-    ------
-    InputError
-        If a degree that is asked for cannot be.
-    """
+    """Context- and expert-parallel degrees: those asked for, or powers of two that suit."""
     powers = [1 << k for k in range(devices.bit_length())]
     found = []
     for name, asked, refusal in (

@@ -6,7 +6,8 @@ All stages have the same degrees (a uniform mesh), or each its own if the proble
 
 over the stages: ``pipeline`` says what a schedule makes of their times, ``mesh`` and ``costs`` what these are, and
 ``free_stages`` what is different where degrees are. With equal stages this is what happens under each schedule; with
-others of one mesh what happens is not later. Stages with degrees of their own may wait longer for replicas that take turns.
+others of one mesh what happens is not later. Stages with degrees of their own may wait longer for replicas that take
+turns.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def meshes_of(problem: HybridProblem, plan: Plan) -> list[DeviceMesh]:
 
 
 def problem_at(problem: HybridProblem, plan: Plan) -> HybridProblem:
-    """What layers cost under a plan's context- and expert-parallel degrees; of free stages, or unknown ones, without."""
+    """What layers cost under a plan's context- and expert-parallel degrees; of free stages or unknown ones without."""
     if is_free(problem, plan):
         return problem
     first = plan.stages[0]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.costs import network_of
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.network import network_of
 from partita.problems.hybrid.step.pipeline import held, refusal
 
 

@@ -27,7 +27,7 @@ from partita.problems.hybrid.step.free_stages import stage_starts
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan, parse_layout, shares_tokens
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_menus
-from partita.problems.hybrid.step.runtime_limits import check_layout_on, limited_settings, on_runtime
+from partita.problems.hybrid.step.runtimes import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
@@ -177,12 +177,8 @@ def sharing_of(settings: HybridPricing, layout: MeshLayout | None) -> DegreeChoi
 def even_degrees(problem: HybridProblem, menus: Sequence[LayerStrategies], *, stated: bool) -> HybridProblem:
     """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
 
-    Runtimes do not run these. Words of a vocabulary are padded, so that any degree divides them.
-
-    Raises
-    ------
-    InputError
-        If the degrees were ``stated``.
+    Runtimes do not run these: an InputError if they were ``stated``. Words of a vocabulary are padded, so that any
+    degree divides them.
     """
     uneven: dict[int, str] = {}
     for menu in menus:

@@ -78,16 +78,10 @@ def interleaved_plan(
 def least_choices(
     menus: Sequence[Sequence[Sequence[tuple[int, Configuration]]]], counts: Floats, limit: float
 ) -> list[int] | None:
-    """The choice in every menu that takes least time within the limit; None if there is none.
+    """The choice in every menu that takes least time within the limit, in bytes; None if there is none.
 
-    Parameters
-    ----------
-    menus
-        For every slot its options, each the parts and configurations of its layers.
-    counts
-        (R, parts) numbers of microbatches in flight, each row of which has to fit.
-    limit
-        Bytes.
+    ``menus`` are every slot's options, each the parts and configurations of its layers; ``counts`` (R, parts) numbers
+    of microbatches in flight, each row of which has to fit.
     """
     memory, time, history = np.zeros((1, len(counts))), np.zeros(1), []
     tables, kept_options = [], []

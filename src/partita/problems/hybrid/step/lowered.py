@@ -22,12 +22,7 @@ def lowered_step(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluatio
 
     There, each device of a group hands over its share of a tensor. What replicas exchange for every microbatch (ZeRO's
     stages 2 and 3) and what groups exchange are part of the work, at the problem's bandwidths; so is what a transfer
-    takes beside its bytes.
-
-    Raises
-    ------
-    InputError
-        If an edge goes back, or a layer has no such configuration.
+    takes beside its bytes. InputError if an edge goes back, or a layer has no such configuration.
     """
     problem = problem_at(problem, plan)
     meshes, costs = stage_costs(problem, plan, configurations_of(problem, plan))

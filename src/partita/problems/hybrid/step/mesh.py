@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from partita.nouns.catalogue.meshes import Mesh as Degrees
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
+from partita.problems.hybrid.step.costs import Exchanges, MeshNetwork, exchanges_of, network_of
 from partita.problems.hybrid.step.layout import MeshLayout
-from partita.problems.hybrid.step.network import MeshNetwork, network_of
 from partita.problems.hybrid.step.pipeline import held, passing_time
 from partita.problems.hybrid.training import LayerState
 
@@ -146,15 +145,7 @@ class DeviceMesh:
         return self.problem.layers[self.problem.order()[self.place[identity]]].states.get(self.tensor)
 
     def cost(self, rank: int, parts: Sequence[Sequence[tuple[int, Configuration]]]) -> StageCost:
-        """What a stage costs.
-
-        Parameters
-        ----------
-        rank
-            Its number.
-        parts
-            Its parts, each the layers by id with the configurations that they run.
-        """
+        """What stage number ``rank`` costs; ``parts`` are its layers by id with the configurations that they run."""
         rows = [sorted(part, key=lambda entry: self.place[entry[0]]) for part in parts]
         works = tuple(self._work(rank, number, row) for number, row in enumerate(rows))
         layers = [self.place[identity] for row in rows for identity, _ in row]

@@ -44,24 +44,10 @@ def uneven_kinds(cluster: Cluster) -> str | None:
 def priced_on_kinds(
     graph: Graph, cluster: Cluster, training: Training, *, suit: Callable[[LayerMenus], HybridProblem], **settings: Any
 ) -> LayerMenus:
-    """The problem of training on a cluster of several kinds of devices, the one that works fastest first.
+    """The problem of training on a cluster of several kinds of devices, and the menus of that which works fastest.
 
-    Parameters
-    ----------
-    graph, cluster, training, settings
-        As for ``pricing.layer_menus``.
-    suit
-        What is made of the problem on each kind.
-
-    Returns
-    -------
-    LayerMenus
-        The problem, and the menus of its first kind.
-
-    Raises
-    ------
-    InputError
-        As ``pricing.layer_menus`` does.
+    That kind is the first. Settings and errors are those of ``pricing.layer_menus``; ``suit`` says what is made of the
+    problem on each kind.
     """
     found = []
     for number, (name, part) in enumerate(kinds_of(cluster)):

@@ -96,24 +96,12 @@ def step_layers(
     offload: Offload | None,
     host_bytes_per_s: float | None = None,
 ) -> tuple[Layer, ...]:
-    """The layers with their configurations, and their states apart from these.
+    """The layers of menus with their configurations, and their states apart from these.
 
-    Parameters
-    ----------
-    menus, edges
-        What the layers can do, and what they hand over.
-    reserves
-        By degree, working memory that every stage holds in any case.
-    bandwidth
-        Of each device's memory, bytes per second.
-    gradient_dtype
-        As for ``layer_menus``.
-    sequence_parallel
-        Whether a group shares out the tokens of what it hands over; otherwise its devices gather the parts.
-    offload
-        As for ``layer_menus``.
-    host_bytes_per_s
-        What each device exchanges with its host each way, for activations that are kept there; None if none are.
+    ``edges`` are what layers hand over, ``reserves`` by degree the working memory that every stage holds in any case,
+    ``bandwidth`` that of each device's memory in bytes per second. A group shares out the tokens of what it hands over
+    if ``sequence_parallel``; otherwise its devices gather the parts. ``host_bytes_per_s`` is what each device exchanges
+    with its host each way, for activations that are kept there; None if none are.
     """
     known: dict[int, tuple[dict[int, tuple[Configuration, ...]], dict[int, LayerState]]] = {}
     found = []
@@ -155,15 +143,9 @@ def _configuration(entry: LayerStrategy, reserve: float, tables: Mapping[str, An
 def kept_on_host(entry: LayerStrategy, plain: Configuration, host_bytes_per_s: float) -> Configuration:
     """The layer with its activations sent to the host during the forward part, and brought back for the backward part.
 
-    Each part takes as long as the transfer beside it, at least. The device holds one microbatch's activations, whatever
-    is in flight: those that are made, sent or used (Rhu et al., "vDNN", MICRO 2016, §III).
-
-    Parameters
-    ----------
-    entry, plain
-        The layer without recomputation, and its configuration.
-    host_bytes_per_s
-        What the device exchanges with its host each way.
+    Each part of ``plain``, without recomputation, takes as long as the transfer beside it, at least. The device holds
+    one microbatch's activations, whatever is in flight: those that are made, sent or used (Rhu et al., "vDNN", MICRO
+    2016, §III).
     """
     transfer = entry.activation_bytes / host_bytes_per_s
     ahead = plain.time if plain.forward_time is None else plain.forward_time

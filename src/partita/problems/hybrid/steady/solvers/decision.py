@@ -67,10 +67,7 @@ class Family:
     def decide(self, target: float) -> tuple[float, Plan] | bool | None:
         """A plan with stages within the target and its objective; False if there is none, None if stopped.
 
-        Raises
-        ------
-        Tight
-            If the evaluator does not accept the plan that was found, for what sums are rounded by.
+        ``Tight`` is raised if the evaluator does not accept the plan that was found, for what sums are rounded by.
         """
         found = self._fill(target)
         if found < 0 or self.work.stop[0] != 0:

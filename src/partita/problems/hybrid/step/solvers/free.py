@@ -1,9 +1,9 @@
 """Steps of stages with degrees of their own: branch and bound over caps, bounded by pipelines that need less memory.
 
 For one schedule and one of ZeRO's stages, a pipeline with κ from K₁ and single costs from S₁ on, within K₂ and S₂,
-takes F(K₂, S₂) + K₁ + S₁ or more, F being the least sum of passing times; under GPipe forward parts have a κ of their own.
-A first pass bounds F, labels find it. Uniform meshes have a search of their own, and alone share out sequences and
-experts. Both first look for what is better by a share, then for what is better at all.
+takes F(K₂, S₂) + K₁ + S₁ or more, F being the least sum of passing times; under GPipe forward parts have a κ of their
+own. A first pass bounds F, labels find it. Uniform meshes have a search of their own, and alone share out sequences
+and experts. Both first look for what is better by a share, then for what is better at all.
 """
 
 from __future__ import annotations
@@ -102,16 +102,8 @@ def _ignored(bound: float) -> None:
 class PipelineSearch:
     """What one run works on; ``run`` is called in a worker thread.
 
-    Parameters
-    ----------
-    problem, options
-        As for the solver.
-    known
-        A plan to begin with.
-    passes
-        Relative distances of plan and bound, falling, at which to go on with the next one.
-    of_meshes
-        What no uniform mesh beats, if it is known; they are not searched then.
+    It begins with a ``known`` plan. ``passes`` are relative distances of plan and bound, falling, at which to go on
+    with the next one. Where it is known what no uniform mesh beats, ``of_meshes``, these are not searched.
     """
 
     def __init__(

@@ -115,10 +115,7 @@ class FreeFamily(StepFamily):
     def best(self, box: FreeBox, limit: float, effort: int) -> FreePipeline | None:
         """The pipeline with the least sum of passing times below the limit, after ``least`` of no smaller box.
 
-        Raises
-        ------
-        LabelsFull
-            If it takes more labels than there is room for, or looks at more than ``effort``.
+        ``LabelsFull`` if it takes more labels than there is room for, or looks at more than ``effort``.
         """
         task = _task(box, limit)._replace(effort=effort)
         while True:

@@ -36,20 +36,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class StepFamily:
-    """Downsets whose differences may become stages.
+    """Downsets whose differences may become stages; the empty one and the whole model are among them.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    degrees
-        Kinds of devices, by number, with a tensor-parallel degree.
-    sets
-        The downsets, the empty one and the whole model among them.
-    stop
-        Any number but 0 asks kernels to return.
-    room
-        How much of a device's memory is room.
+    ``degrees`` are kinds of devices, by number, with a tensor-parallel degree. A ``stop`` other than 0 asks kernels to
+    return; ``room`` says how much of a device's memory is room.
     """
 
     def __init__(

@@ -40,12 +40,9 @@ _ORDERS = 12
 
 
 class UniformMesh(Solver):
-    """Exact solver of a step; with very many downsets the plan comes with a bound only.
+    """Exact solver of a step, of all meshes or of those that it ``admits``.
 
-    Parameters
-    ----------
-    admits
-        Which meshes to look at, all unless stated; bounds are about these.
+    With very many downsets the plan comes with a bound only.
     """
 
     name = "uniform"
@@ -67,14 +64,8 @@ class UniformMesh(Solver):
 class MeshSearch:
     """What one run works on; ``run`` is called in a worker thread.
 
-    Parameters
-    ----------
-    problem, options, admits
-        As for the solver.
-    best
-        Where plans go, if others have some as well; ``run`` says there what is proven, ``sweep`` does not.
-    device
-        Kind of devices that plans then name.
+    Plans go to ``best``, where others may have some as well, and name a kind of ``device``; ``run`` says there what is
+    proven, ``sweep`` does not.
     """
 
     def __init__(
