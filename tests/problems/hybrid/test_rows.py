@@ -15,12 +15,12 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.timeline import RunRequest
+from partita.problems.hybrid.descriptor import STEP
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.options import Changes
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.step.baselines.kinds import FASTEST_KIND, PROPORTIONAL
-from partita.problems.hybrid.step.descriptor import STEP
 from partita.problems.hybrid.step.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import StageLimits, Training

@@ -14,12 +14,12 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import RunRequest
+from partita.problems.hybrid.descriptor import STEP
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.step.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.step.costs import exchanges_of
-from partita.problems.hybrid.step.descriptor import STEP
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh

@@ -2,33 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 from partita.nouns.pipeline import Plan
+from partita.problems.facets.replicas import Replication
 from partita.problems.hybrid.kind import HybridKind
+from partita.problems.hybrid.options import Options
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.descriptor import STEADY
-from partita.problems.hybrid.step.descriptor import STEP
-from partita.problems.kind import lazy
+from partita.problems.kind import Solver, lazy
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
-    from partita.nouns.pipeline import Plan
-    from partita.problems.hybrid.from_model import HybridFromModel
-    from partita.problems.hybrid.step.replicas import StepReplicas
-    from partita.problems.kind import Solvers
+class SteadyReplicas(Replication[HybridProblem, Plan]):
+    """Numbers of stages and replicas are not searched."""
+
+    def refusal(self, problem: HybridProblem) -> str:
+        return "is about an endless row of microbatches; numbers of stages and replicas are searched for steps"
+
+
+class SteadyKind(HybridKind):
+    """The time per sample, as published (Piper, NeurIPS 2021), with machines of several devices."""
+
+    title = "hybrid problems about the time per sample"
+    usual_solver = "exact"
+    solvers: lazy[Any] = lazy("partita.problems.hybrid.steady.solvers:SOLVERS")
+    baselines: lazy[Any] = lazy("partita.problems.hybrid.steady.baselines:BASELINES")
+    model: lazy[Any] = lazy("partita.problems.hybrid.steady.from_model:SteadyFromModel")
+    report: lazy[Any] = lazy("partita.problems.hybrid.steady.report:SteadyReport")
+    timeline: lazy[Any] = lazy("partita.problems.hybrid.steady.timeline:SteadyTimeLine")
+    replicas: lazy[Any] = lazy("partita.problems.hybrid.descriptor:SteadyReplicas")
+    evaluate: lazy[Any] = lazy("partita.problems.hybrid.steady.evaluate:evaluate")
+    certify: lazy[Any] = lazy("partita.problems.hybrid.steady.certificate:certify")
+    least_memory: lazy[Any] = lazy("partita.problems.hybrid.steady.explain:least_memory")
+    smallest_devices: lazy[Any] = lazy("partita.problems.hybrid.steady.explain:smallest_devices")
+    lowered: lazy[Any] = lazy("partita.problems.hybrid.steady.lowered:lowered")
+    simulated_step: lazy[Any] = lazy("partita.problems.hybrid.steady.timeline:simulated_step")
+
+
+class StepKind(HybridKind):
+    """One optimizer step: schedules, ZeRO, context- and expert-parallel degrees, and several kinds of devices."""
+
+    title = "hybrid problems about a step"
+    solvers: lazy[Any] = lazy("partita.problems.hybrid.step.solvers:SOLVERS")
+    baselines: lazy[Any] = lazy("partita.problems.hybrid.step.baselines:BASELINES")
+    model: lazy[Any] = lazy("partita.problems.hybrid.step.from_model:StepFromModel")
+    files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:StepPlanFiles")
+    report: lazy[Any] = lazy("partita.problems.hybrid.step.report:StepReport")
+    timeline: lazy[Any] = lazy("partita.problems.hybrid.step.timeline:StepTimeLine")
+    replicas: lazy[Any] = lazy("partita.problems.hybrid.step.replicas:StepReplicas")
+    evaluate: lazy[Any] = lazy("partita.problems.hybrid.step.evaluate:evaluate")
+    least_memory: lazy[Any] = lazy("partita.problems.hybrid.step.explain:least_memory")
+    lowered: lazy[Any] = lazy("partita.problems.hybrid.step.lowered:lowered_step")
+    simulated_step: lazy[Any] = lazy("partita.problems.hybrid.step.timeline:simulated_step")
+
+    def default_solver(self, problem: HybridProblem, options: Options) -> str:
+        """By what stages may be."""
+        return "uniform" if problem.step.mesh == "uniform" and not problem.others else "rows"
+
+    def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, Any, Any]]:
+        """Those for as many kinds of devices as there are."""
+        from partita.problems.hybrid.step.baselines.kinds import OnKinds
+
+        return [each for each in self.baselines if isinstance(each, OnKinds) == bool(problem.others)]
+
+
+STEADY, STEP = SteadyKind(), StepKind()
 
 
 class Hybrid(HybridKind):
     """The time per sample of an endless row of microbatches, or the time of one optimizer step."""
 
     parts = (STEADY, STEP)
-    model: lazy[HybridFromModel] = lazy("partita.problems.hybrid.from_model:HybridFromModel")
-    solvers: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.lists:SOLVERS")
-    baselines: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.lists:BASELINES")
-    replicas: lazy[StepReplicas] = lazy("partita.problems.hybrid.step.replicas:StepReplicas")
-    samples: lazy[Sequence[Sequence[HybridProblem]]] = lazy("partita.problems.hybrid.samples:SAMPLES")
+    model: lazy[Any] = lazy("partita.problems.hybrid.from_model:HybridFromModel")
+    solvers: lazy[Any] = lazy("partita.problems.hybrid.lists:SOLVERS")
+    baselines: lazy[Any] = lazy("partita.problems.hybrid.lists:BASELINES")
+    replicas: lazy[Any] = lazy("partita.problems.hybrid.step.replicas:StepReplicas")
+    samples: lazy[Any] = lazy("partita.problems.hybrid.samples:SAMPLES")
 
     def of(self, problem: HybridProblem) -> HybridKind:
         return STEADY if problem.training is None else STEP

@@ -12,10 +12,6 @@ from partita.ground.errors import InputError
 from partita.problems.facets.model import PER_DEVICE, Priced
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.descriptor import STEADY
-from partita.problems.hybrid.steady.from_model import SteadyFromModel
-from partita.problems.hybrid.step.descriptor import STEP
-from partita.problems.hybrid.step.from_model import StepFromModel
 from partita.problems.hybrid.step.layout import parse_layout
 from partita.problems.hybrid.step.mixed import uneven_kinds
 from partita.problems.hybrid.trained_model import Change, TrainedModel
@@ -27,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Samples of a microbatch that are looked at.
 _SIZES = (1, 2, 4, 8, 16)
-#: By what ``--minimise`` says.
-_AIMS = {"steady": SteadyFromModel(STEADY), "step": StepFromModel(STEP)}
 
 
 class HybridFromModel(TrainedModel):
@@ -54,7 +48,8 @@ class HybridFromModel(TrainedModel):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
         check_settings(settings)
-        model = _AIMS[settings.minimise]
+        steady, step = self.kind.parts
+        model = (steady if settings.minimise == "steady" else step).model
         if settings.global_batch is None:
             if not settings.microbatches:
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")

@@ -17,7 +17,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import menu_of
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
 from partita.problems.hybrid.steady.evaluate import evaluate, step_time
 
 #: Why there is no plan where a recipe has no layout at all.
@@ -140,12 +140,9 @@ class Layouts:
 
 
 @dataclass(frozen=True)
-class LaidOut(AnyProblem):
+class LaidOut(Baseline):
     """The best of a family of layouts, a usual way to lay out training by hand."""
 
-    #: As of every solver.
-    name: str
-    summary: str
     family: Callable[[Layouts], Iterable[Sequence[LaidOutStage]]]  #: The layouts, each in the order of its stages.
     without: str = _UNUSED  #: Why there is no plan where the family is empty.
 

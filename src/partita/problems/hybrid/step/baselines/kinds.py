@@ -19,17 +19,15 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import divisors
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 
 
 @dataclass(frozen=True)
-class OnKinds(AnyProblem):
+class OnKinds(Baseline):
     """A baseline for several kinds of devices."""
 
-    name: str
-    summary: str
     plans: Callable[[HybridProblem, Options, Monitor], Iterator[Plan]]
 
     def supports(self, problem: HybridProblem, options: Options) -> str | None:

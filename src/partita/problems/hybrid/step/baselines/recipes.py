@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.problems.hybrid.blocks import divisors, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import WAYS, MeshLayout, layout_plan
 
@@ -24,12 +24,9 @@ _MOST_TENSOR = 8
 
 
 @dataclass(frozen=True)
-class Recipe(AnyProblem):
+class Recipe(Baseline):
     """Layouts in the order in which they are tried."""
 
-    #: As of every solver.
-    name: str
-    summary: str
     layouts: Callable[[HybridProblem], Iterator[MeshLayout]]  #: The layouts for a problem about a step.
     ways: Sequence[str] = WAYS  #: What blocks may recompute.
     first: bool = True  #: Whether the first layout that fits is taken, not the best of all.

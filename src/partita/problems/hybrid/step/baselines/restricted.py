@@ -10,18 +10,16 @@ from dataclasses import dataclass
 
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
 from partita.problems.hybrid.restrictions import fastest_only
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 
 
 @dataclass(frozen=True)
-class RestrictedStep(AnyProblem):
+class RestrictedStep(Baseline):
     """The best uniform mesh with less choice: of meshes that it ``admits``, of a problem that it restricts."""
 
-    name: str
-    summary: str
     admits: Callable[[DeviceMesh], bool] | None = None
     restrict: Callable[[HybridProblem], HybridProblem] | None = None
 
