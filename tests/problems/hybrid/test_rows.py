@@ -20,7 +20,7 @@ from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Ed
 from partita.problems.hybrid.options import Changes
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
-from partita.problems.hybrid.step.baselines.kinds import FASTEST_KIND, PROPORTIONAL
+from partita.problems.hybrid.step.baselines.restricted import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.step.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import StageLimits, Training

@@ -61,7 +61,7 @@ class StepKind(HybridKind):
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, Any, Any]]:
         """Those for as many kinds of devices as there are."""
-        from partita.problems.hybrid.step.baselines.kinds import OnKinds
+        from partita.problems.hybrid.step.baselines.restricted import OnKinds
 
         return [each for each in self.baselines if isinstance(each, OnKinds) == bool(problem.others)]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from partita.costs.strategies.machines import uneven
 from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.problems.facets.model import PER_DEVICE, Priced
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
@@ -16,10 +18,6 @@ from partita.problems.hybrid.step.layout import parse_layout
 from partita.problems.hybrid.step.mixed import uneven_kinds
 from partita.problems.hybrid.trained_model import Change, TrainedModel
 from partita.problems.hybrid.training import ZERO_STAGES
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
 
 #: Samples of a microbatch that are looked at.
 _SIZES = (1, 2, 4, 8, 16)

@@ -30,7 +30,7 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:PlanFiles")
     report: lazy[Any] = lazy("partita.problems.hybrid.report.report:HybridReport")
     sweep: lazy[Any] = lazy("partita.problems.hybrid.sweep:HybridSweep")
-    stages: lazy[Any] = lazy("partita.problems.hybrid.staged:HybridStages")
+    stages: lazy[Any] = lazy("partita.problems.hybrid.timeline:HybridStages")
     change = staticmethod(change)
     #: What ``explain_infeasible`` says, given this descriptor.
     explained: lazy[Callable[..., str]] = lazy("partita.problems.hybrid.explain:explain_infeasible")

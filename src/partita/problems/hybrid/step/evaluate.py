@@ -171,12 +171,12 @@ def _uneven_chunks(problem: HybridProblem, plan: Plan) -> list[str]:
         return ["the stages of an interleaved schedule have equally many parts"]
     if len(blocks.starts) % len(parts):
         return [f"{len(parts)} parts of an interleaved schedule do not share {len(blocks.starts)} blocks evenly"]
-    rows = part_places(order, blocks, len(parts))
-    for part, row in zip(parts, rows, strict=True):
-        if set(part) != {order[place].id for place in row}:
+    equal = part_places(order, blocks, len(parts))
+    for part, places in zip(parts, equal, strict=True):
+        if set(part) != {order[place].id for place in places}:
             return ["the parts of an interleaved schedule have equally many blocks, in order, and the ends outermost"]
     for rank, stage in enumerate(plan.stages):
-        for members, _ in slots(order, blocks, rows[rank :: len(plan.stages)], stage.tensor_parallel):
+        for members, _ in slots(order, blocks, equal[rank :: len(plan.stages)], stage.tensor_parallel):
             if len({stage.configurations.get(order[place].id) for _, place in members}) > 1:
                 return [
                     f"the parts of stage {rank} differ in configurations; under an interleaved schedule they do not"

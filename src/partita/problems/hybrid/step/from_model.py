@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,6 +13,8 @@ from partita.costs.strategies.strategy import LayerStrategies
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
@@ -30,10 +32,6 @@ from partita.problems.hybrid.step.pricing import step_menus
 from partita.problems.hybrid.step.runtimes import check_layout_on, limited_settings, on_runtime
 from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
 from partita.problems.hybrid.training import ZERO_STAGES, Training
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
 
 #: Schedules that are looked at unless others are asked for.
 PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")

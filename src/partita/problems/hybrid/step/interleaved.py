@@ -28,17 +28,17 @@ def part_places(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[
     return equal_parts(len(order), [0, *(blocks.starts[share * number] for number in range(1, parts))])
 
 
-def slots(order: Sequence[Layer], blocks: LikeBlocks, rows: Sequence[range], degree: int) -> list[Slot]:
-    """What of a stage is decided at once, given the rows of its parts.
+def slots(order: Sequence[Layer], blocks: LikeBlocks, parts: Sequence[range], degree: int) -> list[Slot]:
+    """What of a stage is decided at once, given the places of its parts.
 
     The j-th layers of the blocks of all parts take one configuration; the model's ends take their own.
     """
-    inner = [[place for place in row if blocks.starts[0] <= place < blocks.end] for row in rows]
-    ends = [(part, place) for part, row in enumerate(rows) for place in row if place not in inner[part]]
+    inner = [[place for place in places if blocks.starts[0] <= place < blocks.end] for places in parts]
+    ends = [(part, place) for part, places in enumerate(parts) for place in places if place not in inner[part]]
     found: list[Slot] = []
-    longest = max(len(row) for row in inner)
+    longest = max(len(places) for places in inner)
     for j in range(longest):
-        members = tuple((part, row[j]) for part, row in enumerate(inner) if j < len(row))
+        members = tuple((part, places[j]) for part, places in enumerate(inner) if j < len(places))
         names = [[choice.id for choice in order[place].configurations.get(degree, ())] for _, place in members]
         found.append((members, tuple(name for name in names[0] if all(name in other for other in names))))
     for part, place in ends:
@@ -54,25 +54,25 @@ def interleaved_plan(
 
     ``room`` says how much of a device's memory is room.
     """
-    rows = part_places(order, blocks, mesh.stages * mesh.chunks)
+    parts = part_places(order, blocks, mesh.stages * mesh.chunks)
     table = [{choice.id: choice for choice in layer.configurations.get(mesh.tensor, ())} for layer in order]
     # Points that are merged for rounding add to what sums are off by.
     limit = room(mesh.problem.memory_bytes, 4 * len(order))
     configurations: dict[int, str] = {}
     for rank in range(mesh.stages):
-        mine = rows[rank :: mesh.stages]
+        mine = parts[rank :: mesh.stages]
         counts = np.array(held(mesh.schedule, mesh.stages, mesh.chunks, mesh.microbatches, rank), dtype=np.float64)
         found = slots(order, blocks, mine, mesh.tensor)
         menus = [
             [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
         ]
-        state = mesh.reserve + mesh.exchanges.held([place for row in mine for place in row])
+        state = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
         chosen = least_choices(menus, counts, limit - state)
         if chosen is None:
             return None
         for (members, names), number in zip(found, chosen, strict=True):
             configurations |= {order[place].id: names[number] for _, place in members}
-    return uniform_plan(mesh.problem, order, rows, configurations, mesh.layout)
+    return uniform_plan(mesh.problem, order, parts, configurations, mesh.layout)
 
 
 def least_choices(

@@ -113,13 +113,13 @@ def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
             f"{problem.name}"
         )
     first = [blocks.starts[number * count // parts] for number in range(parts)]
-    rows = equal_parts(len(order), [0, *first[1:]])
+    places = equal_parts(len(order), [0, *first[1:]])
     repeated = range(blocks.starts[0], blocks.end)
     configurations = {
         layer.id: _choice(layer, layout, layout.recompute if place in repeated else "none")
         for place, layer in enumerate(order)
     }
-    return uniform_plan(problem, order, rows, configurations, layout)
+    return uniform_plan(problem, order, places, configurations, layout)
 
 
 def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
@@ -133,7 +133,7 @@ def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
 
 
 def equal_parts(layers: int, starts: Sequence[int]) -> list[range]:
-    """Parts of a row of layers that begin at these places."""
+    """Parts of a chain of layers that begin at these places."""
     return [range(a, b) for a, b in zip(starts, [*starts[1:], layers], strict=True)]
 
 

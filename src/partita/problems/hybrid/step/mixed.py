@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.step.pricing import step_menus
 from partita.problems.hybrid.training import Training
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
 
 #: Most kinds of devices that stages may be on.
 MOST_KINDS = 3

@@ -17,8 +17,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.free_stages import handover_price, stage_in_flight
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.solvers.caps import Box
-from partita.problems.hybrid.step.solvers.step_family import NUMBERS, StepFamily
+from partita.problems.hybrid.step.solvers.step_family import NUMBERS, Box, StepFamily
 
 #: Most elements of a table of stages by option, and labels that are kept.
 MOST_STAGES = 12_000_000

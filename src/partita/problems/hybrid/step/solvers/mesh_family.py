@@ -21,8 +21,7 @@ from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.free_stages import stage_in_flight
 from partita.problems.hybrid.step.layout import uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.solvers.caps import Box
-from partita.problems.hybrid.step.solvers.step_family import NUMBERS, StepFamily
+from partita.problems.hybrid.step.solvers.step_family import NUMBERS, Box, StepFamily
 
 #: Bytes of tables of stages that are kept.
 _KEPT = 1 << 28
@@ -86,14 +85,14 @@ class MeshFamily(StepFamily):
             return None
         return UniformPipeline(passing, tuple(costs.tolist()), tuple(steps.tolist()))
 
-    def plan(self, mesh: DeviceMesh, row: UniformPipeline) -> Plan | None:
+    def plan(self, mesh: DeviceMesh, found: UniformPipeline) -> Plan | None:
         """The plan of a pipeline; None if stopped."""
         options, sacks = self._known(mesh)
         order = [self.problem.layers[place] for place in self.model.order]
         parts: list[list[int]] = []
         configurations: dict[int, str] = {}
         total = mesh.stages * mesh.data
-        for rank, (outer, inner) in enumerate(zip(row.steps, row.steps[1:], strict=False)):
+        for rank, (outer, inner) in enumerate(zip(found.steps, found.steps[1:], strict=False)):
             flying = stage_in_flight(mesh.schedule, total - rank * mesh.data, total, mesh.data, mesh.microbatches)
             room = float(sacks.room[options.sack[inner, outer, 0]])
             chosen = self.configurations(StageIndex(inner, outer, 0), room, flying)

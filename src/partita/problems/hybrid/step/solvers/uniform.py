@@ -31,8 +31,8 @@ from partita.problems.hybrid.step.interleaved import interleaved_plan
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.candidates import CandidateMesh, at_degrees, candidates_of, terms_of
-from partita.problems.hybrid.step.solvers.caps import Box
 from partita.problems.hybrid.step.solvers.mesh_family import MeshFamily
+from partita.problems.hybrid.step.solvers.step_family import Box
 
 #: Most downsets of which all pairs are looked at; beyond these only sets along some orders are.
 MOST_SETS = 800
@@ -159,22 +159,22 @@ class MeshSearch:
                 box = box.cut(place, high=low + spare)
             limit = candidate.passing + spare
             best.counters["rows"] += 1
-            row = family.best(mesh, box, limit)
+            found = family.best(mesh, box, limit)
             if best.stop[0] != 0:
                 return min(left_out, reached)
-            if row is None:
+            if found is None:
                 continue
-            if row.step < best.value:
-                plan = family.plan(mesh, row)
+            if found.step < best.value:
+                plan = family.plan(mesh, found)
                 if plan is None:
                     return min(left_out, reached)
-                if not self._offer(plan, row.step):
+                if not self._offer(plan, found.step):
                     # What fits for certain; other plans may be better, so that nothing more is proven.
                     self._offer_certain(candidate, box, limit)
                     left_out = min(left_out, reached)
                     continue
-            bound = rounded_down(row.passing, row.step, self.terms)
-            parts, rest = box.beside(row.costs)
+            bound = rounded_down(found.passing, found.step, self.terms)
+            parts, rest = box.beside(found.costs)
             left_out = min(left_out, bound + rest.least)
             for part in parts:
                 if min(part.widths) >= 0:
@@ -194,10 +194,10 @@ class MeshSearch:
 
     def _offer_certain(self, candidate: CandidateMesh, box: Box, limit: float) -> None:
         family = self._family(candidate, sure_room)
-        row = family.best(candidate.mesh, box, limit)
-        plan = None if row is None else family.plan(candidate.mesh, row)
-        if row is not None and plan is not None:
-            self._offer(plan, row.step)
+        found = family.best(candidate.mesh, box, limit)
+        plan = None if found is None else family.plan(candidate.mesh, found)
+        if found is not None and plan is not None:
+            self._offer(plan, found.step)
 
     def _family(self, candidate: CandidateMesh, room: Room = most_room) -> MeshFamily:
         mesh = candidate.mesh
