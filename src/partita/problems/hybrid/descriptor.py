@@ -33,8 +33,8 @@ class SteadyKind(HybridKind):
     replicas: lazy[Any] = lazy("partita.problems.hybrid.descriptor:SteadyReplicas")
     evaluate: lazy[Any] = lazy("partita.problems.hybrid.steady.evaluate:evaluate")
     certify: lazy[Any] = lazy("partita.problems.hybrid.steady.certificate:certify")
-    least_memory: lazy[Any] = lazy("partita.problems.hybrid.steady.explain:least_memory")
-    smallest_devices: lazy[Any] = lazy("partita.problems.hybrid.steady.explain:smallest_devices")
+    least_memory: lazy[Any] = lazy("partita.problems.hybrid.steady.table:least_memory")
+    smallest_devices: lazy[Any] = lazy("partita.problems.hybrid.steady.table:smallest_devices")
     lowered: lazy[Any] = lazy("partita.problems.hybrid.steady.lowered:lowered")
     simulated_step: lazy[Any] = lazy("partita.problems.hybrid.steady.timeline:simulated_step")
 
@@ -51,7 +51,7 @@ class StepKind(HybridKind):
     timeline: lazy[Any] = lazy("partita.problems.hybrid.step.timeline:StepTimeLine")
     replicas: lazy[Any] = lazy("partita.problems.hybrid.step.replicas:StepReplicas")
     evaluate: lazy[Any] = lazy("partita.problems.hybrid.step.evaluate:evaluate")
-    least_memory: lazy[Any] = lazy("partita.problems.hybrid.step.explain:least_memory")
+    least_memory: lazy[Any] = lazy("partita.problems.hybrid.step.solvers.candidates:least_memory")
     lowered: lazy[Any] = lazy("partita.problems.hybrid.step.lowered:lowered_step")
     simulated_step: lazy[Any] = lazy("partita.problems.hybrid.step.timeline:simulated_step")
 

@@ -209,6 +209,20 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         )
         return self.replace(layers=tuple(map(change, self.layers)), spreads=spreads)
 
+    def least_device_times(self) -> dict[int, float]:
+        """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
+        allowed = set(self.degrees())
+        found = dict.fromkeys((layer.id for layer in self.layers), math.inf)
+        for context, layers in ((1, self.layers), *((shared.context, shared.layers) for shared in self.spreads)):
+            for layer in layers:
+                times = (
+                    t * context * min(c.time for c in row)
+                    for t, row in layer.configurations.items()
+                    if row and t in allowed
+                )
+                found[layer.id] = min([found[layer.id], *times])
+        return found
+
     @property
     def devices_per_machine(self) -> int:
         """Devices that may form a tensor-parallel group: those of one machine, or all without a hierarchy."""
@@ -223,6 +237,10 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """Tensor-parallel degrees that some layer has and the devices (of one machine) allow, ascending."""
         found = {degree for layer in self.layers for degree in layer.configurations}
         return sorted(degree for degree in found if degree <= self.devices_per_machine)
+
+    def shared_degrees(self) -> list[int]:
+        """Those of them that every layer has."""
+        return [t for t in self.degrees() if all(layer.configurations.get(t) for layer in self.layers)]
 
     def links(self) -> list[tuple[int, int]]:
         """The ends of every edge, as places among the layers."""

@@ -19,9 +19,8 @@ from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.menus import LayerMenus, PricedModel, menu_notes, offloaded, priced_model, reserve_of
 from partita.problems.hybrid.options import HybridPricing
-from partita.problems.hybrid.parts import plan_parts
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
+from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings, plan_parts
 
 
 class SteadyFromModel(TrainedModel):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,14 +139,25 @@ def _row(layer: Layer, networks: tuple[MeshNetwork, MeshNetwork], tensor: int, z
     )
 
 
+def state_bytes(state: LayerState, zero: int, replicas: int) -> float:
+    """Weights, gradients and optimizer states of each device, a share of what ZeRO's stage shares out."""
+    sizes = zip((3, 2, 1), (state.parameter_bytes, state.gradient_bytes, state.optimizer_bytes), strict=True)
+    return sum(size / (replicas if zero >= stage else 1) for stage, size in sizes)
+
+
+def reduced_bytes(states: Iterable[LayerState], zero: int) -> float:
+    """Bytes of an all-reduce once in a step, at least: its first half is of gradients, its second one of weights."""
+    held = list(states)
+    gradients, weights = sum(s.gradient_bytes for s in held), sum(s.parameter_bytes for s in held)
+    return (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero]
+
+
 def _shared(state: LayerState, network: MeshNetwork, zero: int) -> tuple[float, ...]:
     """What replicas exchange of some weights, and hold: from ``gather_each`` on."""
     data = network.data
     weights, gradients = state.parameter_bytes, state.gradient_bytes
     gather = network.collective_time("all-gather", weights)
     reduce = network.collective_time("reduce-scatter", gradients)
-    shares = [data if zero >= stage else 1 for stage in (3, 2, 1)]
-    parts = zip((weights, gradients, state.optimizer_bytes), shares, strict=True)
     each, shared = zero == 3, zero >= 2
     return (
         gather if each else 0.0,
@@ -154,7 +165,7 @@ def _shared(state: LayerState, network: MeshNetwork, zero: int) -> tuple[float, 
         gather if zero in (1, 2) else 0.0,
         0.0 if shared else reduce if zero else network.collective_time("all-reduce", gradients),
         state.update_time / (data if zero else 1),
-        sum(size / share for size, share in parts),
+        state_bytes(state, zero, data),
         weights if each and data > 1 else 0.0,
         gradients if shared and data > 1 else 0.0,
     )

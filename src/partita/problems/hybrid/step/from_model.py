@@ -21,7 +21,6 @@ from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
-from partita.problems.hybrid.parts import plan_parts
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import is_free
@@ -30,7 +29,7 @@ from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_menus
 from partita.problems.hybrid.step.runtimes import check_layout_on, limited_settings, on_runtime
-from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
+from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings, plan_parts
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 #: Schedules that are looked at unless others are asked for.

@@ -12,7 +12,6 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, MeshNetwork, exchanges_of, network_of
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.step.pipeline import held, passing_time
-from partita.problems.hybrid.training import LayerState
 
 
 @dataclass(frozen=True)
@@ -139,10 +138,6 @@ class DeviceMesh:
     def place(self) -> dict[int, int]:
         """Topological place of each layer, by id."""
         return {self.problem.layers[number].id: place for place, number in enumerate(self.problem.order())}
-
-    def state_of(self, identity: int) -> LayerState | None:
-        """What devices hold of a layer's weights."""
-        return self.problem.layers[self.problem.order()[self.place[identity]]].states.get(self.tensor)
 
     def cost(self, rank: int, parts: Sequence[Sequence[tuple[int, Configuration]]]) -> StageCost:
         """What stage number ``rank`` costs; ``parts`` are its layers by id with the configurations that they run."""

@@ -51,7 +51,7 @@ def priced_on_kinds(
     for number, (name, part) in enumerate(kinds_of(cluster)):
         menus = step_menus(graph, part, training, **settings)
         problem = _networked(suit(menus), cluster, number)
-        found.append((_work(problem), problem.replace(device=name), menus))
+        found.append((sum(problem.least_device_times().values()), problem.replace(device=name), menus))
     found.sort(key=lambda entry: entry[0])
     first, others = found[0][1], tuple(problem for _, problem, _ in found[1:])
     asked = settings.get("name")
@@ -92,10 +92,3 @@ def _networked(problem: HybridProblem, cluster: Cluster, number: int) -> HybridP
         devices_per_machine=problem.devices, machine_bandwidth_bytes_per_unit=rate
     )
     return problem.replace(hierarchy=hierarchy, training=training)
-
-
-def _work(problem: HybridProblem) -> float:
-    """Device time of the layers at the degree that takes least of it."""
-    return sum(
-        min(t * min(c.time for c in row) for t, row in layer.configurations.items() if row) for layer in problem.layers
-    )

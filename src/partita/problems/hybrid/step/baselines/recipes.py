@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -55,8 +56,7 @@ class Recipe(Baseline):
 
 def _degrees(problem: HybridProblem) -> list[int]:
     """Tensor-parallel degrees that all layers have, inside a machine."""
-    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
-    return [t for t in problem.degrees() if t in shared and t <= _MOST_TENSOR]
+    return [t for t in problem.shared_degrees() if t <= _MOST_TENSOR]
 
 
 def _zero(problem: HybridProblem, wanted: int) -> int:
@@ -129,10 +129,6 @@ def _megatron(problem: HybridProblem) -> Iterator[MeshLayout]:
         yield from _filled(problem, tensor, pipeline, 1, context=context, experts=True)
 
 
-def _sharded(problem: HybridProblem) -> Iterator[MeshLayout]:
-    yield from _filled(problem, 1, 1, 3)
-
-
 def _torchtitan(problem: HybridProblem) -> Iterator[MeshLayout]:
     """FSDP alone, then over tensor-parallel groups of a whole machine, then sharing out sequences, and a pipeline."""
     last, contexts = _degrees(problem)[-1:], _contexts(problem)
@@ -146,10 +142,6 @@ def _nanotron(problem: HybridProblem) -> Iterator[MeshLayout]:
     """Tensor parallelism inside machines, the smallest p that fits, ZeRO-1."""
     for tensor, pipeline in itertools.product(_degrees(problem)[-1:], (1, *_depths(problem))):
         yield from itertools.islice(_filled(problem, tensor, pipeline, 1), 1)
-
-
-def _replicas(problem: HybridProblem) -> Iterator[MeshLayout]:
-    yield from _filled(problem, 1, 1, 0)
 
 
 def _group(problem: HybridProblem) -> Iterator[MeshLayout]:
@@ -169,8 +161,12 @@ MEGATRON = Recipe(
     "the smallest tensor degree that fits, then context degree, then the fewest stages, the rest data parallel",
     _megatron,
 )
-FSDP = Recipe("FSDP only", "all devices share out weights, gradients and states (ZeRO-3)", _sharded)
-DEEPSPEED = Recipe("DeepSpeed ZeRO-3", "ZeRO-3 on all devices, every block recomputed", _sharded, ways=("full",))
+FSDP = Recipe(
+    "FSDP only",
+    "all devices share out weights, gradients and states (ZeRO-3)",
+    partial(_filled, tensor=1, pipeline=1, zero=3),
+)
+DEEPSPEED = Recipe("DeepSpeed ZeRO-3", "ZeRO-3 on all devices, every block recomputed", FSDP.layouts, ways=("full",))
 TORCHTITAN = Recipe(
     "torchtitan's defaults",
     "FSDP and selective recomputation; tensor groups of a machine, then a pipeline, where that does not fit",
@@ -183,6 +179,8 @@ NANOTRON = Recipe(
     _nanotron,
     ways=("none", "full"),
 )
-REPLICAS = Recipe("pure data parallel", "the whole model on every device", _replicas)
+REPLICAS = Recipe(
+    "pure data parallel", "the whole model on every device", partial(_filled, tensor=1, pipeline=1, zero=0)
+)
 GROUP = Recipe("pure tensor parallel", "every layer split over one group of devices", _group)
 PIPELINE = Recipe("pure pipeline", "stages of one device each", _pipeline, first=False)

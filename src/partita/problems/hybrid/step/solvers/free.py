@@ -152,14 +152,8 @@ class PipelineSearch:
 
         Of several kinds, each layer is on that which takes least device time for it.
         """
-        times: list[list[float]] = [[] for _ in self.problem.layers]
-        for kind in self.problem.kinds:
-            widest = kind.devices_per_machine
-            for context, layers in ((1, kind.layers), *((shared.context, shared.layers) for shared in kind.spreads)):
-                for found, layer in zip(times, layers, strict=True):
-                    ways = layer.configurations.items()
-                    found += [context * t * min(c.time for c in row) for t, row in ways if row and t <= widest]
-        work = sum(min(row, default=math.inf) for row in times)
+        least = [kind.least_device_times() for kind in self.problem.kinds]
+        work = sum(min(times[layer.id] for times in least) for layer in self.problem.layers)
         shared = self.problem.microbatches * work / self.problem.all_devices
         return math.inf if math.isinf(shared) else self._down(shared)
 
