@@ -54,14 +54,14 @@ class Layouts:
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
 
-    def plan(self, rows: Sequence[LaidOutStage]) -> Plan | str | float:
+    def plan(self, layout: Sequence[LaidOutStage]) -> Plan | str | float:
         """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
-        remaining = sum(row.data_parallel for row in rows)
+        remaining = sum(laid.data_parallel for laid in layout)
         stages, missing = [], 0.0
-        for row in rows:
-            in_flight = -(-remaining // row.data_parallel)
-            remaining -= row.data_parallel
-            found = self._stage(row, in_flight)
+        for laid in layout:
+            in_flight = -(-remaining // laid.data_parallel)
+            remaining -= laid.data_parallel
+            found = self._stage(laid, in_flight)
             if isinstance(found, str):
                 return found
             if isinstance(found, float):
@@ -85,17 +85,17 @@ class Layouts:
         """
         best: Plan | None = None
         value = missing = math.inf
-        for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
+        for layout in (placed for one in layouts for placed in place(self.problem, one)):
             if monitor.stopping and (best is not None or missing < math.inf):
                 break
-            plan = self.plan(rows)
+            plan = self.plan(layout)
             if isinstance(plan, str):
                 reason = plan if math.isinf(missing) else reason
             elif isinstance(plan, float):
                 if plan < missing:
                     missing = plan
-                    stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
-                    degrees = f"data {rows[0].data_parallel}, tensor {rows[0].tensor_parallel}"
+                    stages = f"{len(layout)} stage{'s' if len(layout) > 1 else ''}"
+                    degrees = f"data {layout[0].data_parallel}, tensor {layout[0].tensor_parallel}"
                     reason = (
                         f"its smallest setting ({stages}, {degrees}) needs {format_bytes(plan)} more on a device than "
                         f"the {format_bytes(self.problem.memory_bytes)} there are"
@@ -109,15 +109,15 @@ class Layouts:
                     reason = found.violations[0]
         return Outcome(best, reason="" if best is not None else reason)
 
-    def _stage(self, row: LaidOutStage, in_flight: int) -> Stage | str | float:
-        degree = row.tensor_parallel
+    def _stage(self, laid: LaidOutStage, in_flight: int) -> Stage | str | float:
+        degree = laid.tensor_parallel
         kinds: dict[int, list[int]] = {}
-        for place in range(row.start, row.end):
+        for place in range(laid.start, laid.end):
             if not self.order[place].configurations.get(degree):
                 return f"{self.order[place].label} has no configuration of tensor-parallel degree {degree}"
             kinds.setdefault(self.menus[place], []).append(place)
         menus = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
-        replicas = row.data_parallel if self._shards else 1
+        replicas = laid.data_parallel if self._shards else 1
         key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight, replicas)
         if key not in self._chosen:
             self._chosen[key] = fastest_choices(menus, in_flight, self._limit, replicas)
@@ -131,10 +131,10 @@ class Layouts:
         held = [layer.id for layer in self.problem.layers if layer.id in configurations]
         return Stage(
             operators=tuple(held),
-            data_parallel=row.data_parallel,
+            data_parallel=laid.data_parallel,
             tensor_parallel=degree,
-            machines=row.machines,
-            machine_group=row.machine_group,
+            machines=laid.machines,
+            machine_group=laid.machine_group,
             configurations={identity: configurations[identity] for identity in held},
         )
 
@@ -151,25 +151,25 @@ class LaidOut(Baseline):
         return layouts.best(self.family(layouts), monitor, self.without)
 
 
-def place(problem: HybridProblem, rows: Sequence[LaidOutStage]) -> list[list[LaidOutStage]]:
+def place(problem: HybridProblem, layout: Sequence[LaidOutStage]) -> list[list[LaidOutStage]]:
     """A layout of stages with equal degrees on machines: as it is without machines, otherwise every even placement.
 
     A machine holds d_1 of the d replicas of as many stages as fit, and the next stages are on other machines.
     """
     if problem.hierarchy is None:
-        return [list(rows)]
+        return [list(layout)]
     size = problem.devices_per_machine
-    replicas, degree = rows[0].data_parallel, rows[0].tensor_parallel
+    replicas, degree = layout[0].data_parallel, layout[0].tensor_parallel
     found = []
     for inside in range(1, min(replicas, size // degree) + 1):
         if replicas % inside:
             continue
         machines, together = replicas // inside, size // (inside * degree)
-        if machines * -(-len(rows) // together) <= problem.machines:
+        if machines * -(-len(layout) // together) <= problem.machines:
             found.append(
                 [
-                    dataclasses.replace(row, machines=machines, machine_group=number // together)
-                    for number, row in enumerate(rows)
+                    dataclasses.replace(laid, machines=machines, machine_group=number // together)
+                    for number, laid in enumerate(layout)
                 ]
             )
     return found

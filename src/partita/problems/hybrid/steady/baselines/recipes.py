@@ -58,12 +58,12 @@ def every(layouts: Layouts, *, tensor: bool = True) -> Iterator[list[LaidOutStag
     for stages in divisors(len(blocks.starts)):
         for t in problem.degrees() if tensor else [1]:
             for apart in (False, True):
-                rows = equal_stages(blocks, stages, 1, t, ends_apart=apart)
-                if rows is None:
+                layout = equal_stages(blocks, stages, 1, t, ends_apart=apart)
+                if layout is None:
                     continue
-                most = min(problem.devices // (len(rows) * t), problem.microbatches // len(rows))
+                most = min(problem.devices // (len(layout) * t), problem.microbatches // len(layout))
                 for d in replica_degrees(problem, most, every=1):
-                    yield [LaidOutStage(row.start, row.end, d, t) for row in rows]
+                    yield [LaidOutStage(laid.start, laid.end, d, t) for laid in layout]
 
 
 class MegatronRecipe(Solver):
@@ -85,11 +85,11 @@ class MegatronRecipe(Solver):
         first: Outcome | None = None
         for stages in divisors(len(blocks.starts)):
             replicas = problem.replicas(min(problem.devices // (stages * degree), problem.microbatches // stages))
-            rows = equal_stages(blocks, stages, replicas[-1], degree) if replicas else None
-            if rows is None:
+            layout = equal_stages(blocks, stages, replicas[-1], degree) if replicas else None
+            if layout is None:
                 reason = reason or f"{stages} stages of {degree} devices are more than there are"
                 break
-            outcome = layouts.best([rows], monitor)
+            outcome = layouts.best([layout], monitor)
             if outcome.plan is None:
                 reason = outcome.reason
             elif outcome.plan.device_count == problem.devices:
