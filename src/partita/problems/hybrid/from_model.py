@@ -48,6 +48,7 @@ class HybridFromModel(TrainedModel):
         check_settings(settings)
         steady, step = self.kind.parts
         model = (steady if settings.minimise == "steady" else step).model
+        assert model is not None
         if settings.global_batch is None:
             if not settings.microbatches:
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
