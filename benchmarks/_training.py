@@ -24,8 +24,9 @@ from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluation import HybridEvaluation
+from partita.problems.hybrid.layer import Edge, Layer
 from partita.problems.hybrid.pricing import layer_menus
-from partita.problems.hybrid.problem import Edge, HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, uniform_plan
 from partita.problems.hybrid.training import Training
 

@@ -67,7 +67,7 @@ def lengthen(problem, copies: int):  # type: ignore[no-untyped-def]
     """Insert copies of the last transformer layer but one just before the last one, as the paper makes larger BERTs."""
     from msgspec.structs import replace
 
-    from partita.problems.hybrid.problem import Edge
+    from partita.problems.hybrid.layer import Edge
 
     row = [layer for layer in problem.layers if layer.name == "ParallelTransformerLayer"]
     pattern, last = row[-2], row[-1]

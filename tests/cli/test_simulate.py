@@ -11,7 +11,8 @@ import pytest
 from instances.strategies import random_problem
 from partita.documents.document import write_json
 from partita.documents.stated import write_problem
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.simulator.schedules import DEFAULT_SCHEDULES
 from partita.simulator.schedules.csv import write_schedule
 from partita.simulator.schedules.protocol import Action

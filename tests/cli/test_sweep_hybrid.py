@@ -15,7 +15,8 @@ import partita as pt
 from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.cluster_sizes import with_devices
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 
 @pytest.fixture

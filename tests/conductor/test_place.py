@@ -13,7 +13,8 @@ from partita.conductor.place import place, place_staged, placing_facet, staged_p
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology import topology
 from partita.nouns.topology.topology import Topology
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.step.layout import MeshLayout, equal_parts, uniform_plan
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from partita.problems.throughput.devices import DeviceKind

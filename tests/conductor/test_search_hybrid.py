@@ -16,9 +16,9 @@ from partita.conductor.search import search_stages
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology.topology import Topology
+from partita.problems.hybrid.descriptor import STEP
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options
-from partita.problems.hybrid.step.descriptor import STEP
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.replicas import StepReplicas
 from problems.hybrid.brute_force_step import rows_of

@@ -27,7 +27,8 @@ import partita.problems.throughput.components
 from instances.strategies import examples, plans, throughput_problems
 from partita.engines.search.monitor import Monitor
 from partita.problems import kind_of
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options as HybridOptions
 from partita.problems.throughput.problem import (
     DeviceKind,

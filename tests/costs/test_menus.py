@@ -27,9 +27,9 @@ from partita.costs.table import CostRow, CostTable
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan, Stage
+from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.menus import LayerMenus, model_flops
 from partita.problems.hybrid.pricing import layer_menus
-from partita.problems.hybrid.problem import Configuration
 from partita.problems.throughput.evaluate import evaluate
 
 S, B, H, A, V = 512, 2, 1024, 16, 5120

@@ -17,10 +17,10 @@ from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.pricing import layer_menus
+from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.step.layout_price import price_layout
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.spreads import DegreeChoices
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 torch = pytest.importorskip("torch")
@@ -65,7 +65,7 @@ def menus(graph: Graph, sharing: DegreeChoices, cluster: pt.Cluster = CLUSTER) -
 
 def entry(found: LayerMenus, pair: tuple[int, int], tensor: int = 1, option: str = "none") -> LayerStrategy:
     """Of the second block."""
-    rows = found.layers if pair == (1, 1) else found.spreads[pair]
+    rows = found.layers if pair == (1, 1) else found.by_degrees[pair]
     return rows[2].entry(tensor, option)
 
 
@@ -189,13 +189,13 @@ def test_shared_experts_stay_where_they_are() -> None:
     graph = pt.load_model("hf:deepseek_v2", training=True, sequence_length=128, set_fields=fields)
     found = menus(graph, DegreeChoices((1, 2), (1, 8)))
     routed = 8 * 3 * 256 * 128
-    first, second = found.spreads[1, 8][1].entry(1), found.spreads[1, 8][2].entry(1)
+    first, second = found.by_degrees[1, 8][1].entry(1), found.by_degrees[1, 8][2].entry(1)
     assert first.of_experts == (0.0, 0.0, 0.0, 0)
     assert first.collectives == ()
     assert second.of_experts[0] == 2 * routed / 8
     assert second.parameters == found.layers[2].entry(1).parameters - routed + routed // 8
     # Keys of 32 + 16 features, and values of 32, of four heads.
-    ring = sent(found.spreads[2, 1][2].entry(1), "ring")
+    ring = sent(found.by_degrees[2, 1][2].entry(1), "ring")
     assert ring["forward"] == [128 * 4 * (48 + 32) * 2 / 2]
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.training import SCHEDULES, LayerState, StageLimits, Training
 
 __all__ = ["FAMILIES", "problems"]
@@ -312,7 +313,7 @@ def spreads(rng: random.Random) -> HybridProblem:
         of = {layer.id: layer for layer in layers}
         reserves = {1: rng.choice((0.0, draws.memory()))}
         found.append(
-            Spread(
+            ContextExpertLayers(
                 context=context,
                 expert=expert,
                 layers=tuple(of[layer.id] for layer in problem.layers),

@@ -30,7 +30,7 @@ _CLOCKS = "tests/profiler/test_fake_clocks.py"
 MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.throughput.evaluate": _EVALUATE,
     "partita.problems.throughput.contiguity": _EVALUATE,
-    "partita.problems.hybrid.steady.evaluate": (f"{_HYBRID}/test_problem.py",),
+    "partita.problems.hybrid.steady.evaluate": (f"{_HYBRID}/test_problem.py", f"{_HYBRID}/test_step_time.py"),
     "partita.problems.latency.evaluate": (f"{_LATENCY}/test_evaluate.py",),
     "partita.problems.latency.plan": (f"{_LATENCY}/test_evaluate.py",),
     "partita.problems.latency.files.dnn_partitioning": (f"{_LATENCY}/test_files.py",),

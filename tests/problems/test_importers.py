@@ -11,7 +11,8 @@ import pytest
 import partita as pt
 from cli.conftest import workload
 from partita.ground.errors import FormatError, InputError, UnsupportedError
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.importers import ForeignFormat, detect_format, open_problem
 from partita.problems.throughput.problem import DeviceKind, LinkedGroup, MovedTensor, ThroughputProblem, TimedOperator
 from toy.registered import registered

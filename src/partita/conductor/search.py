@@ -104,14 +104,14 @@ class Searched:
 
 def shape_bound(shape: Shape[Any], links: FastLinks) -> float:
     """Seconds that no step of a shape goes below, on devices with these links; see the top of the module."""
-    count, turns = shape.replicas, shape.turns
+    count, microbatches = shape.replicas, shape.microbatches
     rate = least_collective_s("all-reduce", count, links) if shape.levels_at_once else least_ring_s(count, links)
     exchanged = rate * shape.parameter_bytes
-    busy = max(turns * shape.work_s, (turns - 1) * shape.work_s + exchanged) / shape.stages
+    busy = max(microbatches * shape.work_s, (microbatches - 1) * shape.work_s + exchanged) / shape.stages
     share = shape.forward_share
     chain = shape.chain_s
     if share > 0:
-        chain *= share / (1.0 - (1.0 - share / turns) ** shape.stages)
+        chain *= share / (1.0 - (1.0 - share / microbatches) ** shape.stages)
     return max(busy, chain) * (1 - MARGIN)
 
 
@@ -253,7 +253,9 @@ class _ShapeSearch:
         ]
         answers: dict[int, Explored] = {}
         # To begin with what is good: equal stages that fill and drain.
-        works = [(one.shape.turns + one.shape.stages - 1) * one.shape.work_s / one.shape.stages for one in entries]
+        works = [
+            (one.shape.microbatches + one.shape.stages - 1) * one.shape.work_s / one.shape.stages for one in entries
+        ]
         guesses = [max(one.bound, work) for one, work in zip(entries, works, strict=True)]
         waiting = sorted(range(len(entries)), key=lambda i: (guesses[i], i))
         while waiting and not self.clock.stopping:

@@ -13,7 +13,7 @@ from partita.costs.strategies.view import GraphView
 from partita.documents.tables.modules import part_modules, paths_of
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
-from partita.nouns.split import Layer, Part, Send, SharedModule, Split, StagePart, Weight, cards_of
+from partita.nouns.split import Part, RuntimeLayer, Send, SharedModule, Split, StagePart, Weight, cards_of
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelParts, ModelPlan
 
@@ -122,7 +122,7 @@ def _counted(view: GraphView) -> list[int]:
 
 def _layers(
     view: GraphView, stage_of: dict[int, int], counted: Sequence[int], recompute: Mapping[int, str]
-) -> tuple[Layer, ...]:
+) -> tuple[RuntimeLayer, ...]:
     place, names = assign_layers(view)
     ways: list[set[str]] = [set() for _ in names]
     for v, way in recompute.items():
@@ -143,7 +143,7 @@ def _layers(
         return ends.get(names[number], "block") if outer else "block"
 
     return tuple(
-        Layer(
+        RuntimeLayer(
             name=name,
             part=part(number),
             modules=modules[number].complete,

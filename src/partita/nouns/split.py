@@ -33,7 +33,7 @@ def cards_of(cluster: Cluster) -> tuple[Card, ...]:
     )
 
 
-class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RuntimeLayer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of the row of parts that runtimes count: what comes before the blocks, each block, what comes behind them."""
 
     name: str  #: The block's qualified module name; ``input`` and ``output`` for the parts at the ends.
@@ -108,7 +108,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     model: str  #: The model's name.
     stages: tuple[StagePart, ...]  #: In pipeline order, first stage first.
-    layers: tuple[Layer, ...] = ()  #: The row of the model's layers, in the model's order.
+    layers: tuple[RuntimeLayer, ...] = ()  #: The row of the model's layers, in the model's order.
     #: What stages send each other in the forward part, constants (masks, positions) left out: every stage makes them
     #: itself, or gets them beside its input.
     sends: tuple[Send, ...] = ()
@@ -175,11 +175,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.zero if any(stage.replicas * stage.context > 1 for stage in self.stages) else 0
 
     @property
-    def blocks(self) -> tuple[Layer, ...]:
+    def blocks(self) -> tuple[RuntimeLayer, ...]:
         """The repeated layers."""
         return tuple(layer for layer in self.layers if layer.part == "block")
 
-    def layers_of(self, stage: int) -> tuple[Layer, ...]:
+    def layers_of(self, stage: int) -> tuple[RuntimeLayer, ...]:
         """Layers that are wholly on a stage, in the model's order."""
         return tuple(layer for layer in self.layers if layer.stages == (stage,))
 

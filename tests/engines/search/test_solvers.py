@@ -19,7 +19,8 @@ import partita as pt
 from instances.strategies import random_problem
 from partita.engines.processes import kept
 from partita.engines.search.result import Event
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from running.soon import SOON_S
 
 LIMIT_S = 4 * SOON_S

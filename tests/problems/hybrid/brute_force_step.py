@@ -11,9 +11,10 @@ import msgspec
 from partita.ground.rounding import leq
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
-from partita.problems.hybrid.problem import Edge, HybridProblem
+from partita.problems.hybrid.layer import Edge
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate
-from partita.problems.hybrid.step.interleaved import part_rows
+from partita.problems.hybrid.step.interleaved import part_places
 from partita.problems.hybrid.step.mesh import DeviceMesh, StageCost
 
 
@@ -85,7 +86,7 @@ def _all_rows(mesh: DeviceMesh, blocks: LikeBlocks) -> Iterator[list[list[int]]]
     problem = mesh.problem
     if mesh.chunks > 1:
         order = [problem.layers[place] for place in problem.order()]
-        rows = part_rows(order, blocks, mesh.stages * mesh.chunks)
+        rows = part_places(order, blocks, mesh.stages * mesh.chunks)
         yield [[order[place].id for place in row] for row in rows]
         return
     ids = [layer.id for layer in problem.layers]

@@ -12,8 +12,9 @@ import pytest
 from contracts.samples import Family, Samples
 from partita.conductor.judge import evaluate
 from partita.nouns.pipeline import Plan
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.options import Options
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.brute_force_machines import best_objective_on_machines

@@ -9,7 +9,8 @@ import random
 import msgspec
 from hypothesis import strategies as st
 
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.training import SCHEDULES, LayerState, StageLimits, Training
 
 #: Names of configurations, as recipes know them.
@@ -34,7 +35,7 @@ def spread_step(seed: int, schedules: tuple[str, ...]) -> HybridProblem:
     contexts = tuple(sorted(draw.sample((1, 2, 3), draw.randint(1, 2))))
     experts = tuple(sorted(draw.sample((1, 2, 4), draw.randint(1, 2))))
     spreads = tuple(
-        Spread(
+        ContextExpertLayers(
             context=c,
             expert=e,
             layers=tuple(_spread_layer(layer, c, e, draw) for layer in problem.layers),

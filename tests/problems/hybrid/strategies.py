@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 
 
 @st.composite

@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from partita.problems.hybrid.instance import stage_kinds
-from partita.problems.hybrid.step.solvers.caps import Box
+from partita.problems.hybrid.step.solvers.step_family import Box
 
 
 def test_boxes_beside_a_row_lose_no_row() -> None:

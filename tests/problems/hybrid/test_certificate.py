@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.steady.certificate import refutation
 from partita.problems.hybrid.steady.solvers.exact import HybridExact

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.steady.solvers import decision, exact
 from problems.hybrid.brute_force import best_objective

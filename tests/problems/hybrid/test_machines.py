@@ -13,12 +13,13 @@ from rich.console import Console
 
 from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
+from partita.problems.hybrid.descriptor import STEADY
 from partita.problems.hybrid.explain import explain_infeasible
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.report.limits import hybrid_sentences
 from partita.problems.hybrid.report.tables import plan_tables, slowest_stage
-from partita.problems.hybrid.steady.descriptor import STEADY
 from partita.problems.hybrid.steady.solvers import decision, exact
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.brute_force_machines import best_objective_on_machines

@@ -7,7 +7,8 @@ import pytest
 import partita as pt
 from partita.conductor.judge import evaluate
 from partita.costs.strategies.strategy import LayerStrategy
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.pricing import kept_on_host
 from partita.problems.hybrid.training import Training
 

@@ -10,7 +10,8 @@ import pytest
 from partita.conductor.judge import evaluate
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 
 
 def layer(number: int, **fields: Any) -> Layer:

@@ -18,13 +18,13 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.units import GIB
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options, Solver
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.steady.baselines import BASELINES
-from partita.problems.hybrid.steady.baselines.choices import fastest_choices
-from partita.problems.hybrid.steady.baselines.layouts import Layouts
-from partita.problems.hybrid.steady.step_time import step_time
+from partita.problems.hybrid.steady.baselines.layouts import Layouts, fastest_choices
+from partita.problems.hybrid.steady.evaluate import step_time
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.independent_evaluator import judge, stage_cost
 from problems.hybrid.strategies import hybrid_problems, machine_problems

@@ -15,11 +15,12 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.timeline import RunRequest
+from partita.problems.hybrid.descriptor import STEP
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.options import Changes
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
-from partita.problems.hybrid.step.baselines.kinds import FASTEST_KIND, PROPORTIONAL
-from partita.problems.hybrid.step.descriptor import STEP
+from partita.problems.hybrid.step.baselines.restricted import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.step.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import StageLimits, Training
@@ -119,7 +120,7 @@ def test_rows_share_out_neither_sequences_nor_experts() -> None:
     judged = evaluate(problem, msgspec.structs.replace(plan, stages=stages))
     assert any("context-parallel degree 2" in text for text in judged.violations)
     (other,) = problem.others
-    spread = Spread(context=2, expert=1, layers=other.layers)
+    spread = ContextExpertLayers(context=2, expert=1, layers=other.layers)
     with pytest.raises(InputError, match="leave spreads out"):
         problem.replace(others=(other.replace(spreads=(spread,)),))
 

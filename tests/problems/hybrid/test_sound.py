@@ -13,7 +13,8 @@ from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import leq
 from partita.problems import kind_of
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.room import most_room
 from partita.problems.hybrid.steady.certificate import refutation
@@ -167,7 +168,7 @@ def test_the_order_of_zero_stages_decides_nothing(zero: tuple[int, ...]) -> None
 
 
 def test_layers_may_lack_a_degree_where_devices_share_out_the_sequence() -> None:
-    spread = Spread(context=2, expert=1, layers=(Layer(id=0, configurations={3: (plain(1.0),)}),))
+    spread = ContextExpertLayers(context=2, expert=1, layers=(Layer(id=0, configurations={3: (plain(1.0),)}),))
     layers = (Layer(id=0, configurations={1: (plain(2.0),), 3: (plain(1.0),)}),)
     for context, expected in (((2,), None), ((1, 2), 2.0)):
         training = Training(context=context)
@@ -249,7 +250,7 @@ def test_memory_at_the_very_limit(training: Training | None) -> None:
 
 
 def test_degrees_that_only_shared_out_layers_have_count_in_the_bound_of_all_rows() -> None:
-    spread = Spread(context=1, expert=2, layers=(Layer(id=0, configurations={1: (plain(1.0),)}),))
+    spread = ContextExpertLayers(context=1, expert=2, layers=(Layer(id=0, configurations={1: (plain(1.0),)}),))
     layers = (Layer(id=0, configurations={3: (plain(0.0),)}),)
     training = Training(mesh="free", expert=(2,))
     problem = problem_of(layers, devices=2, microbatches=2, spreads=(spread,), training=training)
@@ -263,7 +264,7 @@ def test_rows_lack_a_layer_that_only_has_degrees_where_devices_share_out_the_seq
         Layer(id=1, configurations={2: (plain(1.0),)}),
     )
     shared = tuple(Layer(id=number, configurations={1: (plain(1.0),)}) for number in (0, 1))
-    spread = Spread(context=2, expert=1, layers=shared)
+    spread = ContextExpertLayers(context=2, expert=1, layers=shared)
     training = Training(mesh="free", context=(2, 1))
     problem = problem_of(layers, microbatches=2, spreads=(spread,), training=training)
     assert optimum(problem, Options()) is None

@@ -14,11 +14,12 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import RunRequest
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer, Spread
+from partita.problems.hybrid.descriptor import STEP
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.step.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.step.costs import exchanges_of
-from partita.problems.hybrid.step.descriptor import STEP
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
@@ -144,7 +145,7 @@ def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
         problem = problem.replace(
             devices=problem.devices * context,
             training=msgspec.structs.replace(problem.training, context=(context,), expert=(expert,)),
-            spreads=(Spread(context=context, expert=expert, layers=layers),),
+            spreads=(ContextExpertLayers(context=context, expert=expert, layers=layers),),
         )
     layout = MeshLayout(
         pipeline=stages,
@@ -420,7 +421,7 @@ def test_context_and_expert_degrees_are_those_that_there_are() -> None:
     assert problem.training is not None
     with pytest.raises(InputError, match="does not say what layers cost with context degree 2 and expert degree 1"):
         layout_plan(problem, MeshLayout(context=2))
-    spread = Spread(context=2, expert=2, layers=problem.layers)
+    spread = ContextExpertLayers(context=2, expert=2, layers=problem.layers)
     training = msgspec.structs.replace(problem.training, context=(1, 2), expert=(1, 2))
     with pytest.raises(InputError, match="context-parallel degree 1 with expert-parallel degree 2"):
         problem.replace(training=training, spreads=(spread,))

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.steady.evaluate import step_time
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
-from partita.problems.hybrid.steady.step_time import step_time
 from problems.hybrid.strategies import hybrid_problems
 
 

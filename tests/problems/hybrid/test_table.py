@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import UnsupportedError
-from partita.problems.hybrid.problem import Configuration, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from partita.problems.hybrid.steady.table import best_times

@@ -15,8 +15,9 @@ from partita.conductor.judge import evaluate
 from partita.conductor.simulate import Simulated, simulate, simulate_plan
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
-from partita.problems.hybrid.steady.step_time import step_time
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
+from partita.problems.hybrid.steady.evaluate import step_time
 from partita.problems.hybrid.steady.timeline import simulated_step
 from partita.simulator.timeline import SORTS
 from problems.hybrid.strategies import hybrid_problems, machine_problems

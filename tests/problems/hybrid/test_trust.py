@@ -7,7 +7,8 @@ import pytest
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import DisagreementError
 from partita.nouns.pipeline import Plan
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options
 from partita.problems.hybrid.steady.solvers.decision import Family
 from partita.problems.hybrid.steady.solvers.exact import HybridExact

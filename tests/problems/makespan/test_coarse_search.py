@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.makespan.coarse import _grouped, coarse, coarse_search
+from partita.problems.makespan.coarse import coarse, coarse_search
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
@@ -61,9 +61,9 @@ def test_it_ends_when_told_to() -> None:
 def test_groups_hold_every_operator_once() -> None:
     instance = build_instance(braids(3, 60, memory=None))
     groups = coarse(instance, 8)
-    arrays = _grouped(instance.arrays, groups)
-    assert sorted(arrays.group.members.tolist()) == list(range(instance.count))
+    assert groups.group.shape == (instance.count,)
+    assert set(groups.group.tolist()) == set(range(groups.count))
     for g in range(groups.count):
-        members = arrays.group.members[arrays.group.ptr[g] : arrays.group.ptr[g + 1]]
-        assert set(arrays.group.of[members].tolist()) == {g}
-    assert int(np.diff(arrays.group.ptr).min()) > 0
+        members = groups.group == g
+        assert groups.memory[g] == instance.arrays.memory[members].sum()
+        assert np.allclose(groups.time[g], instance.arrays.time[members].sum(axis=0))

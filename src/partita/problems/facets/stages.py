@@ -62,7 +62,7 @@ class Shape(Generic[P]):
     #: How they run.
     schedule: str
     recompute: bool
-    turns: int  #: Microbatches of each replica.
+    microbatches: int  #: Of each replica.
     problem: P  #: To be split. Shapes with equal problems and equal ``mesh`` have equal splits.
     #: Least seconds of a microbatch, forward and backward: of the whole model, and of a chain of operators in it that
     #: wait for each other.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from partita.problems.hybrid.problem import Layer
+from partita.problems.hybrid.layer import Layer
 
 
 @dataclass(frozen=True)

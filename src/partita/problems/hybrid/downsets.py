@@ -1,4 +1,4 @@
-"""Suffix sets of a graph: sets of layers closed under successors. A stage is the difference of two."""
+"""Downsets of a graph: sets of layers closed under successors. A stage is the difference of two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def as_bits(sets: Sequence[int], layers: int) -> npt.NDArray[np.uint8]:
     return np.unpackbits(packed, axis=1, bitorder="little")[:, :layers]
 
 
-def all_suffix_sets(after: Masks, before: Masks, limit: int) -> set[int] | None:
+def all_downsets(after: Masks, before: Masks, limit: int) -> set[int] | None:
     """Every set closed under successors, the empty one and the whole included; None if more than ``limit``."""
     start = sum(1 << v for v, mask in enumerate(after) if mask == 0)
     ready = {0: start}
@@ -59,14 +59,14 @@ def members_of(mask: int) -> Iterator[int]:
         yield bit.bit_length() - 1
 
 
-def suffix_order(before: Masks, preference: Sequence[float]) -> list[int]:
+def downset_order(before: Masks, preference: Sequence[float]) -> list[int]:
     """All layers, each after its successors; among those possible the one with the smallest preference is next."""
     backwards = [(v, u) for v, mask in enumerate(before) for u in members_of(mask)]
     return topological_order(len(before), backwards, ranks(np.argsort(preference, kind="stable")))
 
 
 def along_orders(orders: Iterable[Sequence[int]]) -> set[int]:
-    """The suffix sets that are beginnings of some of the orders."""
+    """The downsets that are beginnings of some of the orders."""
     found = {0}
     for order in orders:
         held = 0
@@ -90,4 +90,4 @@ def some_orders(after: Masks, before: Masks, count: int, seed: int) -> list[list
         base = preferences[len(preferences) % 3]
         spread = generator.choice((1.0, 3.0, 10.0))
         preferences.append([value + spread * generator.random() for value in base])
-    return [suffix_order(before, preference) for preference in preferences[:count]]
+    return [downset_order(before, preference) for preference in preferences[:count]]

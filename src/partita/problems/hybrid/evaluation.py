@@ -10,7 +10,8 @@ from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.assignment import stage_of_each
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 
 @dataclass(frozen=True)

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from partita.costs.strategies.machines import uneven
 from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.problems.facets.model import PER_DEVICE, Priced
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.descriptor import STEADY
-from partita.problems.hybrid.steady.from_model import SteadyFromModel
-from partita.problems.hybrid.step.descriptor import STEP
-from partita.problems.hybrid.step.from_model import StepFromModel
 from partita.problems.hybrid.step.layout import parse_layout
 from partita.problems.hybrid.step.mixed import uneven_kinds
 from partita.problems.hybrid.trained_model import Change, TrainedModel
 from partita.problems.hybrid.training import ZERO_STAGES
 
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
-
 #: Samples of a microbatch that are looked at.
 _SIZES = (1, 2, 4, 8, 16)
-#: By what ``--minimise`` says.
-_AIMS = {"steady": SteadyFromModel(STEADY), "step": StepFromModel(STEP)}
 
 
 class HybridFromModel(TrainedModel):
@@ -54,7 +46,9 @@ class HybridFromModel(TrainedModel):
         self, graph: Graph, cluster: Cluster, settings: HybridPricing, change: Change | None = None
     ) -> Sequence[Priced[HybridProblem]]:
         check_settings(settings)
-        model = _AIMS[settings.minimise]
+        steady, step = self.kind.parts
+        model = (steady if settings.minimise == "steady" else step).model
+        assert model is not None
         if settings.global_batch is None:
             if not settings.microbatches:
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
@@ -95,13 +89,7 @@ def check_settings(settings: HybridPricing) -> None:
 
 
 def microbatch_sizes(settings: HybridPricing, samples: int) -> list[int]:
-    """Samples of a microbatch to look at: powers of two that divide the global batch, if the model can be traced again.
-
-    Raises
-    ------
-    InputError
-        If the only size there is does not divide the global batch.
-    """
+    """Samples of a microbatch to look at: powers of two that divide the batch, if the model can be traced again."""
     batch = settings.global_batch or 0
     if settings.trace is not None and settings.layout is None:
         return [size for size in _SIZES if batch % size == 0]

@@ -1,4 +1,4 @@
-"""A hybrid problem as plain arrays over its suffix sets, for the kernels."""
+"""A hybrid problem as plain arrays over its downsets, for the kernels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from partita.engines.kernels.graph_arrays import lists, pointer_of, rows_of
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
 from partita.ground.rounding import allowance, rounded_down
 from partita.problems.hybrid.downsets import as_bits, members_of
-from partita.problems.hybrid.problem import Configuration, HybridProblem
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 
 
 @dataclass(frozen=True)
 class HybridInstance:
-    """What does not depend on the suffix sets: layers in topological order with the options worth having."""
+    """What does not depend on the downsets: layers in topological order with the options worth having."""
 
     problem: HybridProblem  #: Where it comes from.
     order: tuple[int, ...]  #: Place in ``problem.layers`` of each layer in topological order.
@@ -116,7 +117,7 @@ def _worth_having(choices: Sequence[Configuration]) -> tuple[Configuration, ...]
 
 
 def build_arrays(model: HybridInstance, sets: Iterable[int], room: Room = most_room) -> tuple[HybridArrays, list[int]]:
-    """The arrays over some suffix sets, and the sets in the arrays' order; every layer has a degree.
+    """The arrays over some downsets, and the sets in the arrays' order; every layer has a degree.
 
     ``room`` says how much of a device's memory is room.
     """

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from partita.nouns.pipeline import Plan
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import Changes, Options, change
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, lazy
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:PlanFiles")
     report: lazy[Any] = lazy("partita.problems.hybrid.report.report:HybridReport")
     sweep: lazy[Any] = lazy("partita.problems.hybrid.sweep:HybridSweep")
-    stages: lazy[Any] = lazy("partita.problems.hybrid.staged:HybridStages")
+    stages: lazy[Any] = lazy("partita.problems.hybrid.timeline:HybridStages")
     change = staticmethod(change)
     #: What ``explain_infeasible`` says, given this descriptor.
     explained: lazy[Callable[..., str]] = lazy("partita.problems.hybrid.explain:explain_infeasible")

@@ -24,7 +24,8 @@ from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.topology.read import read_cluster
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 
 #: Ways to save memory that can be asked for; ``none`` is always there.
 MEMORY_OPTIONS = ("none", "selective", "full")
@@ -45,7 +46,7 @@ class LayerMenus:
     #: Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
     reserve_bytes: float
     #: Of a step, what the layers cost where devices share out the sequence and experts: by these two degrees.
-    spreads: dict[tuple[int, int], tuple[LayerStrategies, ...]] = dataclasses.field(default_factory=dict)
+    by_degrees: dict[tuple[int, int], tuple[LayerStrategies, ...]] = dataclasses.field(default_factory=dict)
 
 
 def model_flops(graph: Graph) -> float:
@@ -238,7 +239,7 @@ def layer_operators(graph: Graph, menus: LayerMenus) -> dict[int, tuple[int, ...
 
 
 def selective_ways(graph: Graph, menus: LayerMenus) -> dict[int, str]:
-    """What ``selective`` recomputation of each layer is, by its id: as ``partita.nouns.split.Layer`` calls it."""
+    """What ``selective`` recomputation of each layer is, by its id, as ``nouns.split.RuntimeLayer`` calls it."""
     splits = find_splits(GraphView(graph))
     scores = {splits.layer[region.core[0]] for region in splits.regions if region.core}
     return {menu.id: "attention" if number in scores else "operators" for number, menu in enumerate(menus.layers)}
@@ -356,18 +357,8 @@ def offloaded(menu: LayerStrategies, degree: int, offload: Offload | None) -> li
 def menu_notes(model: PricedModel, kept: str, *, zero1: bool, handed: str = "", shared: bool = False) -> list[str]:
     """What a reader should know of the layers.
 
-    Parameters
-    ----------
-    model
-        The layers.
-    kept
-        The memory that is set aside, in words.
-    zero1
-        Whether replicas share out optimizer states.
-    handed
-        What follows on tokens that groups share out.
-    shared
-        Whether experts may be shared out.
+    ``kept`` is the memory that is set aside, in words, and ``handed`` what follows on tokens that groups share out;
+    ``zero1`` says whether replicas share out optimizer states, ``shared`` whether experts may be shared out.
     """
     menus, modes = model.menus, model.modes
     notes = [f"{kept} of each device's memory are set aside for what runs only while a layer does."]

@@ -138,13 +138,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
 
 
 def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
-    """The problem with the changes that are stated.
-
-    Raises
-    ------
-    InputError
-        If the problem cannot be changed so.
-    """
+    """The problem with the changes that are stated; InputError if it cannot be changed so."""
     if problem.others and changes.devices is not None:
         raise InputError(f"problem {problem.name!r} has several kinds of devices; leave the number of devices as it is")
     stated = {name: value for name, value in asdict(changes).items() if value is not None and value is not False}

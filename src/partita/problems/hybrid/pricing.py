@@ -9,9 +9,9 @@ from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.pricing import steady_menus
+from partita.problems.hybrid.steady.from_model import steady_menus
+from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.pricing import step_menus
-from partita.problems.hybrid.step.spreads import DegreeChoices
 from partita.problems.hybrid.training import Training
 
 

@@ -8,135 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
 
-from partita.ground.checks import check_at_least, check_fields, check_number, check_positive
+from partita.ground.checks import check_at_least, check_fields, check_positive
 from partita.ground.dags import check_acyclic, check_ends, topological_order
 from partita.ground.errors import InputError
-from partita.ground.rounding import leq
-from partita.problems.hybrid.training import LayerState, Training, check_limits, check_training
+from partita.problems.hybrid.layer import ContextExpertLayers, Edge, Layer, check_layer, check_state
+from partita.problems.hybrid.training import Training, check_limits, check_training
 from partita.problems.kind import Stated
-
-#: The share of a layer's time that is its forward part, where its configuration does not say.
-FORWARD_SHARE = 1 / 3
-
-
-class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One way to run a layer at one tensor-parallel degree (the paper's TMPC).
-
-    Attributes
-    ----------
-    id
-        Name, unique among the configurations of the layer at that degree.
-    time
-        Time of one microbatch, forward and backward, tensor-parallel traffic included (p), in the problem's unit.
-    weight_bytes
-        Weights on each device (w), synchronised between data-parallel replicas.
-    memory_per_microbatch_bytes
-        Memory on each device for every microbatch in flight (a).
-    memory_bytes
-        Memory on each device whatever is in flight (b).
-    sharded_bytes
-        Memory that the data-parallel replicas of a stage share out evenly among them: each device holds a d-th, d
-        counting the replicas in all machines. Not in the paper; optimizer states under ZeRO-1 are of this kind.
-    sync_in_bytes
-        By id of the predecessor: what the group moves so that all its devices have that tensor (c_fw); 0 if absent.
-    sync_out_bytes
-        By id of the successor: the same for the tensor that comes back in the backward pass (c_bw); 0 if absent.
-    forward_time
-        What of ``time`` is the forward part; a third of it if None. Only time lines read it.
-    traffic_time
-        What of ``time`` is tensor-parallel traffic. Only time lines read it.
-    """
-
-    id: str
-    time: float
-    weight_bytes: float = 0.0
-    memory_per_microbatch_bytes: float = 0.0
-    memory_bytes: float = 0.0
-    sharded_bytes: float = 0.0
-    sync_in_bytes: dict[int, float] = {}
-    sync_out_bytes: dict[int, float] = {}
-    forward_time: float | None = None
-    traffic_time: float = 0.0
-
-    @property
-    def figures(self) -> tuple[float, float, float, float, float]:
-        """Time, weights, and memory for every microbatch, whatever is in flight, and shared out."""
-        memory = self.memory_per_microbatch_bytes, self.memory_bytes, self.sharded_bytes
-        return self.time, self.weight_bytes, *memory
-
-    @property
-    def forward(self) -> float:
-        """Time of the forward part."""
-        return self.time * FORWARD_SHARE if self.forward_time is None else self.forward_time
-
-    def held_bytes(self, in_flight: int, replicas: int) -> float:
-        """Memory on each device of a stage with so many microbatches in flight and data-parallel replicas."""
-        held = self.memory_per_microbatch_bytes * in_flight + self.memory_bytes
-        return held + self.sharded_bytes / replicas if self.sharded_bytes else held
-
-
-class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One layer.
-
-    Attributes
-    ----------
-    id
-        Unique number; plans refer to it.
-    configurations
-        By tensor-parallel degree, the configurations to choose from; a degree that is absent cannot be used.
-    name
-        For people.
-    weight_bytes
-        Weights of the whole layer, which machines synchronise with each other; None for the smallest over the degrees t
-        of t times the largest weights that a device holds. Only problems with a hierarchy read it.
-    update_times
-        By degree, the time of the optimizer's step for the layer on one device, once per batch; 0 if absent. It is part
-        of a step (``partita.problems.hybrid.steady.step_time``), not of the objective.
-    states
-        By degree, what devices hold of the weights and replicas exchange, if the problem is about a step; nothing if
-        absent. Configurations then hold nothing of it themselves.
-    """
-
-    id: int
-    configurations: dict[int, tuple[Configuration, ...]]
-    name: str = ""
-    weight_bytes: float | None = None
-    update_times: dict[int, float] = {}
-    states: dict[int, LayerState] = {}
-
-    @property
-    def whole_weight_bytes(self) -> float:
-        """Weights that one machine with the layer synchronises with others, whatever its degrees (Appendix E's w)."""
-        if self.weight_bytes is not None:
-            return self.weight_bytes
-        return min(t * max(c.weight_bytes for c in choices) for t, choices in self.configurations.items() if choices)
-
-    @property
-    def label(self) -> str:
-        """The layer in a message."""
-        return f"layer {self.id}" + (f" ({self.name})" if self.name else "")
-
-
-class Spread(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What layers take where devices share out the sequence, or experts, in a problem about a step."""
-
-    context: int  #: Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
-    expert: int  #: Devices that share out the experts of a layer.
-    layers: tuple[Layer, ...]  #: The layers of the problem, in the same order, with what they then cost each device.
-    reserves: dict[int, float] = {}  #: As in ``Training``, then.
-
-
-class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The tensor that one layer hands to another: ``bytes`` go each way, forward and backward."""
-
-    source: int
-    target: int
-    bytes: float
 
 
 class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -151,7 +33,7 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class HybridProblem(Stated, frozen=True, kw_only=True):
     """Minimise the time per microbatch of the slowest stage, or the time of one optimizer step.
 
-    A plan is a row of stages; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
+    A plan is a pipeline; a stage runs a set of layers on d·t devices, d data-parallel replicas of a group of t
     tensor-parallel devices. ``partita.problems.hybrid.steady.evaluate`` defines what it costs.
 
     Attributes
@@ -208,7 +90,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
     hierarchy: Hierarchy | None = None
     update_shared: bool = False
     training: Training | None = None
-    spreads: tuple[Spread, ...] = ()
+    spreads: tuple[ContextExpertLayers, ...] = ()
     device: str = ""
     others: tuple[HybridProblem, ...] = ()
     microbatch_samples: int = 1
@@ -238,13 +120,13 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
             after[edge.source].add(edge.target)
             before[edge.target].add(edge.source)
         for layer in self.layers:
-            _check_layer(where, layer, before[layer.id], after[layer.id])
+            check_layer(where, layer, before[layer.id], after[layer.id])
         check_acyclic(where, "layers", [layer.id for layer in self.layers], self.links())
         if self.training is not None:
             check_training(where, self.training)
             check_limits(where, self.training.limits, before)
             for layer in self.layers:
-                _check_step(f"{where}: {layer.label}", layer)
+                check_state(f"{where}: {layer.label}", layer)
         _check_spreads(where, self)
         if self.others:
             _check_others(where, self)
@@ -267,13 +149,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def scale_communication(self, factor: float) -> HybridProblem:
-        """A copy in which every transfer takes ``factor`` times as long, inside machines and between them.
-
-        Raises
-        ------
-        InputError
-            If the factor is not finite and positive.
-        """
+        """A copy in which every transfer takes ``factor`` times as long, inside machines and between them."""
         if not 0 < factor < math.inf:
             raise InputError(
                 f"the communication scale is {factor}; for a hybrid problem it must be finite and positive"
@@ -300,13 +176,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         return (self, *self.others)
 
     def on(self, device: str) -> HybridProblem:
-        """The problem on one kind of devices, by its name or, for the first, an empty one.
-
-        Raises
-        ------
-        InputError
-            If there is no such kind.
-        """
+        """The problem on one kind of devices, by its name or, for the first, an empty one, or an InputError."""
         for kind in self.kinds:
             if device in ("", kind.device):
                 return kind
@@ -325,19 +195,33 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """
         if (context, expert) == (1, 1):
             return self if not self.spreads else self.replace(spreads=(), training=_plain(self.training))
-        for spread in self.spreads:
-            if (spread.context, spread.expert) == (context, expert):
+        for shared in self.spreads:
+            if (shared.context, shared.expert) == (context, expert):
                 edges = tuple(msgspec.structs.replace(edge, bytes=edge.bytes / context) for edge in self.edges)
-                training = _plain(self.training, spread.reserves)
-                return self.replace(layers=spread.layers, edges=edges, training=training, spreads=())
+                training = _plain(self.training, shared.reserves)
+                return self.replace(layers=shared.layers, edges=edges, training=training, spreads=())
         return None
 
     def with_layers(self, change: Callable[[Layer], Layer]) -> HybridProblem:
         """A copy with changed layers, whatever the devices share out."""
         spreads = tuple(
-            msgspec.structs.replace(spread, layers=tuple(map(change, spread.layers))) for spread in self.spreads
+            msgspec.structs.replace(shared, layers=tuple(map(change, shared.layers))) for shared in self.spreads
         )
         return self.replace(layers=tuple(map(change, self.layers)), spreads=spreads)
+
+    def least_device_times(self) -> dict[int, float]:
+        """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
+        allowed = set(self.degrees())
+        found = dict.fromkeys((layer.id for layer in self.layers), math.inf)
+        for context, layers in ((1, self.layers), *((shared.context, shared.layers) for shared in self.spreads)):
+            for layer in layers:
+                times = (
+                    t * context * min(c.time for c in row)
+                    for t, row in layer.configurations.items()
+                    if row and t in allowed
+                )
+                found[layer.id] = min([found[layer.id], *times])
+        return found
 
     @property
     def devices_per_machine(self) -> int:
@@ -353,6 +237,10 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """Tensor-parallel degrees that some layer has and the devices (of one machine) allow, ascending."""
         found = {degree for layer in self.layers for degree in layer.configurations}
         return sorted(degree for degree in found if degree <= self.devices_per_machine)
+
+    def shared_degrees(self) -> list[int]:
+        """Those of them that every layer has."""
+        return [t for t in self.degrees() if all(layer.configurations.get(t) for layer in self.layers)]
 
     def links(self) -> list[tuple[int, int]]:
         """The ends of every edge, as places among the layers."""
@@ -416,48 +304,9 @@ def _check_others(where: str, problem: HybridProblem) -> None:
                 raise InputError(f"{owner}: {what} is {theirs}, and {mine} on {problem.device}; they must be the same")
 
 
-def _check_layer(where: str, layer: Layer, before: set[int], after: set[int]) -> None:
-    owner = f"{where}: {layer.label}"
-    if not any(layer.configurations.values()):
-        raise InputError(f"{owner} has no configurations; give at least one for some tensor-parallel degree")
-    check_fields(owner, layer, "weight_bytes")
-    for degree, time in layer.update_times.items():
-        check_number(owner, f"update time at degree {degree}", time)
-    for degree, configurations in layer.configurations.items():
-        if degree < 1:
-            raise InputError(f"{owner}: tensor-parallel degree {degree} must be at least 1")
-        seen: set[str] = set()
-        for choice in configurations:
-            place = f"{owner}, degree {degree}, configuration {choice.id!r}"
-            if choice.id in seen:
-                raise InputError(f"{place} appears twice; ids must be unique within a layer and degree")
-            seen.add(choice.id)
-            sizes = ("weight_bytes", "memory_per_microbatch_bytes", "memory_bytes", "sharded_bytes")
-            check_fields(place, choice, "time", *sizes)
-            _check_parts(place, choice)
-            _check_sync(place, "sync_in_bytes", choice.sync_in_bytes, before, "comes from")
-            _check_sync(place, "sync_out_bytes", choice.sync_out_bytes, after, "goes to")
-
-
-def _check_step(owner: str, layer: Layer) -> None:
-    """What a step needs to know of a layer: its state at a degree is one, whichever configuration runs."""
-    sizes = ("parameter_bytes", "gradient_bytes", "optimizer_bytes", "update_time", "weight_gradient_time")
-    for degree, state in layer.states.items():
-        for part in (state, state.experts or LayerState()):
-            check_fields(f"{owner}, state at degree {degree}", part, *sizes)
-    for degree, choices in layer.configurations.items():
-        if any(c.sync_in_bytes != choices[0].sync_in_bytes for c in choices) or any(
-            c.sync_out_bytes != choices[0].sync_out_bytes for c in choices
-        ):
-            raise InputError(
-                f"{owner}, degree {degree}: configurations differ in synchronisation; in a problem about a step those "
-                "of one degree share it"
-            )
-
-
 def _check_spreads(where: str, problem: HybridProblem) -> None:
     """Every pair of degrees that plans may have is there, with the same layers."""
-    training, known = problem.training, [(spread.context, spread.expert) for spread in problem.spreads]
+    training, known = problem.training, [(shared.context, shared.expert) for shared in problem.spreads]
     if training is None:
         if problem.spreads:
             raise InputError(f"{where}: context- and expert-parallel degrees are for a step; leave spreads out")
@@ -471,13 +320,13 @@ def _check_spreads(where: str, problem: HybridProblem) -> None:
                 "spreads do not say what layers then cost"
             )
     ids = [layer.id for layer in problem.layers]
-    for spread in problem.spreads:
-        owner = f"{where}, context {spread.context}, expert {spread.expert}"
-        if min(spread.context, spread.expert) < 1:
+    for shared in problem.spreads:
+        owner = f"{where}, context {shared.context}, expert {shared.expert}"
+        if min(shared.context, shared.expert) < 1:
             raise InputError(f"{owner}: degrees must be at least 1")
-        if [layer.id for layer in spread.layers] != ids:
+        if [layer.id for layer in shared.layers] != ids:
             raise InputError(f"{owner}: the layers are not those of the problem, in the same order")
-        problem.at(spread.context, spread.expert)
+        problem.at(shared.context, shared.expert)
 
 
 def _plain(training: Training | None, reserves: dict[int, float] | None = None) -> Training | None:
@@ -486,18 +335,3 @@ def _plain(training: Training | None, reserves: dict[int, float] | None = None) 
         return None
     kept = training.reserves if reserves is None else reserves
     return msgspec.structs.replace(training, context=(1,), expert=(1,), reserves=kept)
-
-
-def _check_parts(place: str, choice: Configuration) -> None:
-    check_fields(place, choice, "forward_time", "traffic_time")
-    for field in ("forward_time", "traffic_time"):
-        part = getattr(choice, field)
-        if part is not None and not leq(part, choice.time):
-            raise InputError(f"{place}: {field} is {part}, more than its time of {choice.time}, which it is a part of")
-
-
-def _check_sync(place: str, field: str, table: Mapping[int, float], neighbours: set[int], verb: str) -> None:
-    for neighbour, value in table.items():
-        if neighbour not in neighbours:
-            raise InputError(f"{place}: {field} names layer {neighbour}, but no edge {verb} it; remove the entry")
-        check_number(place, f"{field} of layer {neighbour}", value)

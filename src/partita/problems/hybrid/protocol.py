@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
@@ -16,8 +17,12 @@ Outcome = outcome.Outcome[Plan]
 Solver = kind.Solver[HybridProblem, Plan, Options]
 
 
-class AnyProblem:
-    """As ``Solver`` for records of a solver: their fields cannot stand beside its properties."""
+@dataclass(frozen=True)
+class Baseline:
+    """As ``Solver`` for records, whose fields cannot stand beside its properties."""
+
+    name: str
+    summary: str
 
     @property
     def argument(self) -> str:

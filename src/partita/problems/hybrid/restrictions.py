@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 Configurations = dict[int, tuple[Configuration, ...]]
 

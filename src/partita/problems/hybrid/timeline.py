@@ -1,4 +1,4 @@
-"""What happens when a hybrid plan runs, and one training step of it beside what the formula says."""
+"""What happens when a hybrid plan runs, what it asks of devices, and one training step beside what the formula says."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from partita.ground.errors import InputError
+from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan
+from partita.problems.facets.stages import Staging
 from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepTime, configuration_of
 from partita.problems.hybrid.kind import HybridKind
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import Program
 from partita.simulator.schedules import find_schedule
@@ -127,13 +129,7 @@ class HybridTimeLine(TimeLine[HybridProblem, Plan, HybridEvaluation]):
 def hybrid_program(
     lowered: Callable[..., Pipeline], problem: HybridProblem, plan: Plan, request: RunRequest
 ) -> Program:
-    """What happens when a plan runs, given what it is lowered by.
-
-    Raises
-    ------
-    InputError
-        If it cannot run, or not as asked.
-    """
+    """What happens when a plan runs, given what it is lowered by; InputError if it cannot run, or not as asked."""
     schedule = find_schedule(request.schedule or plan.schedule)
     microbatches = problem.microbatches if request.microbatches is None else request.microbatches
     if not schedule.training:
@@ -146,3 +142,28 @@ def hybrid_program(
         contention=request.contention,
         interval=request.interval,
     )
+
+
+class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
+    """Work, weights and edges of every stage.
+
+    What a stage moves inside its groups for tensors of other stages is part of its work, at the problem's bandwidth.
+    """
+
+    kind: HybridKind
+
+    def staged(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Pipeline:
+        if problem.unit != "s":
+            raise InputError(
+                f"problem {problem.name!r} counts time in {problem.unit}, not in seconds, so bandwidths of a topology "
+                "mean nothing to it; only plans of models can be placed"
+            )
+        degrees = plan.stages[0]
+        if degrees.context_parallel > 1 or degrees.expert_parallel > 1:
+            raise InputError(
+                f"{problem.name}: devices that share out a sequence or experts are neighbours, so the plan's ranks "
+                "fill the machines in their order"
+            )
+        if problem.others:
+            raise UnsupportedError(f"{problem.name}: plans for several kinds of devices are not placed on topologies")
+        return self.kind.lowered(problem, plan, evaluation)

@@ -80,14 +80,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def check_training(owner: str, training: Training) -> None:
-    """Refuse settings of a step that mean nothing.
-
-    Raises
-    ------
-    InputError
-        If a schedule, stage of ZeRO or mesh is unknown, one of the first two repeats, none is allowed, or a time is
-        negative.
-    """
+    """Refuse settings of a step that mean nothing."""
     for what, given, known in (
         ("schedule", training.schedules, SCHEDULES),
         ("ZeRO stage", training.zero, ZERO_STAGES),
@@ -118,13 +111,7 @@ def check_training(owner: str, training: Training) -> None:
 
 
 def check_limits(owner: str, limits: StageLimits, known: Container[int]) -> None:
-    """Refuse limits of stages about layers that are not among the ``known`` ids.
-
-    Raises
-    ------
-    InputError
-        If there are.
-    """
+    """Refuse limits of stages about layers that are not among the ``known`` ids."""
     for identity in (v for group in (*limits.together, *limits.handed, limits.blocks) for v in group):
         if identity not in known:
             raise InputError(f"{owner}: a limit of stages names layer {identity}, which does not exist")

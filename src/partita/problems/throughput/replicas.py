@@ -58,7 +58,7 @@ class ThroughputReplicas(Replication[ThroughputProblem, Plan]):
                             replicas=replicas,
                             schedule=schedule,
                             recompute=recompute,
-                            turns=batch // replicas,
+                            microbatches=batch // replicas,
                             problem=_one_replica(again, stages, replicas, schedule),
                             work_s=work,
                             chain_s=chain,

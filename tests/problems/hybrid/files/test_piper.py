@@ -11,7 +11,8 @@ import pytest
 import partita as pt
 from partita.ground.errors import FormatError, InputError
 from partita.problems.hybrid.files.piper import read_piper
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 
 def workload(**changes: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import pytest
 import partita as pt
 from partita.documents.document import sha256, tagged
 from partita.ground.errors import FormatError
-from partita.problems.hybrid.problem import Configuration, Edge, Hierarchy, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from running.command_line import Run
 
 FIELDS: dict[str, Any] = {

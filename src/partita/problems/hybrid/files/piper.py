@@ -13,7 +13,8 @@ from msgspec.structs import asdict
 
 from partita.documents.document import decode
 from partita.ground.errors import FormatError
-from partita.problems.hybrid.problem import Configuration, Edge, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 
 class _Configuration(msgspec.Struct):

@@ -12,7 +12,7 @@ import msgspec
 from partita.documents.document import decode
 from partita.documents.result_file import read_plan_bytes
 from partita.nouns.pipeline import Plan, Stage
-from partita.nouns.split import Layer, Split
+from partita.nouns.split import RuntimeLayer, Split
 from partita.problems.facets.files import Files
 from partita.problems.hybrid.evaluation import HybridEvaluation, HybridStageEvaluation, MachineGroupEvaluation
 from partita.problems.hybrid.problem import HybridProblem
@@ -140,6 +140,6 @@ def _split_differences(plan: Plan, split: Split, *, steps: bool) -> Iterator[str
         yield f"plan.stages have {plan.chunks} chunks, and split.chunks is {split.chunks}"
 
 
-def _layer(split: Split, number: int) -> Layer | None:
+def _layer(split: Split, number: int) -> RuntimeLayer | None:
     """The layers of a hybrid problem are those of the model, in the same order."""
     return split.layers[number] if 0 <= number < len(split.layers) else None

@@ -78,15 +78,15 @@ _SMALL = 0.005
 def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
     first = plan.stages[0]
-    spread = problem.at(first.context_parallel, first.expert_parallel) or problem
+    there = problem.at(first.context_parallel, first.expert_parallel) or problem
     slowest = evaluation.slowest
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     spent |= {name: plan.device_count * time for name, time in evaluation.beyond.items()}
     spent["idle"] = (problem.all_devices - plan.device_count) * evaluation.per_microbatch
-    least_of = {kind.device: least_device_times(kind) for kind in problem.kinds}
+    least_of = {kind.device: kind.least_device_times() for kind in problem.kinds}
     for stage, worth in zip(plan.stages, evaluation.stages, strict=True):
         kind = problem.on(stage.kind)
-        layers, least = {layer.id: layer for layer in spread.on(stage.kind).layers}, least_of[kind.device]
+        layers, least = {layer.id: layer for layer in there.on(stage.kind).layers}, least_of[kind.device]
         degree, used = stage.tensor_parallel, stage.device_count
         group = degree * stage.context_parallel
         for identity in stage.operators:
@@ -101,19 +101,6 @@ def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation
         spent["weight_sync"] += used * worth.weight_sync
         spent["imbalance"] += used * (slowest - worth.time_per_microbatch)
     return DeviceTime(**spent)
-
-
-def least_device_times(problem: HybridProblem) -> dict[int, float]:
-    """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
-    allowed = set(problem.degrees())
-    found = dict.fromkeys((layer.id for layer in problem.layers), math.inf)
-    for context, layers in ((1, problem.layers), *((spread.context, spread.layers) for spread in problem.spreads)):
-        for layer in layers:
-            for degree, row in layer.configurations.items():
-                if row and degree in allowed:
-                    worth = degree * context * min(c.time for c in row)
-                    found[layer.id] = min(found[layer.id], worth)
-    return found
 
 
 def _in_words(shares: Mapping[str, float], form: str, most: int | None = None) -> str:

@@ -42,7 +42,7 @@ def _degrees(stage: Stage) -> str:
 
 def _further(problem: HybridProblem, plan: Plan) -> list[str]:
     """Of context and expert degrees those that the plan has, or that there is a choice of."""
-    there = [(spread.context, spread.expert) for spread in problem.spreads]
+    there = [(shared.context, shared.expert) for shared in problem.spreads]
     there += [(stage.context_parallel, stage.expert_parallel) for stage in plan.stages]
     most = zip(("context", "expert"), map(max, zip(*there, strict=True)), strict=True)
     return [name for name, degree in most if degree > 1]

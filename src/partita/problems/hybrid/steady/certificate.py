@@ -13,12 +13,12 @@ from partita.checker.hybrid.suffix_sets import SuffixSets, closed_sets
 from partita.engines.search.result import Bound
 from partita.ground.errors import InputError, UnsupportedError
 from partita.ground.rounding import just_below
-from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.steady.solvers.decision import Family
 
-#: Most suffix sets that a certificate lists.
+#: Most downsets that a certificate lists.
 MOST_SETS = 20_000
 #: Devices that rounding may add to what layers need, less than decisions allow for.
 _FEW = 5e-7
@@ -39,26 +39,15 @@ class HybridCertificate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 def refutation(problem: HybridProblem, target: float) -> HybridCertificate | None:
-    """A proof that no plan reaches the target; None if one does.
+    """A proof that no plan reaches the target, a time per sample; None if one does.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    target
-        Time per sample; a proven lower bound of ``partita.solve``, or a little less, is refuted.
-
-    Raises
-    ------
-    InputError
-        If the target is not positive.
-    UnsupportedError
-        If there are too many suffix sets to list.
+    A proven lower bound of ``partita.solve``, or a little less, is refuted. InputError if the target is not positive,
+    UnsupportedError if there are too many downsets to list.
     """
     if not target > 0:
         raise InputError(f"the target is {target}; it must be positive")
     model = build_instance(problem)
-    sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+    sets = all_downsets(model.after, model.before, MOST_SETS)
     if sets is None:
         raise UnsupportedError(
             f"problem {problem.name!r} has more than {MOST_SETS} suffix sets; a proof lists them all"

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
+from partita.ground.units import format_bytes
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.menus import LayerMenus, PricedModel, menu_notes, offloaded, priced_model, reserve_of
 from partita.problems.hybrid.options import HybridPricing
-from partita.problems.hybrid.parts import plan_parts
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.pricing import steady_menus
-from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
+from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings, plan_parts
 
 
 class SteadyFromModel(TrainedModel):
@@ -58,3 +59,56 @@ class SteadyFromModel(TrainedModel):
         from partita.problems.hybrid.steady.shorter_step import shorter_steps
 
         return shorter_steps(result, rows, options, monitor)
+
+
+#: The paper adds up what replicas send and receive of every weight; links of the catalogue carry both at once.
+DUPLEX = 0.5
+
+
+def steady_menus(graph: Graph, cluster: Cluster | str | Path, *, zero1: bool = False, **pricing: Any) -> LayerMenus:
+    """As ``pricing.layer_menus``: configurations hold weights, gradients and optimizer states."""
+    model = priced_model(graph, cluster, **pricing)
+    reserve = reserve_of(model.menus)
+    notes = menu_notes(model, format_bytes(reserve), zero1=zero1, handed="; stages still hand over whole tensors")
+    layers = tuple(_layer(model, menu, reserve, zero1) for menu in model.menus)
+    problem = model.problem(layers, reserve, notes, weight_sync_per_batch=True, update_shared=zero1)
+    return LayerMenus(problem, model.menus, reserve)
+
+
+def _layer(model: PricedModel, menu: LayerStrategies, reserve: float, zero1: bool) -> Layer:
+    configurations: dict[int, tuple[Configuration, ...]] = {}
+    for degree, entries in menu.entries.items():
+        found = [_configuration(entry, reserve, zero1) for entry in entries]
+        found += offloaded(menu, degree, model.offload)
+        configurations[degree] = tuple(found)
+    whole = menu.entries.get(1)
+    return Layer(
+        id=menu.id,
+        name=menu.name,
+        configurations=configurations,
+        weight_bytes=DUPLEX * whole[0].gradient_bytes if whole else None,
+        update_times={degree: _update(entries[0], model.memory_bandwidth) for degree, entries in menu.entries.items()},
+    )
+
+
+def _update(entry: LayerStrategy, bandwidth: float) -> float:
+    """Least time of the optimizer's step: its memory traffic at the device's achievable bandwidth.
+
+    Gradients are read, weights and the optimizer's states are read and written. Weights that are trained have gradients
+    of the same size.
+    """
+    return (3.0 * entry.gradient_bytes + 2.0 * entry.optimizer_bytes) / bandwidth
+
+
+def _configuration(entry: LayerStrategy, reserve: float, zero1: bool) -> Configuration:
+    constant = entry.weight_bytes + entry.gradient_bytes + (0.0 if zero1 else entry.optimizer_bytes)
+    return Configuration(
+        id=entry.option,
+        time=entry.time_s,
+        weight_bytes=DUPLEX * entry.gradient_bytes,
+        memory_per_microbatch_bytes=entry.activation_bytes,
+        memory_bytes=constant + max(entry.workspace_bytes - reserve, 0.0),
+        sharded_bytes=entry.optimizer_bytes if zero1 else 0.0,
+        forward_time=min(entry.forward_s + entry.forward_communication_s, entry.time_s),
+        traffic_time=entry.communication_s,
+    )

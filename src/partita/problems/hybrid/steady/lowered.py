@@ -12,8 +12,9 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.assignment import stage_of_each
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
-from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.problems.hybrid.steady.step_time import update_time
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.steady.evaluate import update_time
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message, Place
 
@@ -21,10 +22,7 @@ from partita.simulator.program import End, Message, Place
 def lowered(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation, *, behind: bool = False) -> Pipeline:
     """What the stages of a plan do, hand on and synchronise; with ``behind`` weights behind the last backward part.
 
-    Raises
-    ------
-    InputError
-        If an edge goes back, or a layer has no such configuration.
+    InputError if an edge goes back, or a layer has no such configuration.
     """
     return _Lowering(problem, plan, evaluation, behind=behind).pipeline()
 

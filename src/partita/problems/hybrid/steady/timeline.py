@@ -9,9 +9,10 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.hybrid.evaluation import HybridEvaluation
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.steady.evaluate import step_time
 from partita.problems.hybrid.steady.lowered import lowered
-from partita.problems.hybrid.steady.step_time import step_time
 from partita.problems.hybrid.timeline import HybridTimeLine, SimulatedStep, hybrid_program
 from partita.simulator.program import Program
 from partita.simulator.steps import step_summary

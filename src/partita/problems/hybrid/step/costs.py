@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.costs.collectives import exposed, exposed_once
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
-from partita.problems.hybrid.step.network import MeshNetwork, network_of
-from partita.problems.hybrid.training import LayerState
+from partita.costs.collectives import Level, collective_time, exposed, exposed_once
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.training import LayerState, Training
 
 Floats = npt.NDArray[np.float64]
 
@@ -138,14 +139,25 @@ def _row(layer: Layer, networks: tuple[MeshNetwork, MeshNetwork], tensor: int, z
     )
 
 
+def state_bytes(state: LayerState, zero: int, replicas: int) -> float:
+    """Weights, gradients and optimizer states of each device, a share of what ZeRO's stage shares out."""
+    sizes = zip((3, 2, 1), (state.parameter_bytes, state.gradient_bytes, state.optimizer_bytes), strict=True)
+    return sum(size / (replicas if zero >= stage else 1) for stage, size in sizes)
+
+
+def reduced_bytes(states: Iterable[LayerState], zero: int) -> float:
+    """Bytes of an all-reduce once in a step, at least: its first half is of gradients, its second one of weights."""
+    held = list(states)
+    gradients, weights = sum(s.gradient_bytes for s in held), sum(s.parameter_bytes for s in held)
+    return (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero]
+
+
 def _shared(state: LayerState, network: MeshNetwork, zero: int) -> tuple[float, ...]:
     """What replicas exchange of some weights, and hold: from ``gather_each`` on."""
     data = network.data
     weights, gradients = state.parameter_bytes, state.gradient_bytes
     gather = network.collective_time("all-gather", weights)
     reduce = network.collective_time("reduce-scatter", gradients)
-    shares = [data if zero >= stage else 1 for stage in (3, 2, 1)]
-    parts = zip((weights, gradients, state.optimizer_bytes), shares, strict=True)
     each, shared = zero == 3, zero >= 2
     return (
         gather if each else 0.0,
@@ -153,7 +165,61 @@ def _shared(state: LayerState, network: MeshNetwork, zero: int) -> tuple[float, 
         gather if zero in (1, 2) else 0.0,
         0.0 if shared else reduce if zero else network.collective_time("all-reduce", gradients),
         state.update_time / (data if zero else 1),
-        sum(size / share for size, share in parts),
+        state_bytes(state, zero, data),
         weights if each and data > 1 else 0.0,
         gradients if shared and data > 1 else 0.0,
     )
+
+
+@dataclass(frozen=True)
+class MeshNetwork:
+    """The links of a mesh of d replicas of t devices a stage.
+
+    Ranks are numbered as in Megatron-LM (Narayanan et al., SC 2021, §3): the t devices of a tensor-parallel group are
+    neighbours, then come the d replicas of a stage, then the stages. Machines are filled in that order.
+    """
+
+    #: The degrees; groups that share out the sequence count as replicas.
+    data: int
+    tensor: int
+    #: What a device moves to others in its machine, and to other machines while all its neighbours do the same: bytes
+    #: per unit of time in each direction.
+    inside: float
+    outside: float
+    per_machine: int  #: Devices of a machine.
+    training: Training  #: Latencies.
+
+    def collective_time(self, kind: str, size: float) -> float:
+        """Time of an ``all-gather``, ``reduce-scatter`` or ``all-reduce`` of so many bytes among a stage's replicas.
+
+        Where they leave machines, each of these has as many of them as fill the smallest part that a stage may have.
+        """
+        if self.data == 1 or size <= 0:
+            return 0.0
+        together = math.gcd(self.data, max(1, self.per_machine // self.tensor))
+        sizes, rates = (together, self.data // together), (self.inside, self.outside)
+        t = self.training
+        parts = zip(sizes, rates, t.call_times, t.hop_times, t.switched, strict=True)
+        return collective_time(kind, size, [Level(*part) for part in parts])
+
+    def handover(self, before: int, stages: int) -> tuple[float, float]:
+        """Bytes per unit of time and device from a stage to the next one, and what a transfer takes beside its bytes.
+
+        ``before`` is the number of the stage that hands over; the last one of ``stages`` hands over to the first.
+        """
+        width = self.data * self.tensor
+        if before == stages - 1:
+            crosses = stages * width > self.per_machine
+        else:
+            crosses = self.per_machine % width != 0 or (before + 1) * width % self.per_machine == 0
+        return (self.outside if crosses else self.inside), self.training.call_times[crosses]
+
+
+def network_of(problem: HybridProblem, data: int, tensor: int) -> MeshNetwork:
+    """The network that a mesh of a problem about a step sees."""
+    inside, hierarchy = problem.bandwidth_bytes_per_unit, problem.hierarchy
+    outside, size = inside, problem.devices
+    if hierarchy is not None:
+        size = hierarchy.devices_per_machine
+        outside = min(inside, hierarchy.machine_bandwidth_bytes_per_unit / size)
+    return MeshNetwork(data, tensor, inside, outside, size, problem.step)

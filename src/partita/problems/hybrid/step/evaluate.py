@@ -4,9 +4,10 @@ All stages have the same degrees (a uniform mesh), or each its own if the proble
 
     Σ φ_i + max κ_i + max (sync_i + update_i)
 
-over the stages: ``pipeline`` says what a schedule makes of their times, ``mesh`` and ``costs`` what these are, ``rows``
-what is different where degrees are. With equal stages this is what happens under each schedule; with others of one
-mesh what happens is not later. Stages with degrees of their own may wait longer for replicas that take turns.
+over the stages: ``pipeline`` says what a schedule makes of their times, ``mesh`` and ``costs`` what these are, and
+``free_stages`` what is different where degrees are. With equal stages this is what happens under each schedule; with
+others of one mesh what happens is not later. Stages with degrees of their own may wait longer for replicas that take
+turns.
 """
 
 from __future__ import annotations
@@ -16,26 +17,27 @@ from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluation import HybridStageEvaluation, StepEvaluation, StepTime, choose, stages_of_layers
-from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.problems.hybrid.step.interleaved import part_rows, slots
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.free_stages import free_meshes, free_violations, is_uniform
+from partita.problems.hybrid.step.interleaved import part_places, slots
 from partita.problems.hybrid.step.limits import limit_violations, order_of_parts, parts_of
 from partita.problems.hybrid.step.mesh import DeviceMesh, StageCost
 from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
-from partita.problems.hybrid.step.rows import is_uniform, row_meshes, row_violations
 
 
-def is_row(problem: HybridProblem, plan: Plan) -> bool:
+def is_free(problem: HybridProblem, plan: Plan) -> bool:
     """Whether a plan's stages differ in degrees or kinds of devices, and may do so."""
     return (problem.step.mesh == "free" or bool(problem.others)) and not is_uniform(plan)
 
 
 def meshes_of(problem: HybridProblem, plan: Plan) -> list[DeviceMesh]:
     """The mesh of every stage: of a uniform mesh that of the first one."""
-    if is_row(problem, plan):
-        return [*row_meshes(problem, plan)]
+    if is_free(problem, plan):
+        return [*free_meshes(problem, plan)]
     first = plan.stages[0]
     mesh = DeviceMesh(
-        spread_problem(problem, plan).on(first.kind),
+        problem_at(problem, plan).on(first.kind),
         len(plan.stages),
         first.data_parallel,
         first.tensor_parallel,
@@ -48,9 +50,9 @@ def meshes_of(problem: HybridProblem, plan: Plan) -> list[DeviceMesh]:
     return [mesh] * len(plan.stages)
 
 
-def spread_problem(problem: HybridProblem, plan: Plan) -> HybridProblem:
-    """What layers cost under a plan's context- and expert-parallel degrees; of rows, or with unknown ones, without."""
-    if is_row(problem, plan):
+def problem_at(problem: HybridProblem, plan: Plan) -> HybridProblem:
+    """What layers cost under a plan's context- and expert-parallel degrees; of free stages or unknown ones without."""
+    if is_free(problem, plan):
         return problem
     first = plan.stages[0]
     return problem.at(first.context_parallel, first.expert_parallel) or problem
@@ -74,12 +76,12 @@ def evaluate(problem: HybridProblem, plan: Plan) -> StepEvaluation:
     stages_of_layers(problem, plan)
     chosen: dict[int, Configuration] = {}
     violations = _mesh_violations(problem, plan)
-    spread = spread_problem(problem, plan)
+    there = problem_at(problem, plan)
     for number, stage in enumerate(plan.stages):
-        violations += choose(spread.on(stage.kind), number, stage, chosen)
+        violations += choose(there.on(stage.kind), number, stage, chosen)
     violations += _order_violations(problem, plan)
     violations += limit_violations(problem, plan)
-    meshes, costs = stage_costs(spread, plan, chosen)
+    meshes, costs = stage_costs(there, plan, chosen)
     batch = problem.microbatches
     for number, (mesh, cost) in enumerate(zip(meshes, costs, strict=True)):
         limit = mesh.problem.memory_bytes
@@ -122,8 +124,8 @@ def _mesh_violations(problem: HybridProblem, plan: Plan) -> list[str]:
         violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
     if plan.zero not in training.zero:
         violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
-    if is_row(problem, plan):
-        return violations + row_violations(problem, plan)
+    if is_free(problem, plan):
+        return violations + free_violations(problem, plan)
     return violations + _uniform_violations(problem.on(plan.stages[0].kind), plan)
 
 
@@ -169,12 +171,12 @@ def _uneven_chunks(problem: HybridProblem, plan: Plan) -> list[str]:
         return ["the stages of an interleaved schedule have equally many parts"]
     if len(blocks.starts) % len(parts):
         return [f"{len(parts)} parts of an interleaved schedule do not share {len(blocks.starts)} blocks evenly"]
-    rows = part_rows(order, blocks, len(parts))
-    for part, row in zip(parts, rows, strict=True):
-        if set(part) != {order[place].id for place in row}:
+    equal = part_places(order, blocks, len(parts))
+    for part, places in zip(parts, equal, strict=True):
+        if set(part) != {order[place].id for place in places}:
             return ["the parts of an interleaved schedule have equally many blocks, in order, and the ends outermost"]
     for rank, stage in enumerate(plan.stages):
-        for members, _ in slots(order, blocks, rows[rank :: len(plan.stages)], stage.tensor_parallel):
+        for members, _ in slots(order, blocks, equal[rank :: len(plan.stages)], stage.tensor_parallel):
             if len({stage.configurations.get(order[place].id) for _, place in members}) > 1:
                 return [
                     f"the parts of stage {rank} differ in configurations; under an interleaved schedule they do not"
@@ -183,7 +185,7 @@ def _uneven_chunks(problem: HybridProblem, plan: Plan) -> list[str]:
 
 
 def _order_violations(problem: HybridProblem, plan: Plan) -> list[str]:
-    """Edges that go back in the row of parts."""
+    """Edges that go back in the order of parts."""
     place = {
         identity: (number, rank)
         for rank, stage in enumerate(plan.stages)

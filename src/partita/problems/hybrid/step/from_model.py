@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,26 +13,24 @@ from partita.costs.strategies.strategy import LayerStrategies
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
-from partita.problems.hybrid.parts import plan_parts
-from partita.problems.hybrid.problem import HybridProblem, Layer
-from partita.problems.hybrid.step.evaluate import is_row
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.degrees import DegreeChoices
+from partita.problems.hybrid.step.evaluate import is_free
+from partita.problems.hybrid.step.free_stages import stage_starts
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan, parse_layout, shares_tokens
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_menus
-from partita.problems.hybrid.step.rows import row_starts
-from partita.problems.hybrid.step.runtime_limits import check_layout_on, limited_settings, on_runtime
-from partita.problems.hybrid.step.spreads import DegreeChoices
-from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings
+from partita.problems.hybrid.step.runtimes import check_layout_on, limited_settings, on_runtime
+from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings, plan_parts
 from partita.problems.hybrid.training import ZERO_STAGES, Training
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
 
 #: Schedules that are looked at unless others are asked for.
 PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")
@@ -133,7 +131,7 @@ class StepFromModel(TrainedModel):
         return plan_parts(
             priced,
             plan,
-            row_starts(problem, plan.stages) if is_row(problem, plan) else None,
+            stage_starts(problem, plan.stages) if is_free(problem, plan) else None,
             zero=plan.zero,
             sequence_parallel=shares_tokens(settings),
             overlap=problem.step.overlap,
@@ -176,12 +174,8 @@ def sharing_of(settings: HybridPricing, layout: MeshLayout | None) -> DegreeChoi
 def even_degrees(problem: HybridProblem, menus: Sequence[LayerStrategies], *, stated: bool) -> HybridProblem:
     """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
 
-    Runtimes do not run these. Words of a vocabulary are padded, so that any degree divides them.
-
-    Raises
-    ------
-    InputError
-        If the degrees were ``stated``.
+    Runtimes do not run these: an InputError if they were ``stated``. Words of a vocabulary are padded, so that any
+    degree divides them.
     """
     uneven: dict[int, str] = {}
     for menu in menus:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from partita.ground.rounding import UNIT
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import LikeBlocks
-from partita.problems.hybrid.problem import Configuration, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import equal_parts, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
@@ -22,23 +22,23 @@ Floats = npt.NDArray[np.float64]
 Slot = tuple[tuple[tuple[int, int], ...], tuple[str, ...]]
 
 
-def part_rows(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
+def part_places(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
     """Places of the layers of equal parts; the model's ends are in the first and the last one."""
     share = len(blocks.starts) // parts
     return equal_parts(len(order), [0, *(blocks.starts[share * number] for number in range(1, parts))])
 
 
-def slots(order: Sequence[Layer], blocks: LikeBlocks, rows: Sequence[range], degree: int) -> list[Slot]:
-    """What of a stage is decided at once, given the rows of its parts.
+def slots(order: Sequence[Layer], blocks: LikeBlocks, parts: Sequence[range], degree: int) -> list[Slot]:
+    """What of a stage is decided at once, given the places of its parts.
 
     The j-th layers of the blocks of all parts take one configuration; the model's ends take their own.
     """
-    inner = [[place for place in row if blocks.starts[0] <= place < blocks.end] for row in rows]
-    ends = [(part, place) for part, row in enumerate(rows) for place in row if place not in inner[part]]
+    inner = [[place for place in places if blocks.starts[0] <= place < blocks.end] for places in parts]
+    ends = [(part, place) for part, places in enumerate(parts) for place in places if place not in inner[part]]
     found: list[Slot] = []
-    longest = max(len(row) for row in inner)
+    longest = max(len(places) for places in inner)
     for j in range(longest):
-        members = tuple((part, row[j]) for part, row in enumerate(inner) if j < len(row))
+        members = tuple((part, places[j]) for part, places in enumerate(inner) if j < len(places))
         names = [[choice.id for choice in order[place].configurations.get(degree, ())] for _, place in members]
         found.append((members, tuple(name for name in names[0] if all(name in other for other in names))))
     for part, place in ends:
@@ -54,40 +54,34 @@ def interleaved_plan(
 
     ``room`` says how much of a device's memory is room.
     """
-    rows = part_rows(order, blocks, mesh.stages * mesh.chunks)
+    parts = part_places(order, blocks, mesh.stages * mesh.chunks)
     table = [{choice.id: choice for choice in layer.configurations.get(mesh.tensor, ())} for layer in order]
     # Points that are merged for rounding add to what sums are off by.
     limit = room(mesh.problem.memory_bytes, 4 * len(order))
     configurations: dict[int, str] = {}
     for rank in range(mesh.stages):
-        mine = rows[rank :: mesh.stages]
+        mine = parts[rank :: mesh.stages]
         counts = np.array(held(mesh.schedule, mesh.stages, mesh.chunks, mesh.microbatches, rank), dtype=np.float64)
         found = slots(order, blocks, mine, mesh.tensor)
         menus = [
             [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
         ]
-        state = mesh.reserve + mesh.exchanges.held([place for row in mine for place in row])
+        state = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
         chosen = least_choices(menus, counts, limit - state)
         if chosen is None:
             return None
         for (members, names), number in zip(found, chosen, strict=True):
             configurations |= {order[place].id: names[number] for _, place in members}
-    return uniform_plan(mesh.problem, order, rows, configurations, mesh.layout)
+    return uniform_plan(mesh.problem, order, parts, configurations, mesh.layout)
 
 
 def least_choices(
     menus: Sequence[Sequence[Sequence[tuple[int, Configuration]]]], counts: Floats, limit: float
 ) -> list[int] | None:
-    """The choice in every menu that takes least time within the limit; None if there is none.
+    """The choice in every menu that takes least time within the limit, in bytes; None if there is none.
 
-    Parameters
-    ----------
-    menus
-        For every slot its options, each the parts and configurations of its layers.
-    counts
-        (R, parts) numbers of microbatches in flight, each row of which has to fit.
-    limit
-        Bytes.
+    ``menus`` are every slot's options, each the parts and configurations of its layers; ``counts`` (R, parts) numbers
+    of microbatches in flight, each row of which has to fit.
     """
     memory, time, history = np.zeros((1, len(counts))), np.zeros(1), []
     tables, kept_options = [], []

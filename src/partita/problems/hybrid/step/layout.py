@@ -14,8 +14,9 @@ import msgspec
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridPricing
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 #: Ways to recompute, from most to least memory, by the configurations that stand for them.
 WAYS = ("none", "selective", "full")
@@ -67,13 +68,7 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def parse_layout(text: str) -> MeshLayout:
-    """A layout of the form ``tensor=8,pipeline=8,data=24,chunks=2,recompute=full``.
-
-    Raises
-    ------
-    InputError
-        If it is not of that form, or a field is unknown, given twice or out of range.
-    """
+    """A layout of the form ``tensor=8,pipeline=8,data=24,chunks=2,recompute=full``; InputError if it is none."""
     fields = {field.name: field.type for field in msgspec.structs.fields(MeshLayout)}
     given: dict[str, Any] = {}
     for part in text.split(","):
@@ -99,18 +94,15 @@ def shares_tokens(settings: HybridPricing) -> bool:
 def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
     """The plan of a layout; whether it can run, the evaluator says.
 
-    Raises
-    ------
-    InputError
-        If the blocks cannot be dealt out, or lack the degree or the way to recompute.
+    InputError if the blocks cannot be dealt out, or lack the degree or the way to recompute.
     """
-    spread = problem.at(layout.context, layout.expert)
-    if spread is None:
+    there = problem.at(layout.context, layout.expert)
+    if there is None:
         raise InputError(
             f"layout: {problem.name} does not say what layers cost with context degree {layout.context} and expert "
             f"degree {layout.expert}"
         )
-    order = [spread.layers[place] for place in spread.order()]
+    order = [there.layers[place] for place in there.order()]
     blocks = find_blocks(order)
     count, parts = len(blocks.starts), layout.pipeline * layout.chunks
     if parts > count:
@@ -121,23 +113,17 @@ def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
             f"{problem.name}"
         )
     first = [blocks.starts[number * count // parts] for number in range(parts)]
-    rows = equal_parts(len(order), [0, *first[1:]])
+    places = equal_parts(len(order), [0, *first[1:]])
     repeated = range(blocks.starts[0], blocks.end)
     configurations = {
         layer.id: _choice(layer, layout, layout.recompute if place in repeated else "none")
         for place, layer in enumerate(order)
     }
-    return uniform_plan(problem, order, rows, configurations, layout)
+    return uniform_plan(problem, order, places, configurations, layout)
 
 
 def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
-    """Refuse a layout that does not suit the devices and the batch.
-
-    Raises
-    ------
-    InputError
-        If it has more devices than there are, or replicas that do not share the microbatches evenly.
-    """
+    """Refuse a layout of more devices than there are, or of replicas that do not share the microbatches evenly."""
     if layout.devices > problem.devices:
         raise InputError(f"layout: it uses {layout.devices} devices, and there are {problem.devices}")
     if problem.microbatches % layout.data:
@@ -147,35 +133,27 @@ def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
 
 
 def equal_parts(layers: int, starts: Sequence[int]) -> list[range]:
-    """Parts of a row of layers that begin at these places."""
+    """Parts of a chain of layers that begin at these places."""
     return [range(a, b) for a, b in zip(starts, [*starts[1:], layers], strict=True)]
 
 
 def uniform_plan(
     problem: HybridProblem,
     order: Sequence[Layer],
-    rows: Sequence[Sequence[int]],
+    parts: Sequence[Sequence[int]],
     configurations: dict[int, str],
     layout: MeshLayout,
 ) -> Plan:
-    """A plan of a uniform mesh.
+    """A plan of a uniform mesh, with the degrees and the schedule of a layout.
 
-    Parameters
-    ----------
-    problem, order
-        The problem, and its layers in topological order.
-    rows
-        For every part, in the order in which a microbatch passes them, the places of its layers.
-    configurations
-        Id of each layer's.
-    layout
-        Degrees and schedule.
+    ``order`` are the problem's layers in topological order, ``parts`` the places in it of each part's layers, in the
+    order in which a microbatch passes them, ``configurations`` the id of each layer's.
     """
     place = {layer.id: number for number, layer in enumerate(problem.layers)}
-    parts = [tuple(sorted((order[v].id for v in row), key=place.__getitem__)) for row in rows]
+    dealt = [tuple(sorted((order[v].id for v in part), key=place.__getitem__)) for part in parts]
     stages = []
     for rank in range(layout.pipeline):
-        mine = parts[rank :: layout.pipeline]
+        mine = dealt[rank :: layout.pipeline]
         operators = tuple(sorted((identity for part in mine for identity in part), key=place.__getitem__))
         stages.append(
             Stage(

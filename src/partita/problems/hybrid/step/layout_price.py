@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partita.ground.checks import check_at_least
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import StepEvaluation
 from partita.problems.hybrid.menus import utilisation
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan
 from partita.problems.hybrid.step.pricing import step_menus
-from partita.problems.hybrid.step.spreads import DegreeChoices
 from partita.problems.hybrid.training import Training
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.layer import Layer
+from partita.problems.hybrid.problem import HybridProblem
 
 
 def parts_of(stage: Stage) -> tuple[tuple[int, ...], ...]:
@@ -78,8 +79,8 @@ def alike(problem: HybridProblem) -> dict[str, HybridProblem]:
         return only(layer, way if layer.id in blocks else "none")
 
     def has(way: str) -> bool:
-        spreads = (problem.layers, *(spread.layers for spread in problem.spreads))
-        return all(chosen(layer, way).configurations for layers in spreads for layer in layers)
+        menus = (problem.layers, *(shared.layers for shared in problem.spreads))
+        return all(chosen(layer, way).configurations for layers in menus for layer in layers)
 
     return {way: problem.with_layers(partial(chosen, way=way)) for way in limits.ways if has(way)}
 
@@ -89,14 +90,14 @@ def _listed(ways: set[str]) -> str:
 
 
 def uncut(problem: HybridProblem, order: Sequence[int], sets: set[int]) -> set[int]:
-    """Those suffix sets, bits by place in ``order``, with all or none of the layers that share a stage."""
+    """Those downsets, bits by place in ``order``, with all or none of the layers that share a stage."""
     place = {problem.layers[number].id: v for v, number in enumerate(order)}
     masks = [sum(1 << place[identity] for identity in group) for group in problem.step.limits.together]
     return {members for members in sets if all(members & mask in (0, mask) for mask in masks)}
 
 
 def passed_over(problem: HybridProblem, order: Sequence[int], sets: Sequence[int]) -> npt.NDArray[np.bool_]:
-    """(Z, Z) by inner and outer suffix set, whether the stage between them is passed over by what must not be."""
+    """(Z, Z) by inner and outer downset, whether the stage between them is passed over by what must not be."""
     place = {problem.layers[number].id: v for v, number in enumerate(order)}
     bits = as_bits(sets, len(order)).astype(bool)
     found = np.zeros((len(sets), len(sets)), dtype=bool)

@@ -9,7 +9,8 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.evaluate import spread_problem, stage_costs
+from partita.problems.hybrid.step.costs import reduced_bytes
+from partita.problems.hybrid.step.evaluate import problem_at, stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import DeviceMesh, PartWork, StageCost
 from partita.problems.hybrid.training import LayerState
@@ -22,14 +23,9 @@ def lowered_step(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluatio
 
     There, each device of a group hands over its share of a tensor. What replicas exchange for every microbatch (ZeRO's
     stages 2 and 3) and what groups exchange are part of the work, at the problem's bandwidths; so is what a transfer
-    takes beside its bytes.
-
-    Raises
-    ------
-    InputError
-        If an edge goes back, or a layer has no such configuration.
+    takes beside its bytes. InputError if an edge goes back, or a layer has no such configuration.
     """
-    problem = spread_problem(problem, plan)
+    problem = problem_at(problem, plan)
     meshes, costs = stage_costs(problem, plan, configurations_of(problem, plan))
     parts = order_of_parts(plan)
     count, ranks = len(parts), len(plan.stages)
@@ -114,10 +110,8 @@ def _asked(
     problem: HybridProblem, zero: int, stage: Stage, mesh: DeviceMesh, cost: StageCost, linked: float
 ) -> dict[str, Any]:
     """What a stage with all its parts asks of devices elsewhere, as fields of its first part."""
-    layers = {layer.id: layer for layer in problem.layers}
-    states = [mesh.state_of(v) for v in stage.operators]
-    gradients = sum(state.gradient_bytes for state in states if state is not None)
-    weights = sum(state.parameter_bytes for state in states if state is not None)
+    layers = {layer.id: layer for layer in mesh.problem.layers}
+    states = [layers[v].states[mesh.tensor] for v in stage.operators if mesh.tensor in layers[v].states]
     # Beside transfers over slow links, work may be less than their rounding.
     ahead = max(0.0, sum(work.forward_in + work.forward_out for work in cost.parts) - linked)
     behind = max(0.0, sum(work.backward_in + work.backward_out for work in cost.parts) - linked)
@@ -126,7 +120,7 @@ def _asked(
     return {
         "name": stage_name([layers[v] for v in stage.operators]),
         "work_s": {"": (max(0.0, forward), max(0.0, backward))},
-        "parameter_bytes": (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero],
+        "parameter_bytes": reduced_bytes(states, zero),
         "exchange": _exchange(problem, mesh, stage, zero),
     }
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partita.nouns.catalogue.meshes import Mesh as Degrees
-from partita.problems.hybrid.problem import Configuration, HybridProblem
-from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
+from partita.problems.hybrid.layer import Configuration
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.costs import Exchanges, MeshNetwork, exchanges_of, network_of
 from partita.problems.hybrid.step.layout import MeshLayout
-from partita.problems.hybrid.step.network import MeshNetwork, network_of
 from partita.problems.hybrid.step.pipeline import held, passing_time
-from partita.problems.hybrid.training import LayerState
 
 
 @dataclass(frozen=True)
@@ -140,24 +139,12 @@ class DeviceMesh:
         """Topological place of each layer, by id."""
         return {self.problem.layers[number].id: place for place, number in enumerate(self.problem.order())}
 
-    def state_of(self, identity: int) -> LayerState | None:
-        """What devices hold of a layer's weights."""
-        return self.problem.layers[self.problem.order()[self.place[identity]]].states.get(self.tensor)
-
     def cost(self, rank: int, parts: Sequence[Sequence[tuple[int, Configuration]]]) -> StageCost:
-        """What a stage costs.
-
-        Parameters
-        ----------
-        rank
-            Its number.
-        parts
-            Its parts, each the layers by id with the configurations that they run.
-        """
-        rows = [sorted(part, key=lambda entry: self.place[entry[0]]) for part in parts]
-        works = tuple(self._work(rank, number, row) for number, row in enumerate(rows))
-        layers = [self.place[identity] for row in rows for identity, _ in row]
-        choices = [choice for row in rows for _, choice in row]
+        """What stage number ``rank`` costs; ``parts`` are its layers by id with the configurations that they run."""
+        chains = [sorted(part, key=lambda entry: self.place[entry[0]]) for part in parts]
+        works = tuple(self._work(rank, chain) for chain in chains)
+        layers = [self.place[identity] for chain in chains for identity, _ in chain]
+        choices = [choice for chain in chains for _, choice in chain]
         fixed = self.reserve + self.exchanges.held(layers) + sum(choice.memory_bytes for choice in choices)
         flying = self.flying(rank)
         active = max(
@@ -180,34 +167,32 @@ class DeviceMesh:
             in_flight=max(sum(counts) for counts in flying),
         )
 
-    def _work(self, rank: int, part: int, row: Sequence[tuple[int, Configuration]]) -> PartWork:
-        layers = [self.place[identity] for identity, _ in row]
+    def _work(self, rank: int, chain: Sequence[tuple[int, Configuration]]) -> PartWork:
+        layers = [self.place[identity] for identity, _ in chain]
         ahead, back = self.exchanges.exposed_each(layers)
         # What saving memory takes is part of the backward pass, whatever a configuration says.
         forward = float(sum(self.exchanges.forward[v] for v in layers))
-        into, out, gathered, returned = self._boundary(rank, part, row)
+        into, out, gathered, returned = self._boundary(rank, chain)
         return PartWork(
             forward=forward + ahead,
-            backward=sum(choice.time for _, choice in row) - forward + back,
+            backward=sum(choice.time for _, choice in chain) - forward + back,
             weight_gradients=float(sum(self.exchanges.weight_gradients[v] for v in layers)),
             exposed=ahead + back,
-            traffic=sum(choice.traffic_time for _, choice in row),
+            traffic=sum(choice.traffic_time for _, choice in chain),
             forward_in=into + gathered,
             forward_out=out,
             backward_in=out + returned,
             backward_out=into,
-            activation_bytes=sum(choice.memory_per_microbatch_bytes for _, choice in row),
+            activation_bytes=sum(choice.memory_per_microbatch_bytes for _, choice in chain),
         )
 
-    def _boundary(
-        self, rank: int, part: int, row: Sequence[tuple[int, Configuration]]
-    ) -> tuple[float, float, float, float]:
+    def _boundary(self, rank: int, chain: Sequence[tuple[int, Configuration]]) -> tuple[float, float, float, float]:
         """Time of each end for what enters and for what leaves, and what the group then moves to have it whole.
 
         A device sends and receives at once: each end of a transfer counts as half of the time it takes. Each of the t
         devices hands over a t-th of a tensor.
         """
-        inside = dict(row)
+        inside = dict(chain)
         into = out = gathered = returned = 0.0
         for edge in self.problem.edges:
             if (edge.source in inside) == (edge.target in inside):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
 from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.step.pricing import step_menus
 from partita.problems.hybrid.training import Training
-
-if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
 
 #: Most kinds of devices that stages may be on.
 MOST_KINDS = 3
@@ -44,30 +42,16 @@ def uneven_kinds(cluster: Cluster) -> str | None:
 def priced_on_kinds(
     graph: Graph, cluster: Cluster, training: Training, *, suit: Callable[[LayerMenus], HybridProblem], **settings: Any
 ) -> LayerMenus:
-    """The problem of training on a cluster of several kinds of devices, the one that works fastest first.
+    """The problem of training on a cluster of several kinds of devices, and the menus of that which works fastest.
 
-    Parameters
-    ----------
-    graph, cluster, training, settings
-        As for ``pricing.layer_menus``.
-    suit
-        What is made of the problem on each kind.
-
-    Returns
-    -------
-    LayerMenus
-        The problem, and the menus of its first kind.
-
-    Raises
-    ------
-    InputError
-        As ``pricing.layer_menus`` does.
+    That kind is the first. Settings and errors are those of ``pricing.layer_menus``; ``suit`` says what is made of the
+    problem on each kind.
     """
     found = []
     for number, (name, part) in enumerate(kinds_of(cluster)):
         menus = step_menus(graph, part, training, **settings)
         problem = _networked(suit(menus), cluster, number)
-        found.append((_work(problem), problem.replace(device=name), menus))
+        found.append((sum(problem.least_device_times().values()), problem.replace(device=name), menus))
     found.sort(key=lambda entry: entry[0])
     first, others = found[0][1], tuple(problem for _, problem, _ in found[1:])
     asked = settings.get("name")
@@ -108,10 +92,3 @@ def _networked(problem: HybridProblem, cluster: Cluster, number: int) -> HybridP
         devices_per_machine=problem.devices, machine_bandwidth_bytes_per_unit=rate
     )
     return problem.replace(hierarchy=hierarchy, training=training)
-
-
-def _work(problem: HybridProblem) -> float:
-    """Device time of the layers at the degree that takes least of it."""
-    return sum(
-        min(t * min(c.time for c in row) for t, row in layer.configurations.items() if row) for layer in problem.layers
-    )

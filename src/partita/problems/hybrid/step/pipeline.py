@@ -39,7 +39,7 @@ def pipeline_time(passing: list[float], holding: list[float], ahead: list[float]
 
 
 def refusal(schedule: str, stages: int, chunks: int, microbatches: int, zero: int) -> str | None:
-    """Why a schedule does not run such a row with so many microbatches for each replica; None if it does.
+    """Why a schedule does not run such a pipeline with so many microbatches for each replica; None if it does.
 
     ``zero`` is ZeRO's stage.
     """

@@ -17,9 +17,9 @@ from partita.ground.units import format_bytes
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.topology.read import read_cluster
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.menus import LayerMenus, Offload, menu_notes, offloaded, priced_model, reserve_of
-from partita.problems.hybrid.problem import Configuration, Edge, Layer, Spread
-from partita.problems.hybrid.step.spreads import DegreeChoices, choose_degrees, spread_menus, spread_notes
+from partita.problems.hybrid.step.degrees import DegreeChoices, choose_degrees, degree_notes, menus_at_degrees
 from partita.problems.hybrid.training import LayerState, Training
 
 
@@ -42,29 +42,29 @@ def step_menus(
     if host_activations:
         host = cluster.links[device.to_host].achievable_bytes_per_s
 
-    def spread(menus: Sequence[LayerStrategies], context: int, expert: int) -> Spread:
+    def layers_at(menus: Sequence[LayerStrategies], context: int, expert: int) -> ContextExpertLayers:
         reserves = {degree: reserve_of(menus, degree) for degree in model.modes}
         offload = model.offload if (context, expert) == (1, 1) or callable(model.offload) else None
         handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in model.edges]
         found = step_layers(
             menus, handed, reserves, model.memory_bandwidth, gradient_dtype, model.sequence_parallel, offload, host
         )
-        return Spread(context=context, expert=expert, layers=found, reserves=reserves)
+        return ContextExpertLayers(context=context, expert=expert, layers=found, reserves=reserves)
 
-    spreader = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity)
-    context, expert = choose_degrees(spreader, sharing, model.machines.count)
+    pricer_of = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity)
+    context, expert = choose_degrees(pricer_of, sharing, model.machines.count)
     training = msgspec.structs.replace(training, context=context, expert=expert)
-    further = spread_menus(spreader, model.menus, model.modes, model.options, training)
-    whole = spread(model.menus, 1, 1)
+    further = menus_at_degrees(pricer_of, model.menus, model.modes, model.options, training)
+    whole = layers_at(model.menus, 1, 1)
     training = step_training(training, model.machines, whole.reserves)
     kept = ", ".join(f"{format_bytes(size)} at degree {degree}" for degree, size in sorted(training.reserves.items()))
     notes = menu_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1)
     problem = model.problem(
         whole.layers,
         0.0,
-        [*notes, *spread_notes(spreader, training, sharing)],
+        [*notes, *degree_notes(pricer_of, training, sharing)],
         training=training,
-        spreads=tuple(spread(menus, *pair) for pair, menus in further.items()),
+        spreads=tuple(layers_at(menus, *pair) for pair, menus in further.items()),
     )
     return LayerMenus(problem, model.menus, 0.0, further)
 
@@ -96,24 +96,12 @@ def step_layers(
     offload: Offload | None,
     host_bytes_per_s: float | None = None,
 ) -> tuple[Layer, ...]:
-    """The layers with their configurations, and their states apart from these.
+    """The layers of menus with their configurations, and their states apart from these.
 
-    Parameters
-    ----------
-    menus, edges
-        What the layers can do, and what they hand over.
-    reserves
-        By degree, working memory that every stage holds in any case.
-    bandwidth
-        Of each device's memory, bytes per second.
-    gradient_dtype
-        As for ``layer_menus``.
-    sequence_parallel
-        Whether a group shares out the tokens of what it hands over; otherwise its devices gather the parts.
-    offload
-        As for ``layer_menus``.
-    host_bytes_per_s
-        What each device exchanges with its host each way, for activations that are kept there; None if none are.
+    ``edges`` are what layers hand over, ``reserves`` by degree the working memory that every stage holds in any case,
+    ``bandwidth`` that of each device's memory in bytes per second. A group shares out the tokens of what it hands over
+    if ``sequence_parallel``; otherwise its devices gather the parts. ``host_bytes_per_s`` is what each device exchanges
+    with its host each way, for activations that are kept there; None if none are.
     """
     known: dict[int, tuple[dict[int, tuple[Configuration, ...]], dict[int, LayerState]]] = {}
     found = []
@@ -155,15 +143,9 @@ def _configuration(entry: LayerStrategy, reserve: float, tables: Mapping[str, An
 def kept_on_host(entry: LayerStrategy, plain: Configuration, host_bytes_per_s: float) -> Configuration:
     """The layer with its activations sent to the host during the forward part, and brought back for the backward part.
 
-    Each part takes as long as the transfer beside it, at least. The device holds one microbatch's activations, whatever
-    is in flight: those that are made, sent or used (Rhu et al., "vDNN", MICRO 2016, §III).
-
-    Parameters
-    ----------
-    entry, plain
-        The layer without recomputation, and its configuration.
-    host_bytes_per_s
-        What the device exchanges with its host each way.
+    Each part of ``plain``, without recomputation, takes as long as the transfer beside it, at least. The device holds
+    one microbatch's activations, whatever is in flight: those that are made, sent or used (Rhu et al., "vDNN", MICRO
+    2016, §III).
     """
     transfer = entry.activation_bytes / host_bytes_per_s
     ahead = plain.time if plain.forward_time is None else plain.forward_time

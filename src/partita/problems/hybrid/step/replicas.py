@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,9 @@ from partita.ground.dags import topological_order
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.stages import Replication, Shape
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.problem import HybridProblem, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Outcome
+from partita.problems.hybrid.step.costs import reduced_bytes
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.candidates import candidates_of
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
@@ -36,17 +37,18 @@ class StepReplicas(Replication[HybridProblem, Plan]):
             if one.tensor not in least:
                 least[one.tensor] = _least(problem, one.tensor)
             work, chain, share = least[one.tensor]
+            states = [layer.states[one.tensor] for layer in problem.layers if one.tensor in layer.states]
             found.append(
                 Shape(
                     stages=one.stages,
                     replicas=one.data,
                     schedule=one.schedule,
                     recompute=False,
-                    turns=one.microbatches,
+                    microbatches=one.microbatches,
                     problem=problem,
                     work_s=work,
                     chain_s=chain,
-                    parameter_bytes=_reduced(problem.layers, one.tensor, one.zero),
+                    parameter_bytes=reduced_bytes(states, one.zero),
                     group=one.tensor,
                     zero=one.zero,
                     forward_share=share if one.schedule == "zero-bubble" else 1.0,
@@ -69,13 +71,6 @@ def _mesh(one: DeviceMesh) -> tuple[Any, ...]:
 
 def _is(mesh: tuple[Any, ...], one: DeviceMesh) -> bool:
     return _mesh(one) == mesh
-
-
-def _reduced(layers: Iterable[Layer], degree: int, zero: int) -> float:
-    """Bytes of an all-reduce once in a step, at least: its first half is of gradients, its second one of weights."""
-    states = [layer.states[degree] for layer in layers if degree in layer.states]
-    gradients, weights = sum(s.gradient_bytes for s in states), sum(s.parameter_bytes for s in states)
-    return (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero]
 
 
 def _least(problem: HybridProblem, degree: int) -> tuple[float, float, float]:

@@ -9,10 +9,9 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.report.limits import least_device_times
 from partita.problems.hybrid.report.report import HybridReport
 from partita.problems.hybrid.report.tables import degrees_text
-from partita.problems.hybrid.step.rows import is_uniform
+from partita.problems.hybrid.step.free_stages import is_uniform
 from partita.problems.hybrid.step.runtimes import runtimes_of
 from partita.problems.hybrid.timeline import SimulatedStep, step_parts
 
@@ -78,7 +77,7 @@ def uniformity_loss(answer: ModelPlan[HybridProblem], step: float) -> float:
         return 0.0
     if answer.wider_bound is not None:
         return max(0.0, 1.0 - answer.wider_bound / step)
-    work = sum(least_device_times(problem).values())
+    work = sum(problem.least_device_times().values())
     return max(0.0, 1.0 - problem.microbatches * work / problem.devices / step)
 
 

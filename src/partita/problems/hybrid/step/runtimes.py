@@ -1,4 +1,4 @@
-"""Which training runtimes execute a plan of a step.
+"""What runtimes run of a step: a runtime's limits as constraints of a problem, and which runtimes execute a plan.
 
 Those that partita exports to are asked for all that their limits say, as for ``--runtime``. Of the others what is known
 is here: nanotron has 1F1B, all forward parts first, and ZeRO-1; a fork of Megatron-LM has the zero-bubble schedule H1
@@ -7,20 +7,166 @@ is here: nanotron has 1F1B, all forward parts first, and ZeRO-1; a fork of Megat
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import msgspec
 
-from partita.ground.errors import PartitaError
+from partita.costs.rows import row_of
+from partita.ground.errors import InputError, PartitaError
+from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
+from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import ModelPlan
+from partita.problems.hybrid.layer import Edge, Layer
+from partita.problems.hybrid.menus import LayerMenus, layer_operators, selective_ways
+from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import evaluate
-from partita.problems.hybrid.step.layout import shares_tokens
-from partita.problems.hybrid.step.rows import is_uniform
-from partita.problems.hybrid.step.runtime_limits import on_runtime
+from partita.problems.hybrid.step.free_stages import is_uniform
+from partita.problems.hybrid.step.layout import MeshLayout, shares_tokens
+from partita.problems.hybrid.training import ZERO_STAGES, StageLimits
+
+
+def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[ScheduleName, ...]) -> HybridPricing:
+    """The settings that keep to the schedules and degrees of a runtime; InputError if others are asked for.
+
+    ``planned`` are the schedules that are looked at unless others are asked for.
+    """
+    limits = runtime.limits
+    if settings.mesh == "free":
+        raise InputError(
+            f"{runtime.name} has one mesh for all stages, which is planned for a step; leave --mesh free out"
+        )
+
+    def runs(schedule: str) -> bool:
+        return (not limits.schedules or schedule in limits.schedules) and (limits.chunks or schedule != "interleaved")
+
+    for schedule in settings.schedule:
+        if not runs(schedule):
+            raise InputError(f"{runtime.name} has no schedule {schedule}; take another one of {', '.join(planned)}")
+    chosen = settings.schedule or tuple(filter(runs, planned))
+    degrees = settings.tensor_parallel_degrees
+    if not limits.tensor:
+        if any(degree > 1 for degree in degrees):
+            raise InputError(f"{runtime.name} has no tensor parallelism; leave --tensor-parallel-degrees out")
+        degrees = (1,)
+    allowed = sorted({*limits.meshes.zero, *limits.meshes.zero_alone})
+    zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
+    if not set(zero) & set(allowed):
+        raise InputError(
+            f"{runtime.name} runs pipelines with ZeRO-{' and '.join(map(str, allowed))}; take another stage with --zero"
+        )
+    context, expert = settings.context_parallel_degrees, settings.expert_parallel_degrees
+    for what, asked, has in (("context", context, limits.context), ("expert", expert, limits.expert)):
+        if not has and any(degree > 1 for degree in asked):
+            raise InputError(
+                f"{runtime.name} has no {what} parallelism with such splits; leave --{what}-parallel-degrees out"
+            )
+    if settings.offload_activations and not limits.offload:
+        raise InputError(f"{runtime.name} keeps activations on its devices; leave --offload-activations out")
+    if limits.tokens == "always" and not settings.sequence_parallel:
+        raise InputError(f"tensor-parallel groups of {runtime.name} share out tokens; leave --no-sequence-parallel out")
+    return msgspec.structs.replace(
+        settings,
+        schedule=chosen,
+        tensor_parallel_degrees=degrees,
+        context_parallel_degrees=context if limits.context else (1,),
+        expert_parallel_degrees=expert if limits.expert else (1,),
+        sequence_parallel=settings.sequence_parallel and limits.tokens != "never",
+        zero=tuple(stage for stage in zero if stage in allowed),
+        zero1=False,
+    )
+
+
+def check_layout_on(layout: MeshLayout, runtime: Runtime) -> None:
+    """Refuse a layout that a runtime does not run, but for what the problem's own limits say of it."""
+    limits, name = runtime.limits, runtime.name
+    if limits.schedules and layout.runs not in limits.schedules:
+        raise InputError(f"layout: {name} has no schedule {layout.runs}; take {' or '.join(limits.schedules)}")
+    if layout.chunks > 1 and not limits.chunks:
+        raise InputError(f"layout: {name} has one stage on a rank; leave chunks out")
+    for what, has in (("tensor", limits.tensor), ("context", limits.context), ("expert", limits.expert)):
+        if getattr(layout, what) > 1 and not has:
+            raise InputError(f"layout: {name} has no {what} parallelism with such splits; leave {what} out")
+    if layout.tensor > 1 and limits.tokens == ("never" if layout.sequence_parallel else "always"):
+        answer = "no" if layout.sequence_parallel else "yes"
+        raise InputError(
+            f"layout: tensor-parallel groups of {name} {'share out no' if answer == 'no' else 'share out'} tokens; "
+            f"give sequence_parallel={answer}"
+        )
+
+
+def on_runtime(
+    problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime: Runtime, meshes: MeshLimits
+) -> HybridProblem:
+    """A problem about a step whose stages keep what a runtime can run of the graph, on the meshes that it runs.
+
+    UnsupportedError if the runtime runs chains of blocks, and the model is none.
+    """
+    limits, operators = runtime.limits, layer_operators(graph, menus)
+    layer_of = {v: identity for identity, members in operators.items() for v in members}
+    together: list[tuple[int, ...]] = []
+    if limits.ordered:
+        row = row_of(graph, runtime)
+        unit = {identity: max(row.unit[v] for v in members) for identity, members in operators.items()}
+        line = sorted(unit, key=lambda identity: (unit[identity], identity))
+        groups = [tuple(found) for _, found in itertools.groupby(line, key=unit.__getitem__)]
+        first = {unit[group[0]]: group[0] for group in groups}
+        handed = tuple((first[a], first[b]) for a, b in row.handed)
+        together += [group for group in groups if len(group) > 1]
+        known = {(edge.source, edge.target) for edge in problem.edges}
+        # Without bytes, only the order counts.
+        chain = tuple(Edge(source=a, target=b, bytes=0.0) for a, b in itertools.pairwise(line) if (a, b) not in known)
+        notes = row.notes
+    else:
+        handed, chain, notes = (), (), ()
+        if limits.ties(graph.training):
+            read = [parameter.users for parameter in graph.parameters if not parameter.buffer]
+            shared = (tuple(sorted({layer_of[v] for v in users})) for users in read)
+            together += [group for group in dict.fromkeys(shared) if len(group) > 1]
+    ways = selective_ways(graph, menus) if limits.recompute else {}
+    blocks = block_ids(menus)
+    selective = {ways.get(identity, "selective") for identity in blocks}
+    alike: tuple[str, ...] = ()
+    training = problem.step
+    if limits.alike:
+        # Without blocks of its own every layer is one.
+        names = {"none": "none", "full": "full", **({} if len(selective) > 1 else {selective.pop(): "selective"})}
+        alike = tuple(names[way] for way in limits.recompute if way in names)
+    elif limits.recompute:
+        problem = _with_ways(problem, ways, limits.recompute)
+    found = StageLimits(
+        together=tuple(together), handed=handed, blocks=blocks if alike else (), ways=alike, meshes=meshes
+    )
+    return problem.replace(
+        edges=(*problem.edges, *chain),
+        training=msgspec.structs.replace(training, limits=found),
+        notes=(*problem.notes, *notes),
+    )
+
+
+def block_ids(menus: LayerMenus) -> tuple[int, ...]:
+    """Ids of the layers that are no end of the model."""
+    last = len(menus.layers) - 1
+    ends = {0: "input", last: "output"} if last else {}
+    return tuple(menu.id for number, menu in enumerate(menus.layers) if ends.get(number) != menu.name)
+
+
+def _with_ways(problem: HybridProblem, ways: dict[int, str], allowed: tuple[str, ...]) -> HybridProblem:
+    """A problem whose layers run again what is allowed, and nothing else."""
+
+    def kept(layer: Layer) -> Layer:
+        rows = {
+            degree: tuple(c for c in row if (ways[layer.id] if c.id == "selective" else c.id) in allowed)
+            for degree, row in layer.configurations.items()
+        }
+        return msgspec.structs.replace(layer, configurations={degree: row for degree, row in rows.items() if row})
+
+    return problem.with_layers(kept)
+
 
 #: What people call the runtimes that partita exports to.
 _EXPORTED = {"megatron": "Megatron-LM", "torchtitan": "torchtitan", "deepspeed": "DeepSpeed"}

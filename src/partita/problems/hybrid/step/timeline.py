@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.timeline import Remembered
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepEvaluation
-from partita.problems.hybrid.problem import Configuration, HybridProblem, Layer
+from partita.problems.hybrid.layer import Configuration, Layer
+from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.evaluate import meshes_of
 from partita.problems.hybrid.timeline import HybridTimeLine, SimulatedStep
 from partita.simulator.steps import StepSummary

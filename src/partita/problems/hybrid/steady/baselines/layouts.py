@@ -1,4 +1,4 @@
-"""Rows of stages laid out by hand: which configurations they take, and what is missing where none fit."""
+"""Pipelines laid out by hand: which configurations they take, and what is missing where none fit."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from partita.engines.search.monitor import Monitor
-from partita.ground.rounding import up_to
+from partita.ground.rounding import lowered, up_to
 from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import menu_of
+from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
-from partita.problems.hybrid.steady.baselines.choices import fastest_choices, least_memory
-from partita.problems.hybrid.steady.evaluate import evaluate
-from partita.problems.hybrid.steady.step_time import step_time
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
+from partita.problems.hybrid.steady.evaluate import evaluate, step_time
 
 #: Why there is no plan where a recipe has no layout at all.
 _UNUSED = "no setting of it uses the devices and microbatches there are"
 
 
 @dataclass(frozen=True)
-class StageRow:
+class LaidOutStage:
     """One stage of a layout: places in the order of layers from ``start`` to before ``end``, and its degrees.
 
     ``machines`` and ``machine_group`` say where it is, if the problem has machines of several devices.
@@ -52,14 +54,14 @@ class Layouts:
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
 
-    def plan(self, rows: Sequence[StageRow]) -> Plan | str | float:
+    def plan(self, layout: Sequence[LaidOutStage]) -> Plan | str | float:
         """The plan of a layout; a sentence if a layer lacks a degree, or the bytes by which memory is exceeded."""
-        remaining = sum(row.data_parallel for row in rows)
+        remaining = sum(laid.data_parallel for laid in layout)
         stages, missing = [], 0.0
-        for row in rows:
-            in_flight = -(-remaining // row.data_parallel)
-            remaining -= row.data_parallel
-            found = self._stage(row, in_flight)
+        for laid in layout:
+            in_flight = -(-remaining // laid.data_parallel)
+            remaining -= laid.data_parallel
+            found = self._stage(laid, in_flight)
             if isinstance(found, str):
                 return found
             if isinstance(found, float):
@@ -69,7 +71,12 @@ class Layouts:
         return missing if missing > 0 else Plan(stages=tuple(stages))
 
     def best(
-        self, layouts: Iterable[Sequence[StageRow]], monitor: Monitor, reason: str = _UNUSED, *, by_step: bool = False
+        self,
+        layouts: Iterable[Sequence[LaidOutStage]],
+        monitor: Monitor,
+        reason: str = _UNUSED,
+        *,
+        by_step: bool = False,
     ) -> Outcome:
         """The best plan among layouts by the evaluator; without one the reason nearest to a plan.
 
@@ -78,17 +85,17 @@ class Layouts:
         """
         best: Plan | None = None
         value = missing = math.inf
-        for rows in (placed for layout in layouts for placed in place(self.problem, layout)):
+        for layout in (placed for one in layouts for placed in place(self.problem, one)):
             if monitor.stopping and (best is not None or missing < math.inf):
                 break
-            plan = self.plan(rows)
+            plan = self.plan(layout)
             if isinstance(plan, str):
                 reason = plan if math.isinf(missing) else reason
             elif isinstance(plan, float):
                 if plan < missing:
                     missing = plan
-                    stages = f"{len(rows)} stage{'s' if len(rows) > 1 else ''}"
-                    degrees = f"data {rows[0].data_parallel}, tensor {rows[0].tensor_parallel}"
+                    stages = f"{len(layout)} stage{'s' if len(layout) > 1 else ''}"
+                    degrees = f"data {layout[0].data_parallel}, tensor {layout[0].tensor_parallel}"
                     reason = (
                         f"its smallest setting ({stages}, {degrees}) needs {format_bytes(plan)} more on a device than "
                         f"the {format_bytes(self.problem.memory_bytes)} there are"
@@ -102,15 +109,15 @@ class Layouts:
                     reason = found.violations[0]
         return Outcome(best, reason="" if best is not None else reason)
 
-    def _stage(self, row: StageRow, in_flight: int) -> Stage | str | float:
-        degree = row.tensor_parallel
+    def _stage(self, laid: LaidOutStage, in_flight: int) -> Stage | str | float:
+        degree = laid.tensor_parallel
         kinds: dict[int, list[int]] = {}
-        for place in range(row.start, row.end):
+        for place in range(laid.start, laid.end):
             if not self.order[place].configurations.get(degree):
                 return f"{self.order[place].label} has no configuration of tensor-parallel degree {degree}"
             kinds.setdefault(self.menus[place], []).append(place)
         menus = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
-        replicas = row.data_parallel if self._shards else 1
+        replicas = laid.data_parallel if self._shards else 1
         key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight, replicas)
         if key not in self._chosen:
             self._chosen[key] = fastest_choices(menus, in_flight, self._limit, replicas)
@@ -124,22 +131,19 @@ class Layouts:
         held = [layer.id for layer in self.problem.layers if layer.id in configurations]
         return Stage(
             operators=tuple(held),
-            data_parallel=row.data_parallel,
+            data_parallel=laid.data_parallel,
             tensor_parallel=degree,
-            machines=row.machines,
-            machine_group=row.machine_group,
+            machines=laid.machines,
+            machine_group=laid.machine_group,
             configurations={identity: configurations[identity] for identity in held},
         )
 
 
 @dataclass(frozen=True)
-class LaidOut(AnyProblem):
+class LaidOut(Baseline):
     """The best of a family of layouts, a usual way to lay out training by hand."""
 
-    #: As of every solver.
-    name: str
-    summary: str
-    family: Callable[[Layouts], Iterable[Sequence[StageRow]]]  #: The layouts, each in the order of its stages.
+    family: Callable[[Layouts], Iterable[Sequence[LaidOutStage]]]  #: The layouts, each in the order of its stages.
     without: str = _UNUSED  #: Why there is no plan where the family is empty.
 
     def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
@@ -147,25 +151,25 @@ class LaidOut(AnyProblem):
         return layouts.best(self.family(layouts), monitor, self.without)
 
 
-def place(problem: HybridProblem, rows: Sequence[StageRow]) -> list[list[StageRow]]:
+def place(problem: HybridProblem, layout: Sequence[LaidOutStage]) -> list[list[LaidOutStage]]:
     """A layout of stages with equal degrees on machines: as it is without machines, otherwise every even placement.
 
     A machine holds d_1 of the d replicas of as many stages as fit, and the next stages are on other machines.
     """
     if problem.hierarchy is None:
-        return [list(rows)]
+        return [list(layout)]
     size = problem.devices_per_machine
-    replicas, degree = rows[0].data_parallel, rows[0].tensor_parallel
+    replicas, degree = layout[0].data_parallel, layout[0].tensor_parallel
     found = []
     for inside in range(1, min(replicas, size // degree) + 1):
         if replicas % inside:
             continue
         machines, together = replicas // inside, size // (inside * degree)
-        if machines * -(-len(rows) // together) <= problem.machines:
+        if machines * -(-len(layout) // together) <= problem.machines:
             found.append(
                 [
-                    dataclasses.replace(row, machines=machines, machine_group=number // together)
-                    for number, row in enumerate(rows)
+                    dataclasses.replace(laid, machines=machines, machine_group=number // together)
+                    for number, laid in enumerate(layout)
                 ]
             )
     return found
@@ -178,3 +182,74 @@ def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[
     """
     allowed = problem.replicas(most)
     return [d for d in allowed if d <= every or d & (d - 1) == 0 or d == allowed[-1]]
+
+
+#: Points kept while choices are combined; beyond these the answer is good, not always the best.
+_MOST_POINTS = 4096
+
+Menu = tuple[Configuration, ...]
+
+
+def least_memory(kinds: Sequence[tuple[Menu, int]], in_flight: int, replicas: int = 1) -> float:
+    """Bytes that the layers need at least, with that many microbatches in flight and replicas."""
+    return sum(n * min(choice.held_bytes(in_flight, replicas) for choice in menu) for menu, n in kinds)
+
+
+def fastest_choices(
+    kinds: Sequence[tuple[Menu, int]], in_flight: int, limit: float, replicas: int = 1
+) -> tuple[tuple[int, ...], ...] | None:
+    """How many layers of each kind take each configuration, so that time is least; None if nothing fits.
+
+    Layers are added one by one; of the points (memory, time) reached, those that another one beats are dropped.
+    Weights and synchronisation, which usually are the same for all configurations of a degree, are not looked at.
+    ``kinds`` are configurations to choose from, each with the number of layers that have them; ``limit`` is in bytes.
+    """
+    held = [[choice.held_bytes(in_flight, replicas) for choice in menu] for menu, _ in kinds]
+    fastest = [
+        min((choice.time, size, k) for k, (choice, size) in enumerate(zip(menu, sizes, strict=True)))[2]
+        for (menu, _), sizes in zip(kinds, held, strict=True)
+    ]
+    if sum(n * sizes[k] for (_, n), sizes, k in zip(kinds, held, fastest, strict=True)) <= limit:
+        return tuple(
+            tuple(n * (k == best) for k in range(len(menu))) for (menu, n), best in zip(kinds, fastest, strict=True)
+        )
+    left = least_memory(kinds, in_flight, replicas)
+    if left > limit:
+        return None
+    memory, time = np.zeros(1), np.zeros(1)
+    history: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    for kind, (menu, n) in enumerate(kinds):
+        sizes = np.array(held[kind])
+        times = np.array([choice.time for choice in menu])
+        for _ in range(n):
+            left -= float(sizes.min())
+            grown = (memory[:, None] + sizes[None, :]).ravel()
+            slower = (time[:, None] + times[None, :]).ravel()
+            kept = _front(grown, slower, limit - lowered(left))
+            if not len(kept):
+                return None
+            history.append((kind, kept // len(menu), kept % len(menu)))
+            memory, time = grown[kept], slower[kept]
+    # The front falls in time as memory grows.
+    place = len(memory) - 1
+    counts = [[0] * len(menu) for menu, _ in kinds]
+    for kind, parent, choice in reversed(history):
+        counts[kind][int(choice[place])] += 1
+        place = int(parent[place])
+    return tuple(tuple(row) for row in counts)
+
+
+def _front(memory: npt.NDArray[np.float64], time: npt.NDArray[np.float64], limit: float) -> npt.NDArray[np.int64]:
+    """Places of the points within the limit that no other one beats, by memory."""
+    order = np.lexsort((time, memory))
+    order = order[memory[order] <= limit]
+    if not len(order):
+        return order
+    least = np.minimum.accumulate(time[order])
+    better = np.ones(len(order), dtype=bool)
+    # A hair less time is rounding, not a better point.
+    better[1:] = time[order][1:] < lowered(least[:-1])
+    order = order[better]
+    if len(order) > _MOST_POINTS:
+        order = order[np.linspace(0, len(order) - 1, _MOST_POINTS).round().astype(np.int64)]
+    return order

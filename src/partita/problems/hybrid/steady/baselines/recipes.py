@@ -14,29 +14,29 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.blocks import LikeBlocks, divisors, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options, Outcome, Solver
-from partita.problems.hybrid.steady.baselines.layouts import LaidOut, Layouts, StageRow, replica_degrees
+from partita.problems.hybrid.steady.baselines.layouts import LaidOut, LaidOutStage, Layouts, replica_degrees
 
 #: Tensor parallelism is not usual beyond this many devices; a machine has as many where nothing is said about that.
 _MOST = 8
 
 
-def _replicas(layouts: Layouts) -> Iterator[list[StageRow]]:
+def _replicas(layouts: Layouts) -> Iterator[list[LaidOutStage]]:
     """One stage on every number of replicas of one device."""
     problem = layouts.problem
     for d in replica_degrees(problem, min(problem.devices, problem.microbatches)):
-        yield [StageRow(0, len(layouts.order), d, 1)]
+        yield [LaidOutStage(0, len(layouts.order), d, 1)]
 
 
-def _split(layouts: Layouts) -> Iterator[list[StageRow]]:
+def _split(layouts: Layouts) -> Iterator[list[LaidOutStage]]:
     """One stage without replicas, on every degree above 1."""
     for t in layouts.problem.degrees():
         if t > 1:
-            yield [StageRow(0, len(layouts.order), 1, t)]
+            yield [LaidOutStage(0, len(layouts.order), 1, t)]
 
 
-def equal_rows(
+def equal_stages(
     blocks: LikeBlocks, stages: int, data_parallel: int, tensor_parallel: int, *, ends_apart: bool = False
-) -> list[StageRow] | None:
+) -> list[LaidOutStage] | None:
     """Equal stages; the model's ends on the first and last, or on stages of their own: None if there are no ends."""
     share = len(blocks.starts) // stages
     places = [blocks.starts[share * k] for k in range(stages)]
@@ -47,23 +47,23 @@ def equal_rows(
         if len(places) == stages:
             return None
     return [
-        StageRow(start, end, data_parallel, tensor_parallel)
+        LaidOutStage(start, end, data_parallel, tensor_parallel)
         for start, end in zip(places, [*places[1:], blocks.layers], strict=True)
     ]
 
 
-def every(layouts: Layouts, *, tensor: bool = True) -> Iterator[list[StageRow]]:
+def every(layouts: Layouts, *, tensor: bool = True) -> Iterator[list[LaidOutStage]]:
     """All equal stages, the fewest devices per replica first; only with t = 1 without ``tensor``."""
     problem, blocks = layouts.problem, find_blocks(layouts.order)
     for stages in divisors(len(blocks.starts)):
         for t in problem.degrees() if tensor else [1]:
             for apart in (False, True):
-                rows = equal_rows(blocks, stages, 1, t, ends_apart=apart)
-                if rows is None:
+                layout = equal_stages(blocks, stages, 1, t, ends_apart=apart)
+                if layout is None:
                     continue
-                most = min(problem.devices // (len(rows) * t), problem.microbatches // len(rows))
+                most = min(problem.devices // (len(layout) * t), problem.microbatches // len(layout))
                 for d in replica_degrees(problem, most, every=1):
-                    yield [StageRow(row.start, row.end, d, t) for row in rows]
+                    yield [LaidOutStage(laid.start, laid.end, d, t) for laid in layout]
 
 
 class MegatronRecipe(Solver):
@@ -85,11 +85,11 @@ class MegatronRecipe(Solver):
         first: Outcome | None = None
         for stages in divisors(len(blocks.starts)):
             replicas = problem.replicas(min(problem.devices // (stages * degree), problem.microbatches // stages))
-            rows = equal_rows(blocks, stages, replicas[-1], degree) if replicas else None
-            if rows is None:
+            layout = equal_stages(blocks, stages, replicas[-1], degree) if replicas else None
+            if layout is None:
                 reason = reason or f"{stages} stages of {degree} devices are more than there are"
                 break
-            outcome = layouts.best([rows], monitor)
+            outcome = layouts.best([layout], monitor)
             if outcome.plan is None:
                 reason = outcome.reason
             elif outcome.plan.device_count == problem.devices:

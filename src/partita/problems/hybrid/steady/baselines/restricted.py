@@ -12,18 +12,15 @@ import msgspec
 
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
 from partita.problems.hybrid.restrictions import Configurations, fastest_only, with_configurations
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
 
 @dataclass(frozen=True)
-class Restricted(AnyProblem):
+class Restricted(Baseline):
     """The exact solver's plan for a problem with less choice, which is a plan of the original one as well."""
 
-    #: As of every solver.
-    name: str
-    summary: str
     #: The problem with less choice; a sentence if there is none left.
     restrict: Callable[[HybridProblem], HybridProblem | str]
     replicas: bool = True  #: Whether data-parallel degrees above 1 are an answer.

@@ -1,4 +1,4 @@
-"""Is there a plan within a target? Asked of a family of suffix sets."""
+"""Is there a plan within a target? Asked of a family of downsets."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tight(Exception):
 
 
 class Family:
-    """Suffix sets whose differences may become stages, and the table over them.
+    """Downsets whose differences may become stages, and the table over them.
 
     The empty set and the whole model are among the sets. A ``stop`` other than 0 asks running decisions to return. With
     the usual ``room`` what is refuted holds for all plans that the evaluator accepts. The table of a problem with a
@@ -67,10 +67,7 @@ class Family:
     def decide(self, target: float) -> tuple[float, Plan] | bool | None:
         """A plan with stages within the target and its objective; False if there is none, None if stopped.
 
-        Raises
-        ------
-        Tight
-            If the evaluator does not accept the plan that was found, for what sums are rounded by.
+        ``Tight`` is raised if the evaluator does not accept the plan that was found, for what sums are rounded by.
         """
         found = self._fill(target)
         if found < 0 or self.work.stop[0] != 0:

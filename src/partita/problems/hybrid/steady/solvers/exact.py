@@ -1,6 +1,6 @@
 """Proven optimal hybrid plans: bisection over decisions about the fewest devices.
 
-Source: the suffix sets and the stage model are Piper's (NeurIPS 2021, §4); the decision form, the exact choice of
+Source: the downsets and the stage model are Piper's (NeurIPS 2021, §4); the decision form, the exact choice of
 configurations, and the pruning by what the remaining devices can do are described in ``docs/hybrid.md``.
 """
 
@@ -14,17 +14,17 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import CLOSE, rounded_down
 from partita.nouns.pipeline import Plan
-from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders, suffix_order
+from partita.problems.hybrid.downsets import all_downsets, along_orders, downset_order, some_orders
 from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options, Outcome, Solver, run_search
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.steady.solvers.decision import Family, Tight
 
-#: Most suffix sets, and most entries of a table: beyond these only sets along some orders are searched.
+#: Most downsets, and most entries of a table: beyond these only sets along some orders are searched.
 MOST_SETS = 200_000
 MOST_ENTRIES = 1 << 28
-#: Up to this many suffix sets a decision takes milliseconds, and a first plan from a few orders is not worth it.
+#: Up to this many downsets a decision takes milliseconds, and a first plan from a few orders is not worth it.
 FEW_SETS = 400
 #: Relative distance from which on the next target is just under the plan.
 NEAR = 2e-3
@@ -35,7 +35,7 @@ _ROUNDS = 4
 
 
 class HybridExact(Solver):
-    """Exact solver of the hybrid problem; with very many suffix sets the plan comes without proof."""
+    """Exact solver of the hybrid problem; with very many downsets the plan comes without proof."""
 
     name = "exact"
     summary = "plans with proof: bisection over the fewest devices per suffix set, exact choice of configurations"
@@ -63,7 +63,7 @@ class _Bisection:
         entries = model.width + 1
         if self.problem.hierarchy is not None:
             entries = 4 * max(entries, (self.problem.devices_per_machine + 1) ** 2)
-        sets = all_suffix_sets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // entries))
+        sets = all_downsets(model.after, model.before, min(MOST_SETS, MOST_ENTRIES // entries))
         if sets is None or len(sets) > FEW_SETS:
             self._outline(model)
         counters = self.best.counters
@@ -96,7 +96,7 @@ class _Bisection:
             stage_of = {identity: i for i, stage in enumerate(plan.stages) for identity in stage.operators}
             stages = [-stage_of[self.problem.layers[place].id] for place in model.order]
             orders = [
-                suffix_order(model.before, [stage + 0.9 * generator.random() for stage in stages])
+                downset_order(model.before, [stage + 0.9 * generator.random() for stage in stages])
                 for _ in range(_ORDERS)
             ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from partita.problems.hybrid.protocol import Solver
 from partita.problems.hybrid.step.baselines import recipes, restricted
-from partita.problems.hybrid.step.baselines.kinds import FASTEST_KIND, PROPORTIONAL
 
 RECIPES: tuple[Solver, ...] = (
     recipes.REPLICAS,
@@ -21,8 +20,8 @@ RESTRICTED: tuple[Solver, ...] = (
     restricted.NO_DATA_PARALLEL,
     restricted.NO_TENSOR_PARALLEL,
     restricted.NO_RECOMPUTATION,
-    FASTEST_KIND,
-    PROPORTIONAL,
+    restricted.FASTEST_KIND,
+    restricted.PROPORTIONAL,
 )
 #: By hand first, then the restricted planners.
 BASELINES = (*RECIPES, *RESTRICTED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.problems.hybrid.blocks import divisors, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import AnyProblem, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, Options, Outcome
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import WAYS, MeshLayout, layout_plan
 
@@ -24,12 +25,9 @@ _MOST_TENSOR = 8
 
 
 @dataclass(frozen=True)
-class Recipe(AnyProblem):
+class Recipe(Baseline):
     """Layouts in the order in which they are tried."""
 
-    #: As of every solver.
-    name: str
-    summary: str
     layouts: Callable[[HybridProblem], Iterator[MeshLayout]]  #: The layouts for a problem about a step.
     ways: Sequence[str] = WAYS  #: What blocks may recompute.
     first: bool = True  #: Whether the first layout that fits is taken, not the best of all.
@@ -58,8 +56,7 @@ class Recipe(AnyProblem):
 
 def _degrees(problem: HybridProblem) -> list[int]:
     """Tensor-parallel degrees that all layers have, inside a machine."""
-    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
-    return [t for t in problem.degrees() if t in shared and t <= _MOST_TENSOR]
+    return [t for t in problem.shared_degrees() if t <= _MOST_TENSOR]
 
 
 def _zero(problem: HybridProblem, wanted: int) -> int:
@@ -132,10 +129,6 @@ def _megatron(problem: HybridProblem) -> Iterator[MeshLayout]:
         yield from _filled(problem, tensor, pipeline, 1, context=context, experts=True)
 
 
-def _sharded(problem: HybridProblem) -> Iterator[MeshLayout]:
-    yield from _filled(problem, 1, 1, 3)
-
-
 def _torchtitan(problem: HybridProblem) -> Iterator[MeshLayout]:
     """FSDP alone, then over tensor-parallel groups of a whole machine, then sharing out sequences, and a pipeline."""
     last, contexts = _degrees(problem)[-1:], _contexts(problem)
@@ -149,10 +142,6 @@ def _nanotron(problem: HybridProblem) -> Iterator[MeshLayout]:
     """Tensor parallelism inside machines, the smallest p that fits, ZeRO-1."""
     for tensor, pipeline in itertools.product(_degrees(problem)[-1:], (1, *_depths(problem))):
         yield from itertools.islice(_filled(problem, tensor, pipeline, 1), 1)
-
-
-def _replicas(problem: HybridProblem) -> Iterator[MeshLayout]:
-    yield from _filled(problem, 1, 1, 0)
 
 
 def _group(problem: HybridProblem) -> Iterator[MeshLayout]:
@@ -172,8 +161,12 @@ MEGATRON = Recipe(
     "the smallest tensor degree that fits, then context degree, then the fewest stages, the rest data parallel",
     _megatron,
 )
-FSDP = Recipe("FSDP only", "all devices share out weights, gradients and states (ZeRO-3)", _sharded)
-DEEPSPEED = Recipe("DeepSpeed ZeRO-3", "ZeRO-3 on all devices, every block recomputed", _sharded, ways=("full",))
+FSDP = Recipe(
+    "FSDP only",
+    "all devices share out weights, gradients and states (ZeRO-3)",
+    partial(_filled, tensor=1, pipeline=1, zero=3),
+)
+DEEPSPEED = Recipe("DeepSpeed ZeRO-3", "ZeRO-3 on all devices, every block recomputed", FSDP.layouts, ways=("full",))
 TORCHTITAN = Recipe(
     "torchtitan's defaults",
     "FSDP and selective recomputation; tensor groups of a machine, then a pipeline, where that does not fit",
@@ -186,6 +179,8 @@ NANOTRON = Recipe(
     _nanotron,
     ways=("none", "full"),
 )
-REPLICAS = Recipe("pure data parallel", "the whole model on every device", _replicas)
+REPLICAS = Recipe(
+    "pure data parallel", "the whole model on every device", partial(_filled, tensor=1, pipeline=1, zero=0)
+)
 GROUP = Recipe("pure tensor parallel", "every layer split over one group of devices", _group)
 PIPELINE = Recipe("pure pipeline", "stages of one device each", _pipeline, first=False)

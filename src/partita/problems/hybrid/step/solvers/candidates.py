@@ -1,18 +1,21 @@
-"""Uniform meshes with bounds that hold whatever the layers of their stages are."""
+"""Uniform meshes with bounds that hold whatever the layers of their stages are, and the least memory of a layer."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from partita.ground.rounding import rounded_down
 from partita.problems.hybrid.blocks import divisors
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import most_room
-from partita.problems.hybrid.step.costs import Exchanges, exchanges_of
+from partita.problems.hybrid.step.costs import Exchanges, exchanges_of, state_bytes
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
+from partita.problems.hybrid.training import LayerState
 
 
 @dataclass(frozen=True)
@@ -48,14 +51,14 @@ class _Totals:
     memory: float
 
 
-def spreads_of(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
+def at_degrees(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
     """What layers cost at every context- and expert-parallel degree that plans may have."""
     training = problem.step
     found = {
         (context, expert): problem.at(context, expert)
         for context, expert in itertools.product(training.context, training.expert)
     }
-    return {degrees: spread for degrees, spread in found.items() if spread is not None}
+    return {degrees: there for degrees, there in found.items() if there is not None}
 
 
 def candidates_of(
@@ -67,8 +70,7 @@ def candidates_of(
     """
     training, batch, count = problem.step, problem.microbatches, len(problem.layers)
     limit = most_room(problem.memory_bytes, count)
-    shared = set.intersection(*({t for t, row in layer.configurations.items() if row} for layer in problem.layers))
-    for t in sorted(shared & set(problem.degrees())):
+    for t in problem.shared_degrees():
         for d in divisors(batch):
             groups = d * context
             if groups * t > problem.devices:
@@ -139,3 +141,28 @@ def _bounded(totals: _Totals, mesh: DeviceMesh, way: str) -> CandidateMesh:
 def terms_of(problem: HybridProblem) -> int:
     """How many numbers make up the time of a step, at most."""
     return 16 * len(problem.layers) + 8 * len(problem.edges) + 16
+
+
+def least_memory(problem: HybridProblem, layer: Layer) -> float:
+    """Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less.
+
+    Infinite if it has no degree that the devices allow where they share out sequences or experts.
+    """
+    needs = (
+        choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(there, other, degree, context)
+        for (context, _), there in at_degrees(problem).items()
+        for other in there.layers
+        if other.id == layer.id
+        for degree, choices in other.configurations.items()
+        if degree <= problem.devices_per_machine
+        for choice in choices
+    )
+    return min(needs, default=math.inf)
+
+
+def _least_state(problem: HybridProblem, layer: Layer, degree: int, context: int) -> float:
+    """Weights, gradients and states of a layer with as many replicas as there can be."""
+    state = layer.states.get(degree, LayerState())
+    most = max(1, min(problem.devices // degree, problem.microbatches * context))
+    parts = (state, state.experts or LayerState())
+    return sum(state_bytes(part, max(problem.step.zero), most) for part in parts)

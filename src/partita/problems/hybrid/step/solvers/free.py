@@ -1,9 +1,9 @@
-"""Steps of stages with degrees of their own: branch and bound over caps, with bounds from rows that need less memory.
+"""Steps of stages with degrees of their own: branch and bound over caps, bounded by pipelines that need less memory.
 
-For one schedule and one of ZeRO's stages, a row with κ from K₁ and single costs from S₁ on, within K₂ and S₂, takes
-F(K₂, S₂) + K₁ + S₁ or more, F being the least sum of passing times; under GPipe forward parts have a κ of their own. A
-first pass bounds F, labels find it. Uniform meshes have a search of their own, and alone share out sequences and
-experts. Both first look for what is better by a share, then for what is better at all.
+For one schedule and one of ZeRO's stages, a pipeline with κ from K₁ and single costs from S₁ on, within K₂ and S₂,
+takes F(K₂, S₂) + K₁ + S₁ or more, F being the least sum of passing times; under GPipe forward parts have a κ of their
+own. A first pass bounds F, labels find it. Uniform meshes have a search of their own, and alone share out sequences
+and experts. Both first look for what is better by a share, then for what is better at all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from partita.ground.errors import DisagreementError
 from partita.ground.rounding import CLOSE, leq, rounded_down, rounded_up
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import divisors
-from partita.problems.hybrid.downsets import all_suffix_sets
+from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
@@ -34,13 +34,13 @@ from partita.problems.hybrid.step.evaluate import evaluate, stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
 from partita.problems.hybrid.step.solvers.candidates import terms_of
-from partita.problems.hybrid.step.solvers.row_family import (
+from partita.problems.hybrid.step.solvers.free_family import (
     MOST_STAGES,
     Choice,
-    FoundStages,
+    FreeBox,
+    FreeFamily,
+    FreePipeline,
     LabelsFull,
-    RowBox,
-    RowFamily,
 )
 from partita.problems.hybrid.step.solvers.uniform import MOST_SETS, MeshSearch
 from partita.problems.hybrid.training import Training
@@ -58,7 +58,7 @@ _QUICK, _LONG = 100_000, 1_000_000_000
 
 
 class FreeMesh(Solver):
-    """Steps of stages with degrees of their own, with bounds; proven for models of some hundred suffix sets."""
+    """Steps of stages with degrees of their own, with bounds; proven for models of some hundred downsets."""
 
     name = "rows"
     summary = "steps of stages with degrees of their own, with proof: labels under caps, and uniform meshes"
@@ -86,7 +86,7 @@ def bound_of_free(
     """
     training = result.problem.step
     if result.plan is None or result.bound is None or result.problem.spreads:
-        # Rows that share out sequences or experts are not bounded.
+        # Pipelines that share out sequences or experts are not bounded.
         return None
     problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
     search = PipelineSearch(problem, options, result.plan, _BOUND, result.bound.value)
@@ -102,16 +102,8 @@ def _ignored(bound: float) -> None:
 class PipelineSearch:
     """What one run works on; ``run`` is called in a worker thread.
 
-    Parameters
-    ----------
-    problem, options
-        As for the solver.
-    known
-        A plan to begin with.
-    passes
-        Relative distances of plan and bound, falling, at which to go on with the next one.
-    of_meshes
-        What no uniform mesh beats, if it is known; they are not searched then.
+    It begins with a ``known`` plan. ``passes`` are relative distances of plan and bound, falling, at which to go on
+    with the next one. Where it is known what no uniform mesh beats, ``of_meshes``, these are not searched.
     """
 
     def __init__(
@@ -132,27 +124,27 @@ class PipelineSearch:
             for kind in (problem.kinds if of_meshes is None else ())
         ]
         self.counter = itertools.count()
-        self.families: dict[int, RowFamily] = {}
+        self.families: dict[int, FreeFamily] = {}
         self.sets: set[int] | None = None
-        self.boxes: list[tuple[float, int, RowBox]] = []
-        #: What is proven of rows where labels did not suffice, and of uniform meshes and rows so far.
+        self.boxes: list[tuple[float, int, FreeBox]] = []
+        #: What is proven of pipelines where labels did not suffice, and of uniform meshes and pipelines so far.
         self.stuck = math.inf
-        self.of_meshes, self.of_rows = of_meshes or 0.0, 0.0
+        self.of_meshes, self.of_free = of_meshes or 0.0, 0.0
 
     def run(self) -> None:
         self.best.counters |= {"boxes": 0, "labelled": 0}
-        self.of_rows = self._work()
-        self._meshes(self.of_rows)
+        self.of_free = self._work()
+        self._meshes(self.of_free)
         self._begin()
         for close in self.passes:
             if self.uniform:
                 # What a search on one kind of devices hears of others on the way is no bound for all.
                 alone: Callable[[float], object] = self._meshes if len(self.uniform) == 1 else _ignored
                 self._meshes(min(search.sweep(close, alone) for search in self.uniform))
-            self._rows(close)
+            self._free(close)
             if self.best.done:
                 return
-        if self.best.stop[0] == 0 and math.isinf(self.of_rows) and math.isinf(self.of_meshes):
+        if self.best.stop[0] == 0 and math.isinf(self.of_free) and math.isinf(self.of_meshes):
             self.best.refute("all rows")
 
     def _work(self) -> float:
@@ -160,14 +152,8 @@ class PipelineSearch:
 
         Of several kinds, each layer is on that which takes least device time for it.
         """
-        times: list[list[float]] = [[] for _ in self.problem.layers]
-        for kind in self.problem.kinds:
-            widest = kind.devices_per_machine
-            for context, layers in ((1, kind.layers), *((spread.context, spread.layers) for spread in kind.spreads)):
-                for found, layer in zip(times, layers, strict=True):
-                    ways = layer.configurations.items()
-                    found += [context * t * min(c.time for c in row) for t, row in ways if row and t <= widest]
-        work = sum(min(row, default=math.inf) for row in times)
+        least = [kind.least_device_times() for kind in self.problem.kinds]
+        work = sum(min(times[layer.id] for times in least) for layer in self.problem.layers)
         shared = self.problem.microbatches * work / self.problem.all_devices
         return math.inf if math.isinf(shared) else self._down(shared)
 
@@ -177,7 +163,7 @@ class PipelineSearch:
 
     def _begin(self) -> None:
         model = build_instance(self.problem.replace(training=None, microbatches=1, others=(), spreads=()))
-        self.sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+        self.sets = all_downsets(model.after, model.before, MOST_SETS)
         self.choices = [
             Choice(t, d, number)
             for number, kind in enumerate(self.problem.kinds)
@@ -185,23 +171,23 @@ class PipelineSearch:
             for d in divisors(self.problem.microbatches)
             if d * t <= kind.devices
         ]
-        if math.isinf(self.of_rows):
+        if math.isinf(self.of_free):
             # Some layer has no degree that any devices allow.
             return
         if self.sets is None or len(self.choices) * len(self.sets) ** 2 > MOST_STAGES:
-            self.stuck = self.of_rows
+            self.stuck = self.of_free
             return
         self.sets = uncut(self.problem, model.order, self.sets)
-        if not (1 in self.training.context and 1 in self.training.expert and self._has_rows()):
+        if not (1 in self.training.context and 1 in self.training.expert and self._has_free()):
             return
         for zero in self.training.zero:
             for schedule in self.training.schedules:
-                # A row of one stage is a uniform mesh.
+                # A pipeline of one stage is a uniform mesh.
                 if schedule != "interleaved" and refusal(schedule, 2, 1, self.problem.microbatches, zero) is None:
-                    box = RowBox(schedule=schedule, zero=zero)
-                    self._push(self.of_rows, box if schedule == "gpipe" else box.cut(1, high=0.0))
+                    box = FreeBox(schedule=schedule, zero=zero)
+                    self._push(self.of_free, box if schedule == "gpipe" else box.cut(1, high=0.0))
 
-    def _has_rows(self) -> bool:
+    def _has_free(self) -> bool:
         """Whether every layer has a degree that devices allow which share out neither sequence nor experts."""
         degrees = {(choice.kind, choice.tensor) for choice in self.choices}
         kinds = self.problem.kinds
@@ -217,22 +203,22 @@ class PipelineSearch:
         self._prove()
 
     def _prove(self) -> None:
-        bound = min(self.of_meshes, self.of_rows)
+        bound = min(self.of_meshes, self.of_free)
         if 0 < bound < math.inf:
             self.best.prove(bound, "rows of stages")
 
-    def _push(self, bound: float, box: RowBox) -> None:
+    def _push(self, bound: float, box: FreeBox) -> None:
         if bound < self.best.value * (1 - CLOSE) and min(box.widths) >= 0:
             heapq.heappush(self.boxes, (bound, next(self.counter), box))
 
-    # -- rows --------------------------------------------------------------------------------------------------------
+    # -- pipelines ---------------------------------------------------------------------------------------------------
 
-    def _rows(self, close: float) -> None:
-        """Search rows until none can be better than the best plan by this share."""
+    def _free(self, close: float) -> None:
+        """Search pipelines until none can be better than the best plan by this share."""
         while self.best.stop[0] == 0:
             ahead = min(self.stuck, self.boxes[0][0] if self.boxes else math.inf)
             kept = self.best.value * (1 - CLOSE)
-            self.of_rows = max(self.of_rows, min(ahead, kept))
+            self.of_free = max(self.of_free, min(ahead, kept))
             self._prove()
             if not self.boxes or self.boxes[0][0] >= self.best.value * (1 - close):
                 return
@@ -240,7 +226,7 @@ class PipelineSearch:
             self.best.counters["boxes"] += 1
             self._close(bound, box, close)
 
-    def _close(self, bound: float, box: RowBox, close: float) -> None:
+    def _close(self, bound: float, box: FreeBox, close: float) -> None:
         """Raise the bound of a box, or split it."""
         family, value = self._family(box.zero), self.best.value
         target = value * (1 - close)
@@ -256,7 +242,7 @@ class PipelineSearch:
         for place, low in enumerate(box.lows):
             cap = rounded_up(low + spare, target, self.terms)
             if cap < box.highs[place]:
-                # Rows beyond the cap take at least the target; they are found again if that falls.
+                # Pipelines beyond the cap take at least the target; they are found again if that falls.
                 self._push(max(bound, target), box.cut(place, low=cap))
                 box = box.cut(place, high=cap)
         widest = max(box.widths)
@@ -292,8 +278,8 @@ class PipelineSearch:
         for half in (box.cut(place, high=middle), box.cut(place, low=middle)):
             self._push(max(bound, self._down(least + half.least)), half)
 
-    def _label(self, bound: float, box: RowBox, target: float, effort: int) -> bool:
-        """Find the best row of a box just bounded, and split what is left; False if that takes too many labels."""
+    def _label(self, bound: float, box: FreeBox, target: float, effort: int) -> bool:
+        """Find the best pipeline of a box just bounded, and split what is left; False if that takes too many labels."""
         family = self._family(box.zero)
         limit = target - box.least
         self.best.counters["labelled"] += 1
@@ -309,7 +295,7 @@ class PipelineSearch:
             return True
         evaluation = self._offer(found.plan)
         if is_tight(self.problem, found.plan, evaluation):
-            # What fits for certain; other rows may be better, so that nothing more is proven.
+            # What fits for certain; other pipelines may be better, so that nothing more is proven.
             self.stuck = min(self.stuck, bound)
             self._offer_certain(box, limit)
             return True
@@ -324,9 +310,9 @@ class PipelineSearch:
             self._push(max(bound, passing + part.least), part)
         return True
 
-    def _offer_certain(self, box: RowBox, limit: float) -> None:
+    def _offer_certain(self, box: FreeBox, limit: float) -> None:
         assert self.sets is not None
-        family = RowFamily(self.problem, self.choices, box.zero, self.sets, self.best.stop, sure_room)
+        family = FreeFamily(self.problem, self.choices, box.zero, self.sets, self.best.stop, sure_room)
         if family.least(box, limit) is None:
             return
         try:
@@ -336,8 +322,8 @@ class PipelineSearch:
         if found is not None:
             self._offer(found.plan)
 
-    def _judge(self, found: FoundStages, evaluation: HybridEvaluation) -> tuple[tuple[float, ...], bool]:
-        """The largest κs and single cost of a row, and whether it takes and holds what was promised."""
+    def _judge(self, found: FreePipeline, evaluation: HybridEvaluation) -> tuple[tuple[float, ...], bool]:
+        """The largest κs and single cost of a pipeline, and whether it takes and holds what was promised."""
         chosen = configurations_of(self.problem, found.plan)
         costs = stage_costs(self.problem, found.plan, chosen)[1]
         rows = ((cost.holding, cost.ahead, cost.sync + cost.update) for cost in costs)
@@ -356,11 +342,11 @@ class PipelineSearch:
             self.best.offer(evaluation.objective, plan, "free")
         return evaluation
 
-    def _family(self, zero: int) -> RowFamily:
+    def _family(self, zero: int) -> FreeFamily:
         if zero not in self.families:
             assert self.sets is not None
             size = 36 * len(self.choices) * len(self.sets) ** 2
             while self.families and size * (len(self.families) + 1) > 1 << 30:
                 del self.families[next(iter(self.families))]
-            self.families[zero] = RowFamily(self.problem, self.choices, zero, self.sets, self.best.stop)
+            self.families[zero] = FreeFamily(self.problem, self.choices, zero, self.sets, self.best.stop)
         return self.families[zero]

@@ -1,4 +1,4 @@
-"""Rows of stages of uniform meshes over suffix sets: the kernel's answers, and plans from them."""
+"""Pipelines of uniform meshes over downsets: the kernel's answers, and plans from them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import as_bits, members_of
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
+from partita.problems.hybrid.step.free_stages import stage_in_flight
 from partita.problems.hybrid.step.layout import uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.rows import row_in_flight
-from partita.problems.hybrid.step.solvers.caps import Box
-from partita.problems.hybrid.step.solvers.step_family import NUMBERS, StepFamily
+from partita.problems.hybrid.step.solvers.step_family import NUMBERS, Box, StepFamily
 
 #: Bytes of tables of stages that are kept.
 _KEPT = 1 << 28
 
 
 @dataclass(frozen=True)
-class FoundRow:
-    """A row of stages: the sets between them, the least sum of passing times, and its largest κs and single cost."""
+class UniformPipeline:
+    """A pipeline: the sets between them, the least sum of passing times, and its largest κs and single cost."""
 
     passing: float
     costs: tuple[float, ...]
@@ -43,7 +42,7 @@ class FoundRow:
 
 
 class MeshFamily(StepFamily):
-    """The rows of one tensor-parallel degree, of at most ``most`` stages."""
+    """The pipelines of one tensor-parallel degree, of at most ``most`` stages."""
 
     def __init__(
         self,
@@ -62,8 +61,8 @@ class MeshFamily(StepFamily):
         self.rest = rounded_down(rest, rest, 2 * len(fastest))
         self.known: OrderedDict[tuple[int, int], tuple[StageOptions, Sacks]] = OrderedDict()
 
-    def best(self, mesh: DeviceMesh, box: Box, limit: float) -> FoundRow | None:
-        """The row of a mesh with the least sum of passing times within a box's caps, if that is of use; or None."""
+    def best(self, mesh: DeviceMesh, box: Box, limit: float) -> UniformPipeline | None:
+        """The pipeline of a mesh with the least sum of passing times within a box's caps, or None."""
         options, sacks = self._known(mesh)
         shape, number = (mesh.stages + 1, len(self.sets)), NUMBERS[mesh.schedule]
         rates = np.array([mesh.handover(rank) for rank in range(mesh.stages)])
@@ -84,17 +83,17 @@ class MeshFamily(StepFamily):
         passing = best_row(self.work, options, sacks, task, rest, least, parent, steps, costs)
         if not passing < math.inf or self.work.stop[0] != 0:
             return None
-        return FoundRow(passing, tuple(costs.tolist()), tuple(steps.tolist()))
+        return UniformPipeline(passing, tuple(costs.tolist()), tuple(steps.tolist()))
 
-    def plan(self, mesh: DeviceMesh, row: FoundRow) -> Plan | None:
-        """The plan of a row; None if stopped."""
+    def plan(self, mesh: DeviceMesh, found: UniformPipeline) -> Plan | None:
+        """The plan of a pipeline; None if stopped."""
         options, sacks = self._known(mesh)
         order = [self.problem.layers[place] for place in self.model.order]
         parts: list[list[int]] = []
         configurations: dict[int, str] = {}
         total = mesh.stages * mesh.data
-        for rank, (outer, inner) in enumerate(zip(row.steps, row.steps[1:], strict=False)):
-            flying = row_in_flight(mesh.schedule, total - rank * mesh.data, total, mesh.data, mesh.microbatches)
+        for rank, (outer, inner) in enumerate(zip(found.steps, found.steps[1:], strict=False)):
+            flying = stage_in_flight(mesh.schedule, total - rank * mesh.data, total, mesh.data, mesh.microbatches)
             room = float(sacks.room[options.sack[inner, outer, 0]])
             chosen = self.configurations(StageIndex(inner, outer, 0), room, flying)
             if chosen is None:

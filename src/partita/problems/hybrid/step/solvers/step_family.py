@@ -1,10 +1,11 @@
-"""Stages of steps between suffix sets, on meshes of some degrees: what the kernels read, and what layers run."""
+"""Stages of steps between downsets, on meshes of some degrees: what the kernels read, and what layers run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -22,6 +23,7 @@ from partita.engines.kernels.hybrid.passing import (
     fill_option,
     lost_time,
 )
+from partita.ground.rounding import SUMMED
 from partita.problems.hybrid.instance import (
     build_arrays,
     build_instance,
@@ -44,20 +46,10 @@ Floats = npt.NDArray[np.float64]
 
 
 class StepFamily:
-    """Suffix sets whose differences may become stages.
+    """Downsets whose differences may become stages; the empty one and the whole model are among them.
 
-    Parameters
-    ----------
-    problem
-        The problem.
-    degrees
-        Kinds of devices, by number, with a tensor-parallel degree.
-    sets
-        The suffix sets, the empty one and the whole model among them.
-    stop
-        Any number but 0 asks kernels to return.
-    room
-        How much of a device's memory is room.
+    ``degrees`` are kinds of devices, by number, with a tensor-parallel degree. A ``stop`` other than 0 asks kernels to
+    return; ``room`` says how much of a device's memory is room.
     """
 
     def __init__(
@@ -166,3 +158,52 @@ def _by_number(problem: HybridProblem, degrees: Sequence[tuple[int, int]]) -> Hy
         others=(),
         spreads=(),
     )
+
+
+#: A cap this much below a value excludes it.
+_BELOW = 10 * SUMMED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """Pipelines with bounds on the largest κ, that of forward parts where they come first, and the single cost."""
+
+    lows: tuple[float, ...] = (0.0, 0.0, 0.0)
+    highs: tuple[float, ...] = (math.inf, math.inf, math.inf)
+
+    @property
+    def least(self) -> float:
+        """What the bounds add to the passing times at least."""
+        return sum(self.lows)
+
+    @property
+    def widths(self) -> list[float]:
+        """How far the bounds are apart."""
+        return [high - low for low, high in zip(self.lows, self.highs, strict=True)]
+
+    def cut(self, place: int, *, low: float | None = None, high: float | None = None) -> Self:
+        """What is left of it with other bounds in one place."""
+        lows, highs = list(self.lows), list(self.highs)
+        lows[place] = lows[place] if low is None else max(low, lows[place])
+        highs[place] = highs[place] if high is None else min(high, highs[place])
+        return replace(self, lows=tuple(lows), highs=tuple(highs))
+
+    def beside(self, costs: tuple[float, ...]) -> tuple[list[Self], Self]:
+        """What is left beside that with the least sum of passing times: boxes with a smaller cost and the rest.
+
+        Pipelines of the rest take no less than that, but for the share by which caps are below values.
+        """
+        parts: list[Self] = []
+        rest = self
+        for place, cost in enumerate(costs):
+            below = cost * (1 - _BELOW)
+            if rest.lows[place] >= below:
+                continue
+            part = rest.cut(place, high=below)
+            middle = (part.lows[place] + part.highs[place]) / 2
+            if place == 0 and part.lows[0] < middle < part.highs[0]:
+                parts += [part.cut(0, high=middle), part.cut(0, low=middle)]
+            else:
+                parts.append(part)
+            rest = rest.cut(place, low=below)
+        return parts, rest

@@ -1,8 +1,8 @@
 """Proven optimal steps of uniform meshes: branch and bound over meshes, and over caps on the slowest stage of each.
 
 For one mesh, let F(K, S) be the least sum of passing times φ with every stage's κ within K and what it does once within
-S, a small dynamic program. A row with κ from K₁ to K₂ and single costs from S₁ to S₂ takes F(K₂, S₂) + K₁ + S₁ or more;
-the row that attains F leaves only those with smaller caps. Boxes of caps are split until their bounds meet the plan.
+S, a small dynamic program. One with κ from K₁ to K₂ and single costs from S₁ to S₂ takes F(K₂, S₂) + K₁ + S₁ or more;
+that which attains F leaves only those with smaller caps. Boxes of caps are split until their bounds meet the plan.
 Under GPipe forward and backward parts have caps of their own.
 """
 
@@ -21,7 +21,7 @@ from partita.ground.errors import DisagreementError
 from partita.ground.rounding import CLOSE, leq, rounded_down
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
-from partita.problems.hybrid.downsets import all_suffix_sets, along_orders, some_orders
+from partita.problems.hybrid.downsets import all_downsets, along_orders, some_orders
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Options, Outcome, Solver, run_search
@@ -30,22 +30,19 @@ from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.interleaved import interleaved_plan
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.solvers.candidates import CandidateMesh, candidates_of, spreads_of, terms_of
-from partita.problems.hybrid.step.solvers.caps import Box
+from partita.problems.hybrid.step.solvers.candidates import CandidateMesh, at_degrees, candidates_of, terms_of
 from partita.problems.hybrid.step.solvers.mesh_family import MeshFamily
+from partita.problems.hybrid.step.solvers.step_family import Box
 
-#: Most suffix sets of which all pairs are looked at; beyond these only sets along some orders are.
+#: Most downsets of which all pairs are looked at; beyond these only sets along some orders are.
 MOST_SETS = 800
 _ORDERS = 12
 
 
 class UniformMesh(Solver):
-    """Exact solver of a step; with very many suffix sets the plan comes with a bound only.
+    """Exact solver of a step, of all meshes or of those that it ``admits``.
 
-    Parameters
-    ----------
-    admits
-        Which meshes to look at, all unless stated; bounds are about these.
+    With very many downsets the plan comes with a bound only.
     """
 
     name = "uniform"
@@ -67,14 +64,8 @@ class UniformMesh(Solver):
 class MeshSearch:
     """What one run works on; ``run`` is called in a worker thread.
 
-    Parameters
-    ----------
-    problem, options, admits
-        As for the solver.
-    best
-        Where plans go, if others have some as well; ``run`` says there what is proven, ``sweep`` does not.
-    device
-        Kind of devices that plans then name.
+    Plans go to ``best``, where others may have some as well, and name a kind of ``device``; ``run`` says there what is
+    proven, ``sweep`` does not.
     """
 
     def __init__(
@@ -95,14 +86,14 @@ class MeshSearch:
             (
                 one
                 for way, restricted in alike(problem).items()
-                for (context, expert), spread in spreads_of(restricted).items()
-                for one in candidates_of(spread, self.blocks.starts, context, expert, way)
+                for (context, expert), there in at_degrees(restricted).items()
+                for one in candidates_of(there, self.blocks.starts, context, expert, way)
                 if admits is None or admits(one.mesh)
             ),
             key=lambda one: one.order,
         )
         model = build_instance(problem.replace(training=None, spreads=(), microbatches=1))
-        sets = all_suffix_sets(model.after, model.before, MOST_SETS)
+        sets = all_downsets(model.after, model.before, MOST_SETS)
         self.proof = sets is not None
         if sets is None:
             sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed))
@@ -168,22 +159,22 @@ class MeshSearch:
                 box = box.cut(place, high=low + spare)
             limit = candidate.passing + spare
             best.counters["rows"] += 1
-            row = family.best(mesh, box, limit)
+            found = family.best(mesh, box, limit)
             if best.stop[0] != 0:
                 return min(left_out, reached)
-            if row is None:
+            if found is None:
                 continue
-            if row.step < best.value:
-                plan = family.plan(mesh, row)
+            if found.step < best.value:
+                plan = family.plan(mesh, found)
                 if plan is None:
                     return min(left_out, reached)
-                if not self._offer(plan, row.step):
+                if not self._offer(plan, found.step):
                     # What fits for certain; other plans may be better, so that nothing more is proven.
                     self._offer_certain(candidate, box, limit)
                     left_out = min(left_out, reached)
                     continue
-            bound = rounded_down(row.passing, row.step, self.terms)
-            parts, rest = box.beside(row.costs)
+            bound = rounded_down(found.passing, found.step, self.terms)
+            parts, rest = box.beside(found.costs)
             left_out = min(left_out, bound + rest.least)
             for part in parts:
                 if min(part.widths) >= 0:
@@ -203,10 +194,10 @@ class MeshSearch:
 
     def _offer_certain(self, candidate: CandidateMesh, box: Box, limit: float) -> None:
         family = self._family(candidate, sure_room)
-        row = family.best(candidate.mesh, box, limit)
-        plan = None if row is None else family.plan(candidate.mesh, row)
-        if row is not None and plan is not None:
-            self._offer(plan, row.step)
+        found = family.best(candidate.mesh, box, limit)
+        plan = None if found is None else family.plan(candidate.mesh, found)
+        if found is not None and plan is not None:
+            self._offer(plan, found.step)
 
     def _family(self, candidate: CandidateMesh, room: Room = most_room) -> MeshFamily:
         mesh = candidate.mesh

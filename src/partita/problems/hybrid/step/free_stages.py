@@ -1,4 +1,4 @@
-"""Rows of stages with degrees of their own, or on several kinds of devices: where their devices are, and what that
+"""Pipelines with degrees of their own, or on several kinds of devices: where their devices are, and what that
 makes of transfers and memory.
 
 Stages are laid out from the last one back, over machines of their kind from the last one back: each begins where the
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.costs import network_of
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.network import network_of
 from partita.problems.hybrid.step.pipeline import held, refusal
 
 
 @dataclass(frozen=True)
 class StageMesh(DeviceMesh):
-    """One stage of a row: like a stage of a uniform mesh, but for its handovers and what it holds."""
+    """One stage of a pipeline: like a stage of a uniform mesh, but for its handovers and what it holds."""
 
     rates: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  #: As of ``DeviceMesh.handover``.
     in_flight: int = 1  #: Microbatches of which it holds activations.
@@ -64,19 +64,19 @@ def handover_price(mesh: DeviceMesh, to: HybridProblem | None) -> tuple[float, f
     return 0.5 / (mesh.tensor * min(network.outside, other.outside)), 0.5 * call
 
 
-def row_in_flight(schedule: str, behind: int, total: int, data: int, microbatches: int) -> int:
+def stage_in_flight(schedule: str, behind: int, total: int, data: int, microbatches: int) -> int:
     """Microbatches that a stage's replicas hold each, given the replicas of it and those behind, and of all stages."""
     if schedule == "zero-bubble":
         # As many stages as there are: they have the same number of replicas.
         behind = total
     stages = -(-behind // data)
-    # Interleaved rows are violations; they are judged all the same.
+    # Interleaved pipelines are violations; they are judged all the same.
     return sum(held("1f1b" if schedule == "interleaved" else schedule, stages, 1, microbatches, 0)[0])
 
 
-def row_meshes(problem: HybridProblem, plan: Plan) -> list[StageMesh]:
-    """The stages of a row, first stage first."""
-    total, starts = plan.microbatches, row_starts(problem, plan.stages)
+def free_meshes(problem: HybridProblem, plan: Plan) -> list[StageMesh]:
+    """The stages of a pipeline, first stage first."""
+    total, starts = plan.microbatches, stage_starts(problem, plan.stages)
     found, behind = [], total
     for rank, (stage, start) in enumerate(zip(plan.stages, starts, strict=True)):
         kind, d, t = problem.on(stage.kind), stage.data_parallel, stage.tensor_parallel
@@ -88,7 +88,7 @@ def row_meshes(problem: HybridProblem, plan: Plan) -> list[StageMesh]:
             plan.schedule,
             plan.chunks,
             plan.zero,
-            in_flight=row_in_flight(plan.schedule, behind, total, d, max(1, problem.microbatches // d)),
+            in_flight=stage_in_flight(plan.schedule, behind, total, d, max(1, problem.microbatches // d)),
             start=start,
         )
         into, out = (0.0, 0.0), (0.0, 0.0)
@@ -113,7 +113,7 @@ def _across(problem: HybridProblem, before: Stage, after: Stage, start: int) -> 
     return None if inside else kind
 
 
-def row_starts(problem: HybridProblem, stages: Sequence[Stage]) -> list[int]:
+def stage_starts(problem: HybridProblem, stages: Sequence[Stage]) -> list[int]:
     """Devices of its kind behind each stage."""
     used: dict[str, int] = {}
     starts = []
@@ -124,8 +124,8 @@ def row_starts(problem: HybridProblem, stages: Sequence[Stage]) -> list[int]:
     return starts[::-1]
 
 
-def row_violations(problem: HybridProblem, plan: Plan) -> list[str]:
-    """What of a row is not as it has to be."""
+def free_violations(problem: HybridProblem, plan: Plan) -> list[str]:
+    """What of a pipeline is not as it has to be."""
     found, batch = [], problem.microbatches
     degrees = {stage.data_parallel for stage in plan.stages}
     if plan.chunks > 1 or plan.schedule == "interleaved":
@@ -158,7 +158,7 @@ def row_violations(problem: HybridProblem, plan: Plan) -> list[str]:
             groups = {stage.tensor_parallel for stage in plan.stages if problem.on(stage.kind) is kind}
             if len(groups) > 1:
                 found.append(f"in a uniform mesh the stages on {kind.device} have the same tensor-parallel degree")
-    starts = row_starts(problem, plan.stages)
+    starts = stage_starts(problem, plan.stages)
     for kind in problem.kinds:
         mine = [n for n, stage in enumerate(plan.stages) if problem.on(stage.kind) is kind]
         if not mine:

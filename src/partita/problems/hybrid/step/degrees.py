@@ -29,13 +29,7 @@ class DegreeChoices:
     capacity: float = 1.0  #: Rows of the busiest device that shares out experts, relative to the mean.
 
     def check(self) -> None:
-        """Refuse settings that mean nothing.
-
-        Raises
-        ------
-        InputError
-            If no degree is left, one is below 1, or the capacity is below 1.
-        """
+        """Refuse settings that mean nothing: no degree, one below 1, or a capacity below 1."""
         for name, asked in (("context", self.context), ("expert", self.expert)):
             if asked is not None and (not asked or min(asked) < 1):
                 raise InputError(f"{name}-parallel degrees are {tuple(asked)}; give at least one, each at least 1")
@@ -50,20 +44,14 @@ class DegreeChoices:
 
 
 def choose_degrees(
-    spreader: ContextExpertPricer, sharing: DegreeChoices, devices: int
+    pricer_of: ContextExpertPricer, sharing: DegreeChoices, devices: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Context- and expert-parallel degrees: those asked for, or powers of two that suit.
-
-    Raises
-    ------
-    InputError
-        If a degree that is asked for cannot be.
-    """
+    """Context- and expert-parallel degrees: those asked for, or powers of two that suit."""
     powers = [1 << k for k in range(devices.bit_length())]
     found = []
     for name, asked, refusal in (
-        ("context", sharing.context, spreader.context_refusal),
-        ("expert", sharing.expert, spreader.expert_refusal),
+        ("context", sharing.context, pricer_of.context_refusal),
+        ("expert", sharing.expert, pricer_of.expert_refusal),
     ):
         for degree in asked or ():
             wrong = refusal(degree)
@@ -72,20 +60,20 @@ def choose_degrees(
             if wrong is not None:
                 raise InputError(f"{wrong}; take another degree")
         if asked is None:
-            asked = [degree for degree in powers if refusal(degree) is None and _usual(spreader, name, degree)]
+            asked = [degree for degree in powers if refusal(degree) is None and _usual(pricer_of, name, degree)]
         found.append(tuple(sorted(set(asked))))
     return found[0], found[1]
 
 
-def _usual(spreader: ContextExpertPricer, name: str, degree: int) -> bool:
+def _usual(pricer_of: ContextExpertPricer, name: str, degree: int) -> bool:
     """Whether a degree is looked at without being asked for."""
     if degree == 1 or name == "expert":
         return True
-    return not isinstance(spreader.sequence, str) and spreader.sequence.tokens // degree >= FEWEST_TOKENS
+    return not isinstance(pricer_of.sequence, str) and pricer_of.sequence.tokens // degree >= FEWEST_TOKENS
 
 
-def spread_menus(
-    spreader: ContextExpertPricer,
+def menus_at_degrees(
+    pricer_of: ContextExpertPricer,
     menus: Sequence[LayerStrategies],
     modes: dict[int, Modes],
     options: Sequence[str],
@@ -94,25 +82,25 @@ def spread_menus(
     """Menus at every pair of degrees that plans may have; ``menus`` are those at (1, 1)."""
     found: dict[tuple[int, int], Menus] = {}
     for context in training.context:
-        whole = tuple(menus) if context == 1 else _priced(spreader, menus, modes, options, (context, 1))
+        whole = tuple(menus) if context == 1 else _priced(pricer_of, menus, modes, options, (context, 1))
         for expert in training.expert:
             degrees = context, expert
-            found[degrees] = whole if expert == 1 else _priced(spreader, whole, modes, options, degrees)
+            found[degrees] = whole if expert == 1 else _priced(pricer_of, whole, modes, options, degrees)
     found.pop((1, 1), None)
     return found
 
 
 def _priced(
-    spreader: ContextExpertPricer,
+    pricer_of: ContextExpertPricer,
     menus: Sequence[LayerStrategies],
     modes: dict[int, Modes],
     options: Sequence[str],
     degrees: tuple[int, int],
 ) -> Menus:
     """Other entries for the layers that degrees change; layers that were alike still are."""
-    pricer = spreader.at(*degrees)
-    ways = spreader.modes(pricer, modes)
-    changed = {menu.id for menu in menus} if degrees[1] == 1 else set(spreader.experts)
+    pricer = pricer_of.at(*degrees)
+    ways = pricer_of.modes(pricer, modes)
+    changed = {menu.id for menu in menus} if degrees[1] == 1 else set(pricer_of.experts)
     found: list[LayerStrategies] = []
     for menu in menus:
         if menu.id not in changed:
@@ -128,12 +116,12 @@ def _priced(
     return tuple(found)
 
 
-def spread_notes(spreader: ContextExpertPricer, training: Training, sharing: DegreeChoices) -> list[str]:
+def degree_notes(pricer_of: ContextExpertPricer, training: Training, sharing: DegreeChoices) -> list[str]:
     """What a reader should know of the degrees, one sentence each."""
     notes = []
-    if max(training.context) > 1 and not isinstance(spreader.sequence, str):
+    if max(training.context) > 1 and not isinstance(pricer_of.sequence, str):
         notes.append(
-            f"Groups of {_counts(training.context)} devices may share out the {spreader.sequence.tokens} tokens of a "
+            f"Groups of {_counts(training.context)} devices may share out the {pricer_of.sequence.tokens} tokens of a "
             "sequence: keys and values go round a ring behind attention, which is balanced between its devices."
         )
     if max(training.expert) > 1:

@@ -1,4 +1,4 @@
-"""Rows of stages with degrees of their own over suffix sets: what the kernels work on, and plans from their answers."""
+"""Pipelines with degrees of their own over downsets: what the kernels work on, and plans from their answers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from partita.engines.kernels.hybrid.rows import FULL, Entries, Labels, Left, bou
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
+from partita.problems.hybrid.step.free_stages import handover_price, stage_in_flight
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.rows import handover_price, row_in_flight
-from partita.problems.hybrid.step.solvers.caps import Box
-from partita.problems.hybrid.step.solvers.step_family import NUMBERS, StepFamily
+from partita.problems.hybrid.step.solvers.step_family import NUMBERS, Box, StepFamily
 
 #: Most elements of a table of stages by option, and labels that are kept.
 MOST_STAGES = 12_000_000
@@ -46,8 +45,8 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowBox(Box):
-    """Rows of a schedule and one of ZeRO's stages, with bounds on all replicas as well.
+class FreeBox(Box):
+    """Pipelines of a schedule and one of ZeRO's stages, with bounds on all replicas as well.
 
     Stages have ``data`` replicas each, any number if that is 0, and on each kind of devices the same tensor-parallel
     degree of ``tensors``, any if that is None.
@@ -62,16 +61,16 @@ class RowBox(Box):
 
 
 @dataclass(frozen=True)
-class FoundStages:
-    """A row: the plan, the sum of its passing times, and its replicas."""
+class FreePipeline:
+    """A pipeline: the plan, the sum of its passing times, and its replicas."""
 
     plan: Plan
     passing: float
     replicas: int
 
 
-class RowFamily(StepFamily):
-    """Rows of stages of a problem with one of ZeRO's stages."""
+class FreeFamily(StepFamily):
+    """Pipelines of a problem with one of ZeRO's stages."""
 
     def __init__(
         self,
@@ -101,8 +100,8 @@ class RowFamily(StepFamily):
         self.head = np.zeros(size, dtype=np.int64)
         self.labels = _labels(1 << 15, len(problem.kinds))
 
-    def least(self, box: RowBox, limit: float = math.inf) -> float | None:
-        """No row within a box's caps has a smaller sum of passing times; None if stopped. What is left is kept."""
+    def least(self, box: FreeBox, limit: float = math.inf) -> float | None:
+        """No pipeline within a box's caps has a smaller sum of passing times; None if stopped. What is left is kept."""
         options, tensors = self.options, box.tensors
         if tensors is not None:
             # Options that are too wide for all devices are none.
@@ -112,13 +111,10 @@ class RowFamily(StepFamily):
         found = bound_rows(self.work, options, self.sacks, task, self.cheap, self.entries, self.left)
         return None if found < 0 else float(self.left.rest[0, -1])
 
-    def best(self, box: RowBox, limit: float, effort: int) -> FoundStages | None:
-        """The row with the least sum of passing times below the limit, after ``least`` of no smaller box.
+    def best(self, box: FreeBox, limit: float, effort: int) -> FreePipeline | None:
+        """The pipeline with the least sum of passing times below the limit, after ``least`` of no smaller box.
 
-        Raises
-        ------
-        LabelsFull
-            If it takes more labels than there is room for, or looks at more than ``effort``.
+        ``LabelsFull`` if it takes more labels than there is room for, or looks at more than ``effort``.
         """
         task = _task(box, limit)._replace(effort=effort)
         while True:
@@ -134,7 +130,7 @@ class RowFamily(StepFamily):
             return None
         return self._plan(box, float(passing), int(label))
 
-    def _plan(self, box: RowBox, passing: float, label: int) -> FoundStages | None:
+    def _plan(self, box: FreeBox, passing: float, label: int) -> FreePipeline | None:
         replicas = int(self.labels.replicas[label])
         stages = []
         while label > 0:
@@ -142,7 +138,7 @@ class RowFamily(StepFamily):
             behind, parent = int(self.labels.replicas[label]), int(self.labels.parent[label])
             inner, choice = int(self.labels.place[parent]), self.choices[o]
             total = max(behind, box.fewest)
-            flying = row_in_flight(box.schedule, behind, total, choice.data, int(self.options.microbatches[o]))
+            flying = stage_in_flight(box.schedule, behind, total, choice.data, int(self.options.microbatches[o]))
             room = float(self.sacks.room[self.options.sack[inner, outer, o]])
             chosen = self.configurations(StageIndex(inner, outer, int(self.options.degree[o])), room, flying)
             if chosen is None:
@@ -158,10 +154,10 @@ class RowFamily(StepFamily):
             )
             label = parent
         plan = Plan(stages=tuple(stages), schedule=box.schedule, zero=self.zero)
-        return FoundStages(plan, passing, replicas)
+        return FreePipeline(plan, passing, replicas)
 
 
-def _task(box: RowBox, limit: float) -> RowTask:
+def _task(box: FreeBox, limit: float) -> RowTask:
     holding, ahead, once = box.highs
     return RowTask(NUMBERS[box.schedule], holding, ahead, once, limit, box.fewest, box.replicas, box.data)
 
