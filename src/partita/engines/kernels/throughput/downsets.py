@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.engines.kernels.compiled import allocating_nothing, inlined
 from partita.engines.kernels.rows import sets_with, successors
 from partita.engines.kernels.throughput import search_state as at
@@ -163,17 +163,6 @@ def store_downset(s: StateStore, x: Scratch, code: np.uint64, top: int) -> int:
     s.counters[at.DOWNSETS] = number + 1
     s.counters[at.POOL] = used + length
     return int(number)
-
-
-@allocating_nothing
-def rehash(table: Ints, codes: Words, count: int) -> None:
-    """Fill an empty hash table with the downsets 1 … count − 1 (the empty downset is never looked up)."""
-    mask = table.shape[0] - 1
-    for number in range(1, count):
-        slot = int(codes[number] >> np.uint64(20)) & mask
-        while table[slot] != 0:
-            slot = (slot + 1) & mask
-        table[slot] = number + 1
 
 
 @inlined

@@ -75,7 +75,7 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> BlockNetwork:
     # The arcs of a net are those of its pins, if there are more than two, and one that costs it.
     count = np.where(large, 2 * sizes + 1, 1)
     last = edges + np.cumsum(count) - 1
-    gadget = n + 2 * (np.cumsum(large) - large)
+    gadget = np.add(n, 2 * (np.cumsum(large) - large))
     tail, tip = np.empty((2, edges + int(count.sum())), np.int32)
     there, back = np.zeros((2, len(tail)))
     tail[:edges], tip[:edges] = order[:, 1], order[:, 0]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words, row_masks, zeros
+from partita.engines.kernels.compiled import allocating_nothing
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
 
 if TYPE_CHECKING:
@@ -243,13 +244,22 @@ def new_store(codes: int, downsets: int, states: int, pool: int, levels: int = 0
     return store
 
 
+@allocating_nothing
+def rehash(table: Ints, codes: Words, count: int) -> None:
+    """Fill an empty hash table with the downsets 1 … count − 1 (the empty downset is never looked up)."""
+    mask = table.shape[0] - 1
+    for number in range(1, count):
+        slot = int(codes[number] >> np.uint64(20)) & mask
+        while table[slot] != 0:
+            slot = (slot + 1) & mask
+        table[slot] = number + 1
+
+
 def enlarged(s: StateStore, words: int, max_bytes: float) -> StateStore | None:
     """The store with twice the room where it is full; None if that is more than ``max_bytes``.
 
     An downset has at most so many ``words``. A pool that had room for all of them in every downset keeps it.
     """
-    from partita.engines.kernels.throughput.downsets import rehash
-
     if 2 * sum(int(field.nbytes) for field in s) > max_bytes:
         return None
     downsets, used, states = (int(s.counters[place]) for place in (DOWNSETS, POOL, STATES))

@@ -90,7 +90,7 @@ class Rates:
     nvlink: float | None
     pcie: float | None
     socket: float | None
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list, init=False)
 
     def of_nvlink(self, capability: int | None = None) -> float:
         """Of one NVLink; of a GPU with that compute capability, if the file says it."""
