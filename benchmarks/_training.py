@@ -25,7 +25,7 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.layer import Edge, Layer
-from partita.problems.hybrid.pricing import layer_menus
+from partita.problems.hybrid.pricing import strategy_spaces
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, uniform_plan
 from partita.problems.hybrid.training import Training
@@ -93,7 +93,7 @@ def predict(row: Row) -> Prediction:
     graph = traced(row)
     cluster = cluster_of(row)
     layout = layout_of(row)
-    menus = layer_menus(
+    spaces = strategy_spaces(
         graph,
         cluster,
         microbatches=row["global_batch"] // row["microbatch"],
@@ -104,7 +104,7 @@ def predict(row: Row) -> Prediction:
         gradient_dtype="float32",
         training=Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=layout.overlap),
     )
-    problem = menus.problem if row["layers"] <= TRACED_BLOCKS else repeat_block(menus.problem, row["layers"])
+    problem = spaces.problem if row["layers"] <= TRACED_BLOCKS else repeat_block(spaces.problem, row["layers"])
     plan = balanced_by_cost(problem, layout, row) if _own_runtime(row) else layout_plan(problem, layout)
     (group,) = cluster.workers()
     return Prediction(
@@ -112,7 +112,7 @@ def predict(row: Row) -> Prediction:
         problem=problem,
         plan=plan,
         evaluation=evaluate(problem, plan),
-        reserve_bytes=menus.reserve_bytes,
+        reserve_bytes=spaces.reserve_bytes,
         model_flops=problem.microbatches * model_flops(graph, row["layers"]),
         peak_flops=group.spec.peak(row.get("dtype", "float16")) * cluster.device_count,
     )
@@ -193,7 +193,7 @@ def model_flops(graph: Graph, count: int) -> float:
 
 
 def repeat_block(problem: HybridProblem, count: int) -> HybridProblem:
-    """The problem with so many blocks, given a row of layers whose middle consists of like blocks of one layer each.
+    """The problem with so many blocks, given a chain of layers whose middle consists of like blocks of one layer each.
 
     The second block is repeated: the third is the same, so that the model with more of them has more of the same.
     """
@@ -201,7 +201,7 @@ def repeat_block(problem: HybridProblem, count: int) -> HybridProblem:
     starts = blocks.starts
     size = len(problem.layers)
     if [*starts] != [*range(starts[0], blocks.end)] or len(starts) < 4:
-        raise ValueError(f"{problem.name} is no row of like blocks of one layer each")
+        raise ValueError(f"{problem.name} is no chain of like blocks of one layer each")
     second, third = (_without_names(problem.layers[starts[k]]) for k in (1, 2))
     sizes = {edge.bytes for edge in problem.edges}
     row = [(edge.source, edge.target) for edge in problem.edges] == [(k, k + 1) for k in range(size - 1)]

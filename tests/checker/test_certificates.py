@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from partita.checker.certificate import Certificate, check
-from partita.checker.hybrid.suffix_sets import SuffixSets
+from partita.checker.hybrid.downsets import SuffixSets
 from partita.checker.latency import ends as latency_ends
 from partita.checker.makespan.ends import EarliestEnds
 from partita.checker.makespan.separators import SeparatorPotentials, separators

@@ -115,7 +115,7 @@ def test_models_without_a_row_of_blocks_are_refused_and_planned_elsewhere(
     path = saved(graph.replace(operators=operators))
     run = partita("plan", path, "--cluster", "2xA100-80GB", "--runtime", "vllm")
     assert run.code == 2
-    assert "2 rows of blocks (encoder, layers)" in run.err
+    assert "2 chains of blocks (encoder, layers)" in run.err
     assert partita("plan", path, "--cluster", "2xA100-80GB", "--runtime", "onnx").code == 0
 
 

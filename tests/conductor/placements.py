@@ -51,7 +51,7 @@ def topology(draw: random.Random, kinds: tuple[str, ...] = ("gpu",), fast: float
 
 
 def training(draw: random.Random, kinds: int, devices: dict[str, int]) -> ThroughputProblem:
-    """A row of operators, perhaps with a skip, whose forward and backward times differ by kind and by operator."""
+    """A chain of operators, perhaps with a skip, whose forward and backward times differ by kind and by operator."""
     count = draw.randint(1, 4)
     pairs = [(i, i + 1) for i in range(count - 1)]
     if count > 2 and draw.random() < 0.4:

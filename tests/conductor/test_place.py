@@ -34,7 +34,7 @@ RATE = 1e9
 def row(
     times: list[float], sizes: list[float], *, devices: int, replicas: int = 1, weights: float = 0.0
 ) -> ThroughputProblem:
-    """Training of a row of operators, each with a backward one of twice its time, on devices of one kind."""
+    """Training of a chain of operators, each with a backward one of twice its time, on devices of one kind."""
     count = len(times)
     forward = [TimedOperator(id=i, times=(t,), colocation=i) for i, t in enumerate(times)]
     backward = [TimedOperator(id=count + i, times=(2 * t,), colocation=i, backward=True) for i, t in enumerate(times)]
@@ -135,7 +135,7 @@ def test_slow_links_are_paid_by_the_replicas_that_use_them() -> None:
 
 
 def hybrid(degrees: list[tuple[int, int]], devices: int) -> tuple[HybridProblem, Plan]:
-    """A row of layers and a plan with a stage for each, with (replicas, tensor-parallel degree)."""
+    """A chain of layers and a plan with a stage for each, with (replicas, tensor-parallel degree)."""
     layers = tuple(
         Layer(
             id=i,

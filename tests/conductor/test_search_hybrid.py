@@ -43,7 +43,7 @@ def problem_of(seed: int) -> HybridProblem:
 
 
 def plans(mesh: DeviceMesh, draw: random.Random) -> Iterator[Plan]:
-    """Every row of stages of a mesh, with any configurations."""
+    """Every pipeline of a mesh, with any configurations."""
     tables = {layer.id: layer.configurations[mesh.tensor] for layer in mesh.problem.layers}
     for row in rows_of(mesh, mesh.problem):
         stages = tuple(

@@ -39,12 +39,12 @@ from partita.problems.throughput.problem import (
     StoredParameter,
     ThroughputProblem,
     TimedOperator,
-    UnitRow,
+    UnitChain,
 )
 from partita.problems.throughput.protocol import Options
 from problems.hybrid.step_strategies import random_step, step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
-from problems.throughput.every_row import rows
+from problems.throughput.every_chain import rows
 from second_opinions.metamorphic import in_other_bytes, in_other_ids, in_other_time, renumbered
 
 #: Relative distance of values that are both proven; what is called optimal may be this far from it.
@@ -73,7 +73,7 @@ PLAIN = ThroughputProblem(
     ),
     schedule=MicrobatchSchedule(microbatches=3),
 )
-ROW = PLAIN.replace(row=UnitRow(units=((0,), (3, 6), (9,), (12, 15))))
+ROW = PLAIN.replace(row=UnitChain(units=((0,), (3, 6), (9,), (12, 15))))
 
 LIMITED = PLAIN.replace(
     memory_bytes=5.0,

@@ -7,7 +7,7 @@ from partita.nouns.graph import Graph, Operator, Tensor
 
 
 def chain(*names: str, bytes_each: int = 8, extra: dict[int, tuple[int, ...]] | None = None) -> Graph:
-    """A row of operators on tensors of four numbers; ``extra`` gives further readers of an operator's result."""
+    """A chain of operators on tensors of four numbers; ``extra`` gives further readers of an operator's result."""
     operators = tuple(
         Operator(name=f"{name}{k}", target=f"aten.{name}.default", bytes_read=bytes_each, bytes_written=bytes_each)
         for k, name in enumerate(names)

@@ -15,8 +15,8 @@ from partita.costs.strategies.strategy import LayerStrategy
 from partita.costs.strategies.view import GraphView
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.menus import LayerMenus
-from partita.problems.hybrid.pricing import layer_menus
+from partita.problems.hybrid.pricing import strategy_spaces
+from partita.problems.hybrid.spaces import StrategySpaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.step.layout_price import price_layout
@@ -59,11 +59,11 @@ def dense(sequence_length: int = S) -> Graph:
     return pt.load_model("hf:llama", training=True, sequence_length=sequence_length, set_fields=FIELDS)
 
 
-def menus(graph: Graph, sharing: DegreeChoices, cluster: pt.Cluster = CLUSTER) -> LayerMenus:
-    return layer_menus(graph, cluster, microbatches=16, training=Training(zero=ZERO_STAGES), sharing=sharing)
+def spaces(graph: Graph, sharing: DegreeChoices, cluster: pt.Cluster = CLUSTER) -> StrategySpaces:
+    return strategy_spaces(graph, cluster, microbatches=16, training=Training(zero=ZERO_STAGES), sharing=sharing)
 
 
-def entry(found: LayerMenus, pair: tuple[int, int], tensor: int = 1, option: str = "none") -> LayerStrategy:
+def entry(found: StrategySpaces, pair: tuple[int, int], tensor: int = 1, option: str = "none") -> LayerStrategy:
     """Of the second block."""
     rows = found.layers if pair == (1, 1) else found.by_degrees[pair]
     return rows[2].entry(tensor, option)
@@ -84,7 +84,7 @@ def sent(entry: LayerStrategy, kind: str) -> dict[str, list[float]]:
 @pytest.mark.parametrize("e", [2, 4, 8])
 def test_rows_travel_to_their_experts_and_back(e: int) -> None:
     """Each token's hidden state for each of its experts, there and back, forward and backward."""
-    found = menus(mixture(), DegreeChoices((1,), (1, e)))
+    found = spaces(mixture(), DegreeChoices((1,), (1, e)))
     part = ROWS * (e - 1) / e
     assert sent(entry(found, (1, e)), "all-to-all") == {"forward": [part, part], "backward": [part, part]}
     # Devices of a tensor-parallel group send for their own tokens.
@@ -96,7 +96,7 @@ def test_rows_travel_to_their_experts_and_back(e: int) -> None:
 
 
 def test_each_device_has_its_experts_only() -> None:
-    found = menus(mixture(), DegreeChoices((1,), (1, 4)))
+    found = spaces(mixture(), DegreeChoices((1,), (1, 4)))
     one, four = entry(found, (1, 1)), entry(found, (1, 4))
     experts = E * 3 * H * F
     assert four.parameters == one.parameters - experts + experts // 4
@@ -119,7 +119,7 @@ def test_an_exchange_of_all_with_all_uses_both_links() -> None:
         sequence_length=S,
         set_fields={**FIELDS, "num_local_experts": "16", "num_experts_per_tok": "2"},
     )
-    found = menus(graph, DegreeChoices((1,), (8, 16)), machines)
+    found = spaces(graph, DegreeChoices((1,), (8, 16)), machines)
     near, far = (entry(found, (1, e)).context_expert_s[1] for e in (8, 16))
     rate, inside = found.problem.bandwidth_bytes_per_unit, found.problem.training
     assert inside is not None
@@ -132,7 +132,7 @@ def test_an_exchange_of_all_with_all_uses_both_links() -> None:
 
 
 def test_a_capacity_makes_more_rows() -> None:
-    plain, more = (entry(menus(mixture(), DegreeChoices((1,), (4,), capacity)), (1, 4)) for capacity in (1.0, 1.25))
+    plain, more = (entry(spaces(mixture(), DegreeChoices((1,), (4,), capacity)), (1, 4)) for capacity in (1.0, 1.25))
     assert sent(more, "all-to-all")["forward"] == [1.25 * part for part in sent(plain, "all-to-all")["forward"]]
     # Three products of each row, forward and twice backward.
     assert more.flops - plain.flops == pytest.approx(0.25 * 3 * 3 * 2 * K * S * H * F, rel=1e-6)
@@ -187,7 +187,7 @@ def test_shared_experts_stay_where_they_are() -> None:
         "vocab_size": "1024",
     }
     graph = pt.load_model("hf:deepseek_v2", training=True, sequence_length=128, set_fields=fields)
-    found = menus(graph, DegreeChoices((1, 2), (1, 8)))
+    found = spaces(graph, DegreeChoices((1, 2), (1, 8)))
     routed = 8 * 3 * 256 * 128
     first, second = found.by_degrees[1, 8][1].entry(1), found.by_degrees[1, 8][2].entry(1)
     assert first.of_experts == (0.0, 0.0, 0.0, 0)
@@ -205,7 +205,7 @@ def test_shared_experts_stay_where_they_are() -> None:
 @pytest.mark.parametrize("c", [2, 4, 8])
 def test_keys_and_values_go_round(c: int) -> None:
     """c − 1 blocks of keys and values forward; backward as many, and their gradients."""
-    found = menus(dense(), DegreeChoices((1, c), (1,)))
+    found = spaces(dense(), DegreeChoices((1, c), (1,)))
     ring = (c - 1) * BLOCKS / c
     assert sent(entry(found, (c, 1)), "ring") == {"forward": [ring], "backward": [2 * ring]}
     split = sent(entry(found, (c, 1), tensor=2), "ring")
@@ -217,7 +217,7 @@ def test_keys_and_values_go_round(c: int) -> None:
 
 @pytest.mark.parametrize("c", [2, 8])
 def test_tokens_are_shared_out_and_weights_are_not(c: int) -> None:
-    found = menus(dense(), DegreeChoices((1, c), (1,)))
+    found = spaces(dense(), DegreeChoices((1, c), (1,)))
     for tensor in (1, 2):
         whole, part = entry(found, (1, 1), tensor), entry(found, (c, 1), tensor)
         assert part.flops == whole.flops / c
@@ -234,7 +234,7 @@ def test_the_ring_hides_behind_attention() -> None:
     c, long = 4, 16384
     for link, hidden in (("nvlink4", True), ("pcie3", False)):
         cluster = pt.Cluster.from_spec(f"8xA100-80GB@{link}")
-        found = menus(dense(long), DegreeChoices((c,), (1,)), cluster)
+        found = spaces(dense(long), DegreeChoices((c,), (1,)), cluster)
         part = entry(found, (c, 1))
         beside = {one.phase: one.beside_s for one in part.collectives}
         training, waited = found.problem.training, 0.0
@@ -249,7 +249,7 @@ def test_the_ring_hides_behind_attention() -> None:
 
 def test_gradients_are_summed_over_sequences_and_replicas() -> None:
     """All d·c groups hold a weight; of d·c groups a e-th holds an expert."""
-    found = menus(mixture(), DegreeChoices((2,), (4,)))
+    found = spaces(mixture(), DegreeChoices((2,), (4,)))
     spread = found.problem.at(2, 4)
     assert spread is not None
     training = found.problem.training
@@ -271,13 +271,13 @@ def test_gradients_are_summed_over_sequences_and_replicas() -> None:
 
 
 def test_without_groups_all_is_as_it_was() -> None:
-    plain, asked = (menus(mixture(), sharing) for sharing in (DegreeChoices(), DegreeChoices((1,), (1,))))
+    plain, asked = (spaces(mixture(), sharing) for sharing in (DegreeChoices(), DegreeChoices((1,), (1,))))
     assert asked.problem.layers == plain.problem.layers
     assert asked.problem.spreads == ()
     assert plain.problem.training is not None
     # Short sequences stay whole unless asked for.
     assert (plain.problem.training.context, plain.problem.training.expert) == ((1,), (1, 2, 4, 8))
-    longer = menus(dense(16384), DegreeChoices()).problem.training
+    longer = spaces(dense(16384), DegreeChoices()).problem.training
     assert longer is not None
     assert (longer.context, longer.expert) == ((1, 2, 4), (1,))
 
@@ -296,7 +296,7 @@ def test_without_groups_all_is_as_it_was() -> None:
 )
 def test_degrees_that_do_not_suit(graph, sharing: DegreeChoices, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError) as caught:
-        menus(graph(), sharing)
+        spaces(graph(), sharing)
     assert message in str(caught.value)
 
 
@@ -325,8 +325,8 @@ def test_tokens_that_meet_elsewhere_stay_together() -> None:
     model = torch.nn.Sequential(*(Convolution() for _ in range(2)))
     graph = pt.trace(model, (torch.zeros(1, 128, 64),), training=True)
     with pytest.raises(InputError, match=r"aten\.convolution\S* in \d\.near may make one token of several"):
-        menus(graph, DegreeChoices((2,), (1,)))
-    found = menus(graph, DegreeChoices()).problem.training
+        spaces(graph, DegreeChoices((2,), (1,)))
+    found = spaces(graph, DegreeChoices()).problem.training
     assert found is not None
     assert found.context == (1,)
 

@@ -1,4 +1,4 @@
-"""Hybrid instances for the cross-check: endless rows and steps, machines and kinds of devices, hard numbers.
+"""Hybrid instances for the cross-check: endless streams and steps, machines and kinds of devices, hard numbers.
 
 Numbers of an instance come from few pools, each with another way to go wrong; limits on memory are what some plan needs
 exactly, a share of a billionth more or less, or plain. Instances are small enough for everything to be tried unless
@@ -112,17 +112,17 @@ def _layers(rng: random.Random, count: int, edges: tuple[Edge, ...], draws: Draw
     """Layers of their own, or alike: then all have the same choices."""
     degrees = rng.choice(((1,), (1,), (1, 2), (2,), (1, 3), (2, 3)))
     shared, alike = rng.random() < 0.6, rng.random() < 0.3
-    menus: dict[int, tuple[Configuration, ...]] = {}
+    spaces: dict[int, tuple[Configuration, ...]] = {}
     layers = []
     for v in range(count):
         neighbours = ([e.source for e in edges if e.target == v], [e.target for e in edges if e.source == v])
         kept = degrees if rng.random() < 0.8 else rng.sample(degrees, 1)
         if not alike:
-            menus = {t: _choices(draws, shared=shared, neighbours=neighbours) for t in kept}
-        elif not menus:
-            menus = {t: _choices(draws, shared=True, neighbours=([], [])) for t in degrees}
+            spaces = {t: _choices(draws, shared=shared, neighbours=neighbours) for t in kept}
+        elif not spaces:
+            spaces = {t: _choices(draws, shared=True, neighbours=([], [])) for t in degrees}
         whole = draws.moved() if rng.random() < 0.3 else None
-        layers.append(Layer(id=v, configurations=menus, weight_bytes=whole))
+        layers.append(Layer(id=v, configurations=spaces, weight_bytes=whole))
     return tuple(layers)
 
 
@@ -168,17 +168,17 @@ def _on_machines(rng: random.Random, problem: HybridProblem) -> HybridProblem:
 
 
 def steady(rng: random.Random) -> HybridProblem:
-    """An endless row on one level of links."""
+    """An endless stream on one level of links."""
     return _steady(rng, 4)
 
 
 def machines(rng: random.Random) -> HybridProblem:
-    """An endless row on machines."""
+    """An endless stream on machines."""
     return _on_machines(rng, _steady(rng, 3))
 
 
 def many_layers(rng: random.Random) -> HybridProblem:
-    """An endless row of more layers than can be tried, some of them alike."""
+    """An endless stream of more layers than can be tried, some of them alike."""
     problem = _steady(rng, 10).replace(devices=rng.randint(1, 12), microbatches=rng.choice((2, 4, 8, 12)))
     return _on_machines(rng, problem) if rng.random() < 0.3 else problem
 
@@ -201,7 +201,7 @@ def _of_step(layers: tuple[Layer, ...], draws: Draws, *, experts: bool = False) 
     for layer in layers:
         key = id(layer.configurations)
         if key not in known:
-            menus = {
+            spaces = {
                 t: tuple(
                     msgspec.structs.replace(
                         choice, sync_in_bytes=row[0].sync_in_bytes, sync_out_bytes=row[0].sync_out_bytes
@@ -210,10 +210,10 @@ def _of_step(layers: tuple[Layer, ...], draws: Draws, *, experts: bool = False) 
                 )
                 for t, row in layer.configurations.items()
             }
-            states = {t: _state(draws, experts=experts) for t in menus if draws.rng.random() < 0.9}
-            known[key] = menus, states
-        menus, states = known[key]
-        found.append(msgspec.structs.replace(layer, configurations=menus, states=states))
+            states = {t: _state(draws, experts=experts) for t in spaces if draws.rng.random() < 0.9}
+            known[key] = spaces, states
+        spaces, states = known[key]
+        found.append(msgspec.structs.replace(layer, configurations=spaces, states=states))
     return tuple(found)
 
 
@@ -282,8 +282,8 @@ def steps(rng: random.Random) -> HybridProblem:
 def blocks(rng: random.Random) -> HybridProblem:
     """A step of equal blocks, which interleaved schedules deal out."""
     draws, count = Draws.of(rng), rng.choice((4, 4, 6))
-    menu = _choices(draws, shared=True, neighbours=([], []))[:2]
-    layer = Layer(id=0, configurations={1: menu}, states={1: _state(draws)})
+    space = _choices(draws, shared=True, neighbours=([], []))[:2]
+    layer = Layer(id=0, configurations={1: space}, states={1: _state(draws)})
     layers = tuple(msgspec.structs.replace(layer, id=v) for v in range(count))
     training = _training(rng, draws, "uniform")
     return HybridProblem(

@@ -18,7 +18,7 @@ from partita.problems.throughput.problem import (
     StoredParameter,
     ThroughputProblem,
     TimedOperator,
-    UnitRow,
+    UnitChain,
 )
 
 __all__ = ["FAMILIES", "problems"]
@@ -213,7 +213,7 @@ def rows(rng: random.Random) -> ThroughputProblem:
     units = tuple(tuple(ids[a:b]) for a, b in zip([0, *cuts], [*cuts, len(ids)], strict=True))
     pairs = [(a, b) for a in range(len(units)) for b in range(a + 1, len(units))]
     handed = tuple(rng.sample(pairs, min(len(pairs), rng.choice((0, 0, 1, 2)))))
-    return problem.replace(row=UnitRow(units=units, handed=handed), max_replicas=rng.choice((1, 1, 2)))
+    return problem.replace(row=UnitChain(units=units, handed=handed), max_replicas=rng.choice((1, 1, 2)))
 
 
 def repeated(rng: random.Random) -> ThroughputProblem:

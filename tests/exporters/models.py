@@ -22,7 +22,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A row of blocks with embedding and head, written so that parts may be missing, as torchtitan's models are."""
+    """A chain of blocks with embedding and head, written so that parts may be missing, as torchtitan's models are."""
 
     def __init__(self, depth: int = 4, width: int = 16, *, tied: bool = False) -> None:
         super().__init__()

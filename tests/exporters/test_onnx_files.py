@@ -24,7 +24,7 @@ WIDTH, LAYERS = 32, 4
 
 
 def plain(folder: Path) -> Path:
-    """A row of layers as the older exporter writes it: names with slashes, nothing stated between nodes."""
+    """A chain of layers as the older exporter writes it: names with slashes, nothing stated between nodes."""
     rng = np.random.default_rng(0)
     nodes, stored, last = [], [], "x"
     for layer in range(LAYERS):

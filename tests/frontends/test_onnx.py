@@ -22,15 +22,15 @@ onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 torch = pytest.importorskip("torch", reason="models are exported by torch")
 pytest.importorskip("onnxscript", reason="torch exports by onnxscript")
 
+from models.onnx_models import HUB, PLAIN, Built  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from models.onnx_menu import HUB, PLAIN, Built  # noqa: E402
 from partita.frontends.onnx.shapes import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 _LONG = {"t5", "bert", "llama", "resnet", "swin", "whisper-encoder"}
-_MENU = {**PLAIN, **HUB}
-_CASES = [pytest.param(name, marks=[pytest.mark.slow] if name in _LONG else []) for name in _MENU]
+_MODELS = {**PLAIN, **HUB}
+_CASES = [pytest.param(name, marks=[pytest.mark.slow] if name in _LONG else []) for name in _MODELS]
 
 
 def info(name: str, shape: list[Any] | None, kind: int = FLOAT) -> Any:
@@ -86,7 +86,7 @@ def entering(graph: Graph) -> int:
 @pytest.mark.parametrize("name", _CASES)
 def test_exported_models_agree_with_their_torch_graphs(tmp_path: Path, name: str) -> None:
     torch.manual_seed(0)
-    built = _MENU[name]()
+    built = _MODELS[name]()
     module = export(built, tmp_path / "model.onnx")
     graph = pt.load_model(str(tmp_path / "model.onnx"))
     traced = pt.trace(module, *built[1:])

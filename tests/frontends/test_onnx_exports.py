@@ -16,19 +16,20 @@ onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 torch = pytest.importorskip("torch", reason="models are exported by torch")
 runtime = pytest.importorskip("onnxruntime", reason="it optimises and quantises files")
 
+from models.onnx_models import PLAIN, _hub  # noqa: E402
+
 from frontends.test_onnx import entering, traffic  # noqa: E402
-from models.onnx_menu import PLAIN, _hub  # noqa: E402
 from partita.costs.roofline import Roofline  # noqa: E402
 
-MENU = {**PLAIN, "vit": _hub("vit", image_size=32, patch_size=8, hidden_size=64, num_hidden_layers=2,
+MODELS = {**PLAIN, "vit": _hub("vit", image_size=32, patch_size=8, hidden_size=64, num_hidden_layers=2,
                              num_attention_heads=4, intermediate_size=128)}  # fmt: skip
-NAMES = [name for name in MENU if name != "vit"]
+NAMES = [name for name in MODELS if name != "vit"]
 
 
 def export(name: str, path: Path, opset: int) -> Any:
     """Write a model with torch's older exporter; the graph of the module."""
     torch.manual_seed(0)
-    module, args, _ = MENU[name]()
+    module, args, _ = MODELS[name]()
     module = module.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ from typing import Any
 
 from partita.checker.certificate import Certificate, Problem
 from partita.checker.hybrid import plan as hybrid_plan
-from partita.checker.hybrid.suffix_sets import SuffixSets
+from partita.checker.hybrid.downsets import SuffixSets
 from partita.checker.latency import plan as latency_plan
 from partita.checker.latency.ends import EarliestPieceEnds
 from partita.checker.makespan import plan as makespan_plan

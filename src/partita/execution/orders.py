@@ -48,7 +48,7 @@ class Orders:
 def make_orders(split: Split, rounds: int, microbatches: int, schedule: str | None, times: int = 1) -> Orders:
     """The processes of a run, for microbatches of the batch over all replicas.
 
-    A microbatch passes the row of stages in so many ``rounds``. The schedule is a name or a CSV file, None for the
+    A microbatch passes the pipeline in so many ``rounds``. The schedule is a name or a CSV file, None for the
     plan's; ``times`` are data-parallel copies of the whole plan.
 
     Raises ``InputError`` if the schedule does not run with these stages and microbatches; ``UnsupportedError`` if the

@@ -1,4 +1,4 @@
-"""Which stage makes each call of a tape, and in what pieces a split runs that is not a row of stages."""
+"""Which stage makes each call of a tape, and in what pieces a split runs that is not a pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlacedTape:
     tape: Tape  #: The calls.
     place: list[int]  #: For every entry its piece, ``ANYWHERE`` or ``NOWHERE``.
     pieces: int  #: Number of pieces: those of the plan, once for every round.
-    rounds: int  #: How often a microbatch passes the row of stages.
+    rounds: int  #: How often a microbatch passes the pipeline.
     #: For every entry and slot that it reads how often the slot's storage was written before.
     version: list[dict[int, int]]
     final: dict[int, int]  #: How often each storage is written in all.

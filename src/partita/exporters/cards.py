@@ -44,7 +44,7 @@ class Cards:
         return tuple(number for rank in sorted(first) for number in first[rank])
 
     def by_replica(self, split: Split) -> tuple[int, ...]:
-        """The same where each replica of the whole row has ranks that follow each other."""
+        """The same where each replica of the whole pipeline has ranks that follow each other."""
         first = {stage.rank: (stage, numbers) for stage, numbers in zip(split.stages, self.stages, strict=True)}
         found: list[int] = []
         for replica in range(split.stages[0].replicas):

@@ -1,7 +1,7 @@
 """Graph coarsening by operator fusion: groups of operators that a runtime runs as one kernel.
 
 Source: "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices" (2023), §III-B, Table I,
-Figure 6 and Algorithm 1 (GCOF). What may be fused is the paper's: a row of operators whose types are a rule, in which
+Figure 6 and Algorithm 1 (GCOF). What may be fused is the paper's: a chain of operators whose types are a rule, in which
 the result of each but the last has one reader, the next one (Figure 6: direct and multi-input connections, never
 multi-output). What ends as a mere part of a rule is released.
 

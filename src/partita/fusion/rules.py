@@ -47,7 +47,7 @@ _COMMON: tuple[Rule, ...] = (
 
 @dataclass(frozen=True)
 class FusionRules:
-    """Which rows of operators a runtime runs as one kernel.
+    """Which chains of operators a runtime runs as one kernel.
 
     Raises ``InputError`` if there are no rules, one is empty, fuses nothing, or has an element that is no name with an
     optional suffix.

@@ -50,7 +50,7 @@ def ranks(order: Iterable[int]) -> npt.NDArray[np.int64]:
 
 
 def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tuple[list[int], list[str]]:
-    """The place of every node in a row of an input part (0), its blocks (1, 2, …) and an output part; their names.
+    """The place of every node in a chain of an input part (0), its blocks (1, 2, …) and an output part; their names.
 
     ``blocks`` names every node's block, empty for none; blocks are numbered as they appear. ``before`` is what each
     node reads; nodes are numbered along an order, and places never fall from what is read. What reads the last block

@@ -108,7 +108,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     model: str  #: The model's name.
     stages: tuple[StagePart, ...]  #: In pipeline order, first stage first.
-    layers: tuple[RuntimeLayer, ...] = ()  #: The row of the model's layers, in the model's order.
+    layers: tuple[RuntimeLayer, ...] = ()  #: The chain of the model's layers, in the model's order.
     #: What stages send each other in the forward part, constants (masks, positions) left out: every stage makes them
     #: itself, or gets them beside its input.
     sends: tuple[Send, ...] = ()

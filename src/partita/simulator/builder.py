@@ -100,7 +100,7 @@ class ProgramTasks:
         self.after.append(np.ascontiguousarray(after))
 
     def chain(self, first: Ints, last: Ints) -> None:
-        """Let each of a row of blocks wait for the one before it; blocks from their first to their last task."""
+        """Let each of a chain of blocks wait for the one before it; blocks from their first to their last task."""
         self.wait(first[1:], last[:-1])
 
     def _number_lanes(self) -> None:

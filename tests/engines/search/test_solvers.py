@@ -35,7 +35,7 @@ def hybrid(count: int = 26) -> HybridProblem:
     """With as many layers the search for training plans takes long."""
     random = np.random.default_rng(4)
 
-    def menu() -> dict[int, tuple[Configuration, ...]]:
+    def space() -> dict[int, tuple[Configuration, ...]]:
         time_s, weights = random.uniform(1, 9, 2)
         return {
             degree: tuple(
@@ -57,7 +57,7 @@ def hybrid(count: int = 26) -> HybridProblem:
         microbatches=64,
         bandwidth_bytes_per_unit=3.0,
         memory_bytes=60.0,
-        layers=tuple(Layer(id=i, configurations=menu()) for i in range(count)),
+        layers=tuple(Layer(id=i, configurations=space()) for i in range(count)),
         edges=tuple(Edge(source=u, target=v, bytes=float(random.uniform(1, 5))) for u, v in sorted(edges)),
     )
 

@@ -1,4 +1,4 @@
-"""The best hybrid plan by trying everything: every row of stages, every degree, every choice of configurations."""
+"""The best hybrid plan by trying everything: every pipeline, every degree, every choice of configurations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def best_objective(problem: Any) -> float | None:
         return best
 
     def rows(left: frozenset[int], devices: int, s: int) -> Fraction | None:
-        """The best row of stages for the layers left, when later stages hold ``s`` replicas."""
+        """The best pipeline for the layers left, when later stages hold ``s`` replicas."""
         if not left:
             return Fraction(0)
         best = None

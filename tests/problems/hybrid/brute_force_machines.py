@@ -1,4 +1,4 @@
-"""The best hybrid plan on machines by trying everything: every row of groups, every row of stages inside."""
+"""The best hybrid plan on machines by trying everything: every row of groups, every pipeline inside."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def best_objective_on_machines(problem: Any) -> float | None:
 
     @cache
     def inside(left: frozenset[int], before: frozenset[int], free: int, machines: int, s: int) -> dict[int, Fraction]:
-        """For each sum of degrees the best row of stages of one machine for the layers left of a group."""
+        """For each sum of degrees the best pipeline of one machine for the layers left of a group."""
         if not left:
             return {0: Fraction(0)}
         found: dict[int, Fraction] = {}

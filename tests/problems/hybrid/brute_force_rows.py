@@ -1,4 +1,4 @@
-"""The shortest step of a small problem over rows of stages, by looking at every plan."""
+"""The shortest step of a small problem over pipelines, by looking at every plan."""
 
 from __future__ import annotations
 

@@ -90,16 +90,16 @@ def check(problem: Any, proof: Any) -> str | None:
         return front({tuple(x + y for x, y in zip(a, b, strict=True)) for a in one for b in two})
 
     @cache
-    def repeated(menu: tuple[tuple[int, ...], ...], count: int) -> tuple[tuple[int, ...], ...]:
+    def repeated(space: tuple[tuple[int, ...], ...], count: int) -> tuple[tuple[int, ...], ...]:
         """The trade-offs of so many layers alike."""
-        return empty if count == 0 else joined(repeated(menu, count - 1), menu)
+        return empty if count == 0 else joined(repeated(space, count - 1), space)
 
     @cache
     def trade_offs(members: frozenset[int], t: int) -> tuple[tuple[int, ...], ...]:
         """Time, weights, and memory (per microbatch in flight, always, shared) of what no other choice beats."""
         kept = empty
-        for menu, count in sorted(Counter(ways(v, members & neighbours[v], t) for v in members).items()):
-            kept = joined(kept, repeated(menu, count))
+        for space, count in sorted(Counter(ways(v, members & neighbours[v], t) for v in members).items()):
+            kept = joined(kept, repeated(space, count))
         return kept
 
     @cache

@@ -70,7 +70,7 @@ def _step(problem: HybridProblem) -> HybridProblem:
 
 
 def _large(seed: int, columns: int = 4, rows: int = 7, devices: int = 24) -> HybridProblem:
-    """Parallel rows of layers with random costs, which meet at the ends: a great many suffix sets."""
+    """Parallel chains of layers with random costs, which meet at the ends: a great many suffix sets."""
     rng = random.Random(seed)
     middle = columns * rows
 

@@ -97,7 +97,7 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
     edges = tuple(Edge(source=ids[a], target=ids[b], bytes=draw.randint(0, 6)) for a, b in linked)
     degrees = draw.sample((1, 2, 3), draw.randint(1, 2)) if draw.random() < 0.6 else [1]
 
-    def menu() -> dict[int, list[tuple[float, float, float, float]]]:
+    def space() -> dict[int, list[tuple[float, float, float, float]]]:
         found = {}
         for t in degrees:
             rows, time, active = [], draw.randint(1, 12), draw.randint(0, 6)
@@ -117,11 +117,11 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
             weight_gradient_time=draw.choice((None, 0.0, 1.0, 5.0)),
         )
 
-    menus, states = menu(), {t: state() for t in degrees}
+    spaces, states = space(), {t: state() for t in degrees}
     layers = []
     for v in range(count):
         if not alike or v == 0:
-            menus, states = menu(), {t: state() for t in degrees}
+            spaces, states = space(), {t: state() for t in degrees}
         into = {e.source: draw.randint(0, 3) for e in edges if e.target == v and draw.random() < 0.3}
         out = {e.target: draw.randint(0, 3) for e in edges if e.source == v and draw.random() < 0.3}
         layers.append(
@@ -140,7 +140,7 @@ def random_step(seed: int, schedules: tuple[str, ...], *, in_a_row: bool = False
                         )
                         for k, (time, active, fixed, forward) in enumerate(rows)
                     )
-                    for t, rows in menus.items()
+                    for t, rows in spaces.items()
                 },
                 states=states,
             )

@@ -73,7 +73,7 @@ def test_the_choice_of_configurations_is_exact(data: st.DataObject) -> None:
     """One device and one stage: nothing but the knapsack is left."""
     amount = st.integers(0, 30)
     kinds = data.draw(st.integers(1, 4))
-    menus = [
+    spaces = [
         tuple(
             Configuration(
                 id=str(k),
@@ -86,7 +86,7 @@ def test_the_choice_of_configurations_is_exact(data: st.DataObject) -> None:
         for _ in range(kinds)
     ]
     count = data.draw(st.integers(1, 6))
-    layers = tuple(Layer(id=v, configurations={1: data.draw(st.sampled_from(menus))}) for v in range(count))
+    layers = tuple(Layer(id=v, configurations={1: data.draw(st.sampled_from(spaces))}) for v in range(count))
     check_against_everything(
         HybridProblem(
             name="knapsack",

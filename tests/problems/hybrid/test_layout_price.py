@@ -7,7 +7,7 @@ import pytest
 import partita as pt
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.pricing import layer_menus
+from partita.problems.hybrid.pricing import strategy_spaces
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.step.layout_price import price_layout
 from partita.problems.hybrid.training import Training
@@ -44,17 +44,17 @@ def cluster() -> pt.Cluster:
 def test_states_are_those_of_mixed_precision(graph: Graph, cluster: pt.Cluster) -> None:
     """2 bytes for a weight, 4 for its gradient, 12 for Adam; Rajbhandari et al., "ZeRO", SC 2020, §3.1."""
     for dtype, gradient in (("float32", 4), ("parameter", 2)):
-        menus = layer_menus(graph, cluster, microbatches=8, training=Training(), gradient_dtype=dtype)
-        state = menus.problem.layers[1].states[1]
+        spaces = strategy_spaces(graph, cluster, microbatches=8, training=Training(), gradient_dtype=dtype)
+        state = spaces.problem.layers[1].states[1]
         sizes = (state.parameter_bytes, state.gradient_bytes, state.optimizer_bytes)
         assert sizes == (2 * WEIGHTS, gradient * WEIGHTS, 12 * WEIGHTS)
-        assert menus.reserve_bytes == 0
-        half = menus.problem.layers[1].states[2]
+        assert spaces.reserve_bytes == 0
+        half = spaces.problem.layers[1].states[2]
         assert half.parameter_bytes == pytest.approx(WEIGHTS + 2 * HIDDEN + 0.5 * 2 * HIDDEN, rel=0.01)
 
 
 def test_gradients_of_weights_are_a_part_of_the_backward_pass(graph: Graph, cluster: pt.Cluster) -> None:
-    entry = layer_menus(graph, cluster, microbatches=8).layers[1].entry(1)
+    entry = strategy_spaces(graph, cluster, microbatches=8).layers[1].entry(1)
     # One of two products for each, and little else.
     assert 0.3 * entry.backward_s < entry.weight_gradient_s < 0.6 * entry.backward_s
 

@@ -164,7 +164,7 @@ def test_restricted_planners_are_exact(name: str, problem: HybridProblem) -> Non
 def transformer(count: int, **changes: object) -> HybridProblem:
     """An embedding, like blocks of two layers, and a head, on sixteen devices."""
 
-    def menu(time: float, weights: float) -> dict[int, tuple[Configuration, ...]]:
+    def space(time: float, weights: float) -> dict[int, tuple[Configuration, ...]]:
         return {
             t: (
                 Configuration(id="plain", time=time / t, weight_bytes=weights / t, memory_per_microbatch_bytes=4.0 / t),
@@ -173,7 +173,7 @@ def transformer(count: int, **changes: object) -> HybridProblem:
             for t in (1, 2, 4, 8, 16)
         }
 
-    shapes = [menu(1.0, 3.0), *([menu(2.0, 1.0), menu(4.0, 2.0)] * count), menu(0.5, 3.0)]
+    shapes = [space(1.0, 3.0), *([space(2.0, 1.0), space(4.0, 2.0)] * count), space(0.5, 3.0)]
     fields = {
         "name": "transformer",
         "devices": 16,

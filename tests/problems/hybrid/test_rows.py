@@ -178,7 +178,7 @@ def test_bounds_for_uniform_meshes_are_below_every_row() -> None:
 
 
 def random_row(seed: int, problem: HybridProblem) -> Plan | None:
-    """Any row of stages that differ, with the fastest configurations."""
+    """Any pipeline that differ, with the fastest configurations."""
     assert problem.training is not None
     draw = random.Random(seed)
     rows = [(row, degrees) for row, degrees in rows_of(problem) if len(set(degrees)) > 1]
@@ -315,7 +315,7 @@ def test_zero_bubble_rows_have_one_data_degree() -> None:
         if plan is not None and len({stage.data_parallel for stage in plan.stages}) > 1:
             break
     else:
-        raise AssertionError("no row of stages with different data-parallel degrees")
+        raise AssertionError("no pipeline with different data-parallel degrees")
     allowed = problem.replace(training=msgspec.structs.replace(problem.training, schedules=("zero-bubble",)))
     judged = evaluate(allowed, msgspec.structs.replace(plan, schedule="zero-bubble"))
     assert any("same data-parallel degree in every stage" in text for text in judged.violations)

@@ -106,7 +106,7 @@ def test_no_plan_of_a_thousand_models_is_shorter(schedules: tuple[str, ...]) -> 
 
 @st.composite
 def equal_meshes(draw: st.DrawFn) -> tuple[HybridProblem, Plan]:
-    """A row of equal layers without transfers, on any mesh."""
+    """A chain of equal layers without transfers, on any mesh."""
     schedule = draw(st.sampled_from(SCHEDULES))
     interleaved = schedule == "interleaved"
     stages, chunks = draw(st.integers(2, 4) if interleaved else st.integers(1, 5)), 1

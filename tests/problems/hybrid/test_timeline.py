@@ -27,7 +27,7 @@ SAME = 1e-9
 
 @st.composite
 def hybrid_plans(draw: Any, problem: HybridProblem) -> Plan | None:
-    """Any row of stages, whatever it needs of devices and memory; None where stages have no degree in common."""
+    """Any pipeline, whatever it needs of devices and memory; None where stages have no degree in common."""
     order = problem.order()
     cuts = sorted(draw(st.sets(st.integers(1, len(order) - 1), max_size=3))) if len(order) > 1 else []
     stages: list[Stage] = []

@@ -49,7 +49,7 @@ def _row(*, training: bool = False, **changes: object) -> LatencyProblem:
 
 
 def _large(seed: int, columns: int = 4, rows: int = 12, accelerators: int = 6) -> LatencyProblem:
-    """Parallel rows of operators with random costs, which meet at the ends and here and there between."""
+    """Parallel chains of operators with random costs, which meet at the ends and here and there between."""
     rng = random.Random(seed)
     count = columns * rows
     operators = tuple(

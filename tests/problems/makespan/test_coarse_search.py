@@ -13,7 +13,7 @@ from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOper
 
 
 def braids(rows: int, length: int, *, memory: float | None) -> MakespanProblem:
-    """Rows of operators that talk to the next row at every step; a row takes a share of one device's memory.
+    """Chains of operators that talk to the next row at every step; a row takes a share of one device's memory.
 
     Leaving a device takes as long as ten operators.
     """

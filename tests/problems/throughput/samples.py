@@ -15,9 +15,9 @@ from partita.problems.throughput.problem import (
     MovedTensor,
     ThroughputProblem,
     TimedOperator,
-    UnitRow,
+    UnitChain,
 )
-from problems.throughput.every_row import best_of_all, rows
+from problems.throughput.every_chain import best_of_all, rows
 from second_opinions import brute_force
 
 __all__ = ["SAMPLES"]
@@ -57,7 +57,7 @@ GROUPED = CHAIN.replace(
 )
 
 #: Whose middle is one unit.
-ROW = CHAIN.replace(row=UnitRow(units=((0,), (1, 2), (3,))))
+ROW = CHAIN.replace(row=UnitChain(units=((0,), (1, 2), (3,))))
 
 #: Nothing but identical devices and what operators cost: every component knows such problems.
 _PLAIN: dict[str, Any] = {
@@ -94,7 +94,7 @@ def _infeasible() -> tuple[ThroughputProblem, ...]:
     tight = (DeviceKind(name="gpu", count=2, memory_bytes=1.5),)
     nowhere = (*CHAIN.operators[:3], TimedOperator(id=3, times=(None,)))
     large = (*CHAIN.operators[:3], TimedOperator(id=3, times=(1.0,), memory_bytes=9.0))
-    whole = UnitRow(units=((0, 1, 2, 3),))
+    whole = UnitChain(units=((0, 1, 2, 3),))
     return (
         CHAIN.replace(kinds=tight),
         CHAIN.replace(operators=large),
@@ -110,7 +110,7 @@ def _long_row() -> ThroughputProblem:
         kinds=(DeviceKind(name="gpu", count=12),),
         operators=tuple(TimedOperator(id=i, times=(1.0 + i * 7 % 11,)) for i in range(200)),
         tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.5) for i in range(199)),
-        row=UnitRow(units=tuple((i,) for i in range(200))),
+        row=UnitChain(units=tuple((i,) for i in range(200))),
         max_replicas=3,
     )
 

@@ -64,7 +64,7 @@ class Downsets(Certificate, frozen=True, kw_only=True, tag="downsets"):
 def not_covered(problem: Problem) -> str | None:
     """What of a problem the count knows nothing of; None if it knows all."""
     if problem.get("groups") or problem.get("streaming", False) or problem.get("row") is not None:
-        return "groups of devices, memory over the limit at a price, and rows of units"
+        return "groups of devices, memory over the limit at a price, and chains of units"
     if problem.get("max_replicas", 1) > 1:
         return "replicas of a stage"
     if problem.get("schedule", {}).get("name", "inference") == "gpipe" and training(problem):

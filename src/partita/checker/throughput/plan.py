@@ -1,7 +1,7 @@
 """What a throughput plan is worth, from the definitions: the load of every device, and what it holds.
 
 Not covered, and left to the package's own evaluator: groups of devices, replicas of a stage, memory over the limit at a
-price, and rows of units.
+price, and chains of units.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
     if problem.get("streaming", False):
         return "memory over the limit at a price"
     if problem.get("row") is not None:
-        return "rows of units"
+        return "chains of units"
     if any({*entry.get("replica_devices", ())} - {entry["name"]} for entry in plan["devices"]):
         return "replicas of a stage"
     return None

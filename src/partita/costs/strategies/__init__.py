@@ -1,4 +1,4 @@
 """Strategies of layers: what every layer costs at every tensor-parallel degree, with every way to save memory.
 
-docs/menus.md says how splits are found and what every number means.
+docs/strategy-spaces.md says how splits are found and what every number means.
 """

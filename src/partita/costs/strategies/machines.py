@@ -63,7 +63,7 @@ def find_machines(cluster: Cluster) -> EvenMachines:
     """The devices of a cluster; where they are ``uneven``, an ``UnsupportedError``."""
     wrong = uneven(cluster)
     if wrong is not None:
-        needed = "menus of layers need devices and machines that are alike"
+        needed = "spaces of layers need devices and machines that are alike"
         raise UnsupportedError(f"cluster {cluster.name} {wrong}; {needed}")
     (group,) = cluster.workers()
     counts = cluster.per_machine(group)

@@ -84,7 +84,7 @@ class LayerStrategy:
 
 
 @dataclass(frozen=True)
-class LayerStrategies:
+class StrategySpace:
     """All entries of a layer, with its number and name in the problem, and what can be split in it."""
 
     id: int

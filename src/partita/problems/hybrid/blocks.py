@@ -13,7 +13,7 @@ from partita.problems.hybrid.layer import Layer
 
 @dataclass(frozen=True)
 class LikeBlocks:
-    """A model as a row of like blocks."""
+    """A model as a chain of like blocks."""
 
     #: Place in the order of layers at which each block starts; a block ends where the next one starts.
     starts: tuple[int, ...]
@@ -46,10 +46,10 @@ def find_blocks(order: Sequence[Layer]) -> LikeBlocks:
 def _shape(layer: Layer) -> tuple[object, ...]:
     """What blocks that repeat have in common: the first one may save other tensors, for nobody needs its gradient."""
     weights = tuple((degree, state.parameter_bytes) for degree, state in sorted(layer.states.items()))
-    return weights if any(size > 0 for _, size in weights) else menu_of(layer, timed=False)
+    return weights if any(size > 0 for _, size in weights) else choices_of(layer, timed=False)
 
 
-def menu_of(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
+def choices_of(layer: Layer, *, timed: bool = True) -> tuple[object, ...]:
     """What the layer offers, whatever its neighbours are called."""
     return tuple(
         (degree, tuple(sorted((c.id, *c.figures[0 if timed else 1 :]) for c in choices)))

@@ -35,7 +35,7 @@ class SteadyReplicas(Replication[HybridProblem, Plan]):
     """Numbers of stages and replicas are not searched."""
 
     def refusal(self, problem: HybridProblem) -> str:
-        return "is about an endless row of microbatches; numbers of stages and replicas are searched for steps"
+        return "is about an endless stream of microbatches; numbers of stages and replicas are searched for steps"
 
 
 class SteadyKind(HybridKind):
@@ -102,7 +102,7 @@ STEADY, STEP = SteadyKind(), StepKind()
 
 
 class Hybrid(HybridKind):
-    """The time per sample of an endless row of microbatches, or the time of one optimizer step."""
+    """The time per sample of an endless stream of microbatches, or the time of one optimizer step."""
 
     parts = (STEADY, STEP)
     model: lazy[HybridFromModel] = lazy("partita.problems.hybrid.from_model:HybridFromModel")

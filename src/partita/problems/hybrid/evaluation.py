@@ -22,7 +22,7 @@ class StepTime:
     pipeline: float  #: From the first forward to the last backward part.
     weight_sync: float  #: Synchronisation of the weights at the end; 0 where it is part of every stage's time.
     update: float  #: The optimizer's step; 0 where it is not known.
-    steady: float  #: N times the objective: what the batch would take in an endless row of batches.
+    steady: float  #: N times the objective: what the batch would take in an endless stream of batches.
 
     @property
     def step(self) -> float:

@@ -27,7 +27,7 @@ EXPLAIN_S = 10.0
 def explain_infeasible(kind: HybridKind, problem: HybridProblem, time_limit_s: float = EXPLAIN_S) -> str:
     """Say what a problem without a plan lacks, and the smallest device count or memory that would do."""
     if problem.others:
-        return f"no row of stages on {', '.join(kind.device for kind in problem.kinds)} fits into their memory"
+        return f"no pipeline on {', '.join(kind.device for kind in problem.kinds)} fits into their memory"
     where = "there are" if problem.hierarchy is None else "a machine has"
     for layer in problem.layers:
         degrees = sorted(degree for degree, choices in layer.configurations.items() if choices)
@@ -46,7 +46,7 @@ def explain_infeasible(kind: HybridKind, problem: HybridProblem, time_limit_s: f
 def _what_is_missing(kind: HybridKind, problem: HybridProblem) -> str:
     limit = problem.memory_bytes
     if limit is None:
-        return f"no row of stages runs every layer with the degrees it has on {problem.devices} devices"
+        return f"no pipeline runs every layer with the degrees it has on {problem.devices} devices"
     needs = [kind.least_memory(problem, layer) for layer in problem.layers]
     for layer, need in zip(problem.layers, needs, strict=True):
         if math.isinf(need):
@@ -56,7 +56,7 @@ def _what_is_missing(kind: HybridKind, problem: HybridProblem) -> str:
                 f"{layer.label} needs {format_bytes(need)} alone, {format_bytes(need - limit)} more than a device has"
             )
     return (
-        f"the model needs {format_bytes(sum(needs))} or more, and no row of stages fits {problem.devices} devices of "
+        f"the model needs {format_bytes(sum(needs))} or more, and no pipeline fits {problem.devices} devices of "
         f"{format_bytes(limit)} with {problem.microbatches} microbatches"
     )
 

@@ -294,11 +294,11 @@ def configurations_of(
 
 
 #: The options of every layer at one degree.
-Menu = Sequence[Sequence[Configuration]]
+Space = Sequence[Sequence[Configuration]]
 
 
-def sort_counts(sets: Sequence[int], menus: Sequence[Menu]) -> Longs:
-    """(sorts, Z) how many layers of every sort each set has; layers of one sort have the same options on all menus."""
+def sort_counts(sets: Sequence[int], spaces: Sequence[Space]) -> Longs:
+    """(sorts, Z) how many layers of every sort each set has; layers of one sort have the same options on all spaces."""
     sorts: dict[object, int] = {}
     of_layer = np.array(
         [
@@ -306,7 +306,7 @@ def sort_counts(sets: Sequence[int], menus: Sequence[Menu]) -> Longs:
                 tuple(tuple((c.time, c.memory_per_microbatch_bytes, c.memory_bytes) for c in row) for row in rows),
                 len(sorts),
             )
-            for rows in zip(*menus, strict=True)
+            for rows in zip(*spaces, strict=True)
         ]
     )
     bits = as_bits(sets, len(of_layer))

@@ -12,7 +12,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 
-#: What a plan is chosen for: one optimizer step, or an endless row of microbatches.
+#: What a plan is chosen for: one optimizer step, or an endless stream of microbatches.
 Aim = Literal["step", "steady"]
 
 #: Schedules that plans of a step may have.
@@ -50,7 +50,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     Attributes
     ----------
     offload
-        As for ``pricing.layer_menus``; in Python only.
+        As for ``pricing.strategy_spaces``; in Python only.
     samples
         Samples of a microbatch of the traced model, for ``global_batch``; in Python only.
     trace
@@ -74,7 +74,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     ] = None
     minimise: Annotated[
         Aim,
-        setting("The time of an optimizer step, or per sample of an endless row of microbatches; both with proof."),
+        setting("The time of an optimizer step, or per sample of an endless stream of microbatches; both with proof."),
     ] = "step"
     mesh: Annotated[
         Literal["uniform", "free"] | None,

@@ -7,20 +7,20 @@ from typing import Any
 
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.from_model import steady_menus
+from partita.problems.hybrid.spaces import StrategySpaces
+from partita.problems.hybrid.steady.from_model import steady_spaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
-from partita.problems.hybrid.step.pricing import step_menus
+from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.training import Training
 
 
 def hybrid_problem(graph: Graph, cluster: Cluster | str | Path, **settings: Any) -> HybridProblem:
-    """The hybrid problem of training a model on a cluster; parameters and errors are those of ``layer_menus``."""
-    return layer_menus(graph, cluster, **settings).problem
+    """The hybrid problem of training a model on a cluster; parameters and errors are those of ``strategy_spaces``."""
+    return strategy_spaces(graph, cluster, **settings).problem
 
 
-def layer_menus(
+def strategy_spaces(
     graph: Graph,
     cluster: Cluster | str | Path,
     *,
@@ -30,13 +30,13 @@ def layer_menus(
     sharing: DegreeChoices | None = None,
     host_activations: bool = False,
     **pricing: Any,
-) -> LayerMenus:
+) -> StrategySpaces:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
 
     Parameters
     ----------
     graph, cluster, pricing
-        As for ``menus.priced_model``, which names further settings: ``microbatches``, ``optimizer``, ``degrees`` …
+        As for ``spaces.priced_model``, which names further settings: ``microbatches``, ``optimizer``, ``degrees`` …
     zero1
         Share optimizer states out among data-parallel replicas (Rajbhandari et al., "ZeRO", SC 2020, stage 1). Replicas
         exchange as many bytes as without: gradients are scattered, and updated weights gathered.
@@ -52,17 +52,17 @@ def layer_menus(
 
     Returns
     -------
-    LayerMenus
-        docs/menus.md says what every number means.
+    StrategySpaces
+        docs/strategy-spaces.md says what every number means.
 
     Raises
     ------
     InputError, UnsupportedError
-        As ``menus.priced_model`` does.
+        As ``spaces.priced_model`` does.
     """
     if training is None:
-        return steady_menus(graph, cluster, zero1=zero1, **pricing)
-    return step_menus(
+        return steady_spaces(graph, cluster, zero1=zero1, **pricing)
+    return step_spaces(
         graph,
         cluster,
         training,

@@ -59,7 +59,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         Whether the replicas of a stage share out the optimizer's step.
     training
         Of a problem about one optimizer step of N microbatches, what its plans may choose; None for the time per sample
-        of an endless row. ``partita.problems.hybrid.step.evaluate`` defines what a step costs; it reads neither
+        of an endless stream. ``partita.problems.hybrid.step.evaluate`` defines what a step costs; it reads neither
         ``weight_sync_per_batch`` nor ``update_shared``, nor what configurations say of weights.
     spreads
         For every context- and expert-parallel degree that plans of a step may have, but for (1, 1), what layers cost.

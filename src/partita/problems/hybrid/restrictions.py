@@ -14,7 +14,7 @@ Configurations = dict[int, tuple[Configuration, ...]]
 
 def with_configurations(problem: HybridProblem, change: Callable[[Configurations], Configurations]) -> HybridProblem:
     """The problem with other configurations in every layer."""
-    # Layers of a model share their menus; sharing the changed ones keeps large problems small.
+    # Layers of a model share their spaces; sharing the changed ones keeps large problems small.
     known: dict[int, Configurations] = {}
 
     def changed(layer: Layer) -> Layer:

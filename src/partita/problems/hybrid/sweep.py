@@ -11,9 +11,9 @@ from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import ModelPlan
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.hybrid.kind import HybridKind
-from partita.problems.hybrid.menus import utilisation
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
+from partita.problems.hybrid.spaces import utilisation
 
 
 class HybridSweep(Sweep[HybridProblem, Plan]):

@@ -18,9 +18,9 @@ from partita.nouns.split import StagePart
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.hybrid.evaluation import replica_starts
 from partita.problems.hybrid.kind import HybridKind
-from partita.problems.hybrid.menus import MEMORY_OPTIONS, LayerMenus, layer_operators, selective_ways
 from partita.problems.hybrid.options import HybridPricing, Options
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import MEMORY_OPTIONS, StrategySpaces, layer_operators, selective_ways
 
 Change = Callable[[HybridProblem], HybridProblem]
 Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Plan, Any]]
@@ -50,8 +50,8 @@ class TrainedModel(FromModel[HybridProblem]):
         return msgspec.structs.replace(options, machine_devices=min(sizes.values()))
 
 
-def menu_settings(settings: HybridPricing) -> dict[str, Any]:
-    """What the layers are priced with, as ``pricing.layer_menus`` calls it, for the first number of microbatches."""
+def pricing_settings(settings: HybridPricing) -> dict[str, Any]:
+    """What layers are priced with, as ``pricing.strategy_spaces`` calls it, for the first number of microbatches."""
     alike = ("optimizer", "optimizer_dtype", "master_weights", "zero1", "sequence_parallel", "offload", "fused", "name")
     return {name: getattr(settings, name) for name in alike} | {
         "microbatches": settings.microbatches[0],
@@ -66,12 +66,12 @@ def by_microbatches(
     graph: Graph,
     cluster: Cluster,
     settings: HybridPricing,
-    menus: LayerMenus,
+    spaces: StrategySpaces,
     change: Change | None,
 ) -> list[Priced[HybridProblem]]:
     """The problem with each number of microbatches that is asked for, and changed."""
     sized = (problem.replace(microbatches=number) for number in settings.microbatches)
-    return [Priced(one if change is None else change(one), graph, cluster, settings, menus) for one in sized]
+    return [Priced(one if change is None else change(one), graph, cluster, settings, spaces) for one in sized]
 
 
 def plan_parts(

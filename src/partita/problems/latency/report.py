@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-#: Most names of operators in a row, and most rows of operators on the CPU.
+#: Most names of operators in a row, and most chains of operators on the CPU.
 _NAMES, _ROWS = 4, 40
 
 

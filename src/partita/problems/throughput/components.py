@@ -14,15 +14,15 @@ from partita.problems.throughput.orders.genetic import Arrangement, Evolution
 from partita.problems.throughput.orders.order_run import RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing
 from partita.problems.throughput.protocol import BoundMethod, Solver
+from partita.problems.throughput.solvers.chain import ChainCuts
 from partita.problems.throughput.solvers.dpl import Dpl
 from partita.problems.throughput.solvers.exact import DownsetsBound, Exact, Slicing
-from partita.problems.throughput.solvers.row import RowCuts
 
 SOLVERS: tuple[Solver, ...] = (
     Exact(),
     Slicing(),
     Dpl(),
-    RowCuts(),
+    ChainCuts(),
     PartitionAnnealing(),
     RandomOrders(),
     Evolution(),

@@ -30,7 +30,7 @@ from partita.problems.throughput.evaluation import (
     StageMemory,
     TransferTimes,
 )
-from partita.problems.throughput.problem import ThroughputProblem, UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitChain
 from partita.problems.throughput.working_memory import order_violation, peak_of_order
 
 
@@ -58,7 +58,7 @@ def evaluate(problem: ThroughputProblem, plan: Plan) -> Evaluation:
             violations.append(f"the replicas of stage {number} are in different groups")
     position, acyclic = _positions(problem, classes, stage_of, groups)
     if problem.row is not None:
-        violations += _row_violations(problem, problem.row, plan, stage_of, position)
+        violations += _chain_violations(problem, problem.row, plan, stage_of, position)
     if plan.contiguity == "acyclic" and not acyclic:
         violations.append("the stages depend on each other in a cycle, so the split is not contiguous")
 
@@ -205,38 +205,38 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
     ]
 
 
-def _row_violations(
-    problem: ThroughputProblem, row: UnitRow, plan: Plan, stage_of: Ints, position: Sequence[int]
+def _chain_violations(
+    problem: ThroughputProblem, chain: UnitChain, plan: Plan, stage_of: Ints, position: Sequence[int]
 ) -> list[str]:
-    """What of a plan is no split of the row."""
+    """What of a plan is no split of the chain."""
     hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
     home = {op.id: int(stage) for op, stage in zip(problem.operators, stage_of, strict=True)}
     found = []
     homes: list[int] = []
-    for number, unit in enumerate(row.units):
+    for number, unit in enumerate(chain.units):
         stages = {home[identity] for identity in unit}
         if len(stages) > 1:
             shown = ", ".join(map(str, sorted(stages)))
-            found.append(f"unit {number} of the row is on stages {shown}; units are whole")
+            found.append(f"unit {number} of the chain is on stages {shown}; units are whole")
         homes.append(position[min(stages)])
     # Places of those stages that hold anything, without gaps.
     ranks = np.unique(homes, return_inverse=True)[1]
     for number in range(1, len(homes)):
         if ranks[number] not in (ranks[number - 1], ranks[number - 1] + 1):
-            found.append(f"unit {number} of the row is not on the stage of the unit before it, nor on the next one")
+            found.append(f"unit {number} of the chain is not on the stage of the unit before it, nor on the next one")
     found += [
-        f"what unit {first} of the row hands to unit {last} passes over a stage"
-        for first, last in row.handed
+        f"what unit {first} of the chain hands to unit {last} passes over a stage"
+        for first, last in chain.handed
         if ranks[last] > ranks[first] + 1
     ]
-    first = position[home[row.units[0][0]]]
+    first = position[home[chain.units[0][0]]]
     for stage, at in zip(plan.stages, position, strict=True):
-        if row.hosts_first and stage.kind in hosts and stage.operators and at != first:
-            found.append(f"{stage.devices[0]} is no accelerator, and runs more than the begin of the row")
+        if chain.hosts_first and stage.kind in hosts and stage.operators and at != first:
+            found.append(f"{stage.devices[0]} is no accelerator, and runs more than the begin of the chain")
     counts = {len(stage.devices) for stage in plan.stages}
     if len(counts) > 1:
         shown = ", ".join(map(str, sorted(counts)))
-        found.append(f"the stages have {shown} replicas; those of a row have equally many")
+        found.append(f"the stages have {shown} replicas; those of a chain have equally many")
     return found
 
 

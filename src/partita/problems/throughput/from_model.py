@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.costs.rows import row_of
+from partita.costs.chain import chain_of
 from partita.costs.table import cost_source
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import Mesh
@@ -21,7 +21,7 @@ from partita.problems.facets.limits import check_training, coarsest, devices_for
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, Pricing
 from partita.problems.throughput.options import Options, ThroughputPricing
 from partita.problems.throughput.pricing import price
-from partita.problems.throughput.problem import ThroughputProblem, UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitChain
 
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
@@ -111,13 +111,13 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
 
 
 def _on_row(problem: ThroughputProblem, graph: Graph, runtime: Runtime) -> ThroughputProblem:
-    """The problem with the row that a runtime's stages are runs of; unsupported if the model is no row of blocks."""
-    found = row_of(graph, runtime)
+    """The problem with the chain that a runtime's stages are runs of; unsupported if the model is none."""
+    found = chain_of(graph, runtime)
     units: list[list[int]] = [[] for _ in found.names]
     for op, unit in zip(problem.operators, found.unit, strict=True):
         units[unit].append(op.id)
-    row = UnitRow(units=tuple(map(tuple, units)), handed=found.handed, hosts_first=runtime.limits.host == "first")
-    return problem.replace(row=row, notes=(*problem.notes, *found.notes))
+    chain = UnitChain(units=tuple(map(tuple, units)), handed=found.handed, hosts_first=runtime.limits.host == "first")
+    return problem.replace(row=chain, notes=(*problem.notes, *found.notes))
 
 
 def _on_devices(problem: ThroughputProblem, runtime: Runtime) -> ThroughputProblem:
@@ -136,11 +136,13 @@ def _check_limited(problem: ThroughputProblem, graph: Graph, settings: Pricing, 
         raise InputError(f"{name} has no data-parallel replicas; leave --max-replicas out")
     if problem.max_replicas > 1 and problem.row is None:
         raise InputError(
-            f"{name} has one mesh for all stages, and stages that are no row are not planned with equal replicas; "
+            f"{name} has one mesh for all stages, and stages that are no chain are not planned with equal replicas; "
             "leave --max-replicas out"
         )
     if problem.row is not None and problem.groups:
-        raise InputError(f"rows of layers for {name} are not planned with --hierarchy and --groups yet; leave them out")
+        raise InputError(
+            f"chains of layers for {name} are not planned with --hierarchy and --groups yet; leave them out"
+        )
     if problem.streaming and not limits.offload:
         raise InputError(f"{name} keeps a stage's weights on its device; leave --streaming out")
     if not problem.training:

@@ -104,8 +104,8 @@ class MicrobatchSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         return self.name == "1f1b" and self.microbatches > 1
 
 
-class UnitRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What runtimes with a row of blocks can run: stages are runs of its units, all with equally many replicas."""
+class UnitChain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What runtimes with a chain of blocks can run: stages are runs of its units, all with equally many replicas."""
 
     #: Ids of the operators of every unit, forward and backward; each operator is in one.
     units: tuple[tuple[int, ...], ...]
@@ -150,8 +150,8 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     #: ``peak``: the most that workspace and tensors take while its operators run in the plan's order; tensor sizes are
     #: bytes then (``partita.problems.throughput.working_memory``).
     working_memory: WorkingMemory = "largest"
-    #: Units that stages are runs of, and the row they are in; None where stages may be any sets of operators.
-    row: UnitRow | None = None
+    #: Units that stages are runs of, and the chain they are in; None where stages may be any sets of operators.
+    row: UnitChain | None = None
     #: Samples in a microbatch: all times are of one microbatch, which the published formats call a sample.
     microbatch_samples: int = 1
 
@@ -299,7 +299,7 @@ def validate(problem: ThroughputProblem) -> None:
         check_fields(owner, saved, "bytes")
     check_acyclic(where, "operators", list(index), edges)
     if problem.row is not None:
-        _check_row(where, problem.row, list(index))
+        _check_chain(where, problem.row, list(index))
 
 
 def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
@@ -312,13 +312,13 @@ def _check_ids(owner: str, ids: Iterable[int], index: dict[int, int]) -> None:
         seen.add(number)
 
 
-def _check_row(where: str, row: UnitRow, known: list[int]) -> None:
-    listed = [identity for unit in row.units for identity in unit]
+def _check_chain(where: str, chain: UnitChain, known: list[int]) -> None:
+    listed = [identity for unit in chain.units for identity in unit]
     if sorted(listed) != sorted(known):
         wrong = sorted(set(known) ^ set(listed)) or sorted({v for v in listed if listed.count(v) > 1})
-        raise InputError(f"{where}: the units of its row hold every operator once; operator {wrong[0]} is not")
-    if not all(row.units):
-        raise InputError(f"{where}: unit {row.units.index(())} of its row has no operators; leave it out")
-    for first, last in row.handed:
-        if not 0 <= first < last < len(row.units):
-            raise InputError(f"{where}: units {first} and {last} of its row are no pair of units in order")
+        raise InputError(f"{where}: the units of its chain hold every operator once; operator {wrong[0]} is not")
+    if not all(chain.units):
+        raise InputError(f"{where}: unit {chain.units.index(())} of its chain has no operators; leave it out")
+    for first, last in chain.handed:
+        if not 0 <= first < last < len(chain.units):
+            raise InputError(f"{where}: units {first} and {last} of its chain are no pair of units in order")

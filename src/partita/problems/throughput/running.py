@@ -243,7 +243,7 @@ def _work(
 
 
 def _update(worth: StageEvaluation) -> float:
-    """Least time of the optimizer's step: gradients are read, weights and states read and written (docs/menus.md)."""
+    """Least time of the optimizer's step: gradients are read, weights and states read and written."""
     spec = load_catalogue().devices.get(worth.kind)
     if spec is None:
         return 0.0

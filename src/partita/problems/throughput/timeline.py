@@ -1,6 +1,6 @@
 """What happens when a throughput plan runs, as programs for the simulator, and what it asks of physical devices.
 
-Inference streams through the plan's virtual stages in rounds, whatever the split. Training in a row of stages runs
+Inference streams through the plan's virtual stages in rounds, whatever the split. Training in a pipeline runs
 under the problem's schedule; where a training split is free, its virtual stages stream in rounds, too. What transfers
 take of a device is what the problem's ``communication`` says.
 """
@@ -148,7 +148,7 @@ def _phases(run: Run) -> tuple[Nodes, list[bool]]:
 
 
 class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
-    """Rounds for inference and free splits, the problem's schedule for training in a row of stages."""
+    """Rounds for inference and free splits, the problem's schedule for training in a pipeline."""
 
     def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: RunRequest) -> Program:
         return program_of(Run(problem, plan, evaluation), request)

@@ -34,7 +34,7 @@ _VARIANTS: dict[Variant, tuple[str, Callable[[ThroughputProblem], bool]]] = {
         "memory that depends on the order in which operators run (working_memory=peak)",
         lambda p: p.working_memory == "peak",
     ),
-    "row": ("stages that are runs of a row of units", lambda p: p.row is not None),
+    "row": ("stages that are runs of a chain of units", lambda p: p.row is not None),
 }
 
 

@@ -8,7 +8,7 @@ from partita.simulator.schedules.rounds import InRounds, backward_units, forward
 
 
 class Interleaved(InRounds):
-    """1F1B in which the row of ranks is gone through several times (Narayanan et al., SC 2021, section 2.2).
+    """1F1B in which the chain of ranks is gone through several times (Narayanan et al., SC 2021, section 2.2).
 
     With v equal stages on each of S ranks, no communication, and M a multiple of S, the step takes
     (M · v + S − 1) · (f + b) / v, where f and b are a rank's times for a microbatch in all its stages.

@@ -6,7 +6,7 @@ from partita.simulator.schedules.one_forward_one_backward import OneForwardOneBa
 
 
 class PipeDream(OneForwardOneBackward):
-    """1F1B over an endless row of microbatches with weight stashing (Narayanan et al., SOSP 2019, sections 3.2, 3.3).
+    """1F1B over endless microbatches with weight stashing (Narayanan et al., SOSP 2019, sections 3.2, 3.3).
 
     Every microbatch updates the weights, so a rank keeps one version for each microbatch that it holds.
     """

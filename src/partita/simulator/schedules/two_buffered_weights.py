@@ -6,7 +6,7 @@ from partita.simulator.schedules.one_forward_one_backward import OneForwardOneBa
 
 
 class TwoBufferedWeights(OneForwardOneBackward):
-    """1F1B over an endless row of microbatches (Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training",
+    """1F1B over an endless stream of microbatches (Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training",
     ICML 2021, section 3.1).
 
     The weights are updated once in a batch. Two versions are enough because microbatches in flight are of two batches

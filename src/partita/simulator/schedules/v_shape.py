@@ -1,4 +1,4 @@
-"""What V-shaped schedules share: two stages on each rank, one on the way down the row of ranks and one on the way up.
+"""What V-shaped schedules share: two stages on each rank, one on the way down the chain of ranks and one on the way up.
 
 Rank r has stages r and 2 · ranks − 1 − r (Qi et al., "Pipeline Parallelism with Controllable Memory", NeurIPS 2024).
 """

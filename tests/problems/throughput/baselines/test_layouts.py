@@ -1,4 +1,4 @@
-"""Layouts of runtimes: their counts by hand, and the row of layers they divide."""
+"""Layouts of runtimes: their counts by hand, and the chain of layers they divide."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_single_device_takes_all() -> None:
 
 
 def test_layer_cuts_are_the_best_between_layers() -> None:
-    """Against every way to cut the row of layers, with transfers that make some layers' ends dear."""
+    """Against every way to cut the chain of layers, with transfers that make some layers' ends dear."""
     from itertools import combinations, pairwise
 
     from partita.nouns.pipeline import Plan, Stage

@@ -17,9 +17,9 @@ from partita.engines.kernels.throughput.windows import dividing_item, new_window
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.bounds.windows import WindowBound, WindowSearch
 from partita.problems.throughput.contraction.blocks import uniform
-from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator, UnitRow
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator, UnitChain
 from problems.throughput.bounds.block_problems import SLACK, block_problems
-from problems.throughput.every_row import best_of_all
+from problems.throughput.every_chain import best_of_all
 from second_opinions.metamorphic import in_other_time
 
 
@@ -169,7 +169,7 @@ def test_splits_without_a_known_plan_may_be_plans() -> None:
             name="row",
             kinds=(DeviceKind(name="gpu", count=2),),
             operators=tuple(TimedOperator(id=v, times=(time,)) for v, time in enumerate(times)),
-            row=UnitRow(units=tuple(tuple(range(a, b)) for a, b in itertools.pairwise([0, *cut, n]))),
+            row=UnitChain(units=tuple(tuple(range(a, b)) for a, b in itertools.pairwise([0, *cut, n]))),
         )
         least = best_of_all(problem)
         assert least is not None

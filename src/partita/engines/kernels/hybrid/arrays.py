@@ -73,7 +73,7 @@ class HybridArrays(NamedTuple):
 class HybridKnown(NamedTuple):
     """What is known of the least time of stages, from decision to decision: it does not depend on the target.
 
-    Stages with layers alike, as in a row of equal layers, share what is known: entry kind · R + r belongs to a kind of
+    Stages with layers alike, as in a chain of like ones, share what is known: entry kind · R + r belongs to a kind of
     stage. All arrays have one element where nothing is remembered.
     """
 

@@ -67,7 +67,7 @@ class Sacks(NamedTuple):
     first: int = 0
 
 
-class RowTask(NamedTuple):
+class PipelineTask(NamedTuple):
     """What is asked: a schedule, caps, and a sum of passing times that is of no use, ``limit``.
 
     ``holding`` caps κ, ``ahead`` that of forward parts where they come first, ``once`` what happens once. All stages
@@ -87,7 +87,7 @@ class RowTask(NamedTuple):
 
 
 @inlined
-def flying_of(p: StageOptions, task: RowTask, o: int, behind: int) -> int:
+def flying_of(p: StageOptions, task: PipelineTask, o: int, behind: int) -> int:
     """Microbatches that each replica of a stage holds, given the replicas of it and of all stages behind it."""
     if task.schedule == ALL_FORWARD:
         return int(p.microbatches[o])
@@ -126,7 +126,7 @@ def passing_of(
     w: HybridWork,
     p: StageOptions,
     s: Sacks,
-    task: RowTask,
+    task: PipelineTask,
     o: int,
     inner: int,
     outer: int,

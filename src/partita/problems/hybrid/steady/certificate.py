@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving
-from partita.checker.hybrid.suffix_sets import SuffixSets, closed_sets
+from partita.checker.hybrid.downsets import SuffixSets, closed_sets
 from partita.engines.search.result import Bound
 from partita.ground.errors import InputError, UnsupportedError
 from partita.ground.rounding import just_below

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
+from partita.costs.strategies.strategy import LayerStrategy, StrategySpace
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
@@ -17,10 +17,17 @@ from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.layer import Configuration, Layer
-from partita.problems.hybrid.menus import LayerMenus, PricedModel, menu_notes, offloaded, priced_model, reserve_of
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings, plan_parts
+from partita.problems.hybrid.spaces import (
+    PricedModel,
+    StrategySpaces,
+    offloaded,
+    priced_model,
+    pricing_notes,
+    reserve_of,
+)
+from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, plan_parts, pricing_settings
 
 
 class SteadyFromModel(TrainedModel):
@@ -39,8 +46,8 @@ class SteadyFromModel(TrainedModel):
                 f"cluster {cluster.name} has several kinds of devices; plans for them are of steps, "
                 "so leave --minimise steady out"
             )
-        menus = steady_menus(graph, cluster, **menu_settings(settings))
-        return by_microbatches(menus.problem, graph, cluster, settings, menus, change)
+        spaces = steady_spaces(graph, cluster, **pricing_settings(settings))
+        return by_microbatches(spaces.problem, graph, cluster, settings, spaces, change)
 
     def parts(self, priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         settings = priced.settings
@@ -65,29 +72,31 @@ class SteadyFromModel(TrainedModel):
 DUPLEX = 0.5
 
 
-def steady_menus(graph: Graph, cluster: Cluster | str | Path, *, zero1: bool = False, **pricing: Any) -> LayerMenus:
-    """As ``pricing.layer_menus``: configurations hold weights, gradients and optimizer states."""
+def steady_spaces(
+    graph: Graph, cluster: Cluster | str | Path, *, zero1: bool = False, **pricing: Any
+) -> StrategySpaces:
+    """As ``pricing.strategy_spaces``: configurations hold weights, gradients and optimizer states."""
     model = priced_model(graph, cluster, **pricing)
-    reserve = reserve_of(model.menus)
-    notes = menu_notes(model, format_bytes(reserve), zero1=zero1, handed="; stages still hand over whole tensors")
-    layers = tuple(_layer(model, menu, reserve, zero1) for menu in model.menus)
+    reserve = reserve_of(model.spaces)
+    notes = pricing_notes(model, format_bytes(reserve), zero1=zero1, handed="; stages still hand over whole tensors")
+    layers = tuple(_layer(model, space, reserve, zero1) for space in model.spaces)
     problem = model.problem(layers, reserve, notes, weight_sync_per_batch=True, update_shared=zero1)
-    return LayerMenus(problem, model.menus, reserve)
+    return StrategySpaces(problem, model.spaces, reserve)
 
 
-def _layer(model: PricedModel, menu: LayerStrategies, reserve: float, zero1: bool) -> Layer:
+def _layer(model: PricedModel, space: StrategySpace, reserve: float, zero1: bool) -> Layer:
     configurations: dict[int, tuple[Configuration, ...]] = {}
-    for degree, entries in menu.entries.items():
+    for degree, entries in space.entries.items():
         found = [_configuration(entry, reserve, zero1) for entry in entries]
-        found += offloaded(menu, degree, model.offload)
+        found += offloaded(space, degree, model.offload)
         configurations[degree] = tuple(found)
-    whole = menu.entries.get(1)
+    whole = space.entries.get(1)
     return Layer(
-        id=menu.id,
-        name=menu.name,
+        id=space.id,
+        name=space.name,
         configurations=configurations,
         weight_bytes=DUPLEX * whole[0].gradient_bytes if whole else None,
-        update_times={degree: _update(entries[0], model.memory_bandwidth) for degree, entries in menu.entries.items()},
+        update_times={degree: _update(entries[0], model.memory_bandwidth) for degree, entries in space.entries.items()},
     )
 
 

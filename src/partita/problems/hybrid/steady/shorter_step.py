@@ -1,6 +1,6 @@
 """Plans with a shorter step than one that is best in the steady state.
 
-The objective is an endless row of microbatches; a step has an end. Filling takes about as many microbatches as there
+The objective is an endless stream of microbatches; a step has an end. Filling takes about as many microbatches as there
 are replicas in all stages together, so plans that are best with fewer of them trade steady speed for a smaller bubble.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from partita.costs.strategies.context_expert import ContextExpertPricer
 from partita.costs.strategies.modes import Modes
-from partita.costs.strategies.strategy import LayerStrategies
+from partita.costs.strategies.strategy import StrategySpace
 from partita.ground.checks import check_positive
 from partita.ground.errors import InputError
 from partita.problems.hybrid.training import Training
@@ -16,7 +16,7 @@ from partita.problems.hybrid.training import Training
 #: Fewest tokens of a sequence on each device where degrees are not stated: with less, more replicas do as well.
 FEWEST_TOKENS = 4096
 
-Menus = tuple[LayerStrategies, ...]
+Spaces = tuple[StrategySpace, ...]
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,17 @@ def _usual(pricer_of: ContextExpertPricer, name: str, degree: int) -> bool:
     return not isinstance(pricer_of.sequence, str) and pricer_of.sequence.tokens // degree >= FEWEST_TOKENS
 
 
-def menus_at_degrees(
+def spaces_at_degrees(
     pricer_of: ContextExpertPricer,
-    menus: Sequence[LayerStrategies],
+    spaces: Sequence[StrategySpace],
     modes: dict[int, Modes],
     options: Sequence[str],
     training: Training,
-) -> dict[tuple[int, int], Menus]:
-    """Menus at every pair of degrees that plans may have; ``menus`` are those at (1, 1)."""
-    found: dict[tuple[int, int], Menus] = {}
+) -> dict[tuple[int, int], Spaces]:
+    """Spaces at every pair of degrees that plans may have; ``spaces`` are those at (1, 1)."""
+    found: dict[tuple[int, int], Spaces] = {}
     for context in training.context:
-        whole = tuple(menus) if context == 1 else _priced(pricer_of, menus, modes, options, (context, 1))
+        whole = tuple(spaces) if context == 1 else _priced(pricer_of, spaces, modes, options, (context, 1))
         for expert in training.expert:
             degrees = context, expert
             found[degrees] = whole if expert == 1 else _priced(pricer_of, whole, modes, options, degrees)
@@ -92,27 +92,27 @@ def menus_at_degrees(
 
 def _priced(
     pricer_of: ContextExpertPricer,
-    menus: Sequence[LayerStrategies],
+    spaces: Sequence[StrategySpace],
     modes: dict[int, Modes],
     options: Sequence[str],
     degrees: tuple[int, int],
-) -> Menus:
+) -> Spaces:
     """Other entries for the layers that degrees change; layers that were alike still are."""
     pricer = pricer_of.at(*degrees)
     ways = pricer_of.modes(pricer, modes)
-    changed = {menu.id for menu in menus} if degrees[1] == 1 else set(pricer_of.experts)
-    found: list[LayerStrategies] = []
-    for menu in menus:
-        if menu.id not in changed:
-            entries = menu.entries
-        elif menu.like != menu.id:
+    changed = {space.id for space in spaces} if degrees[1] == 1 else set(pricer_of.experts)
+    found: list[StrategySpace] = []
+    for space in spaces:
+        if space.id not in changed:
+            entries = space.entries
+        elif space.like != space.id:
             entries = {
-                degree: tuple(dataclasses.replace(entry, layer=menu.name) for entry in row)
-                for degree, row in found[menu.like].entries.items()
+                degree: tuple(dataclasses.replace(entry, layer=space.name) for entry in row)
+                for degree, row in found[space.like].entries.items()
             }
         else:
-            entries = {degree: pricer.entries(menu.id, way, options) for degree, way in ways.items()}
-        found.append(dataclasses.replace(menu, entries=entries))
+            entries = {degree: pricer.entries(space.id, way, options) for degree, way in ways.items()}
+        found.append(dataclasses.replace(space, entries=entries))
     return tuple(found)
 
 

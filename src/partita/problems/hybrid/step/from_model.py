@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from partita.costs.strategies.strategy import LayerStrategies
+from partita.costs.strategies.strategy import StrategySpace
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
@@ -19,17 +19,17 @@ from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
 from partita.problems.hybrid.layer import Layer
-from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import StrategySpaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import is_free
 from partita.problems.hybrid.step.free_stages import stage_starts
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan, parse_layout, shares_tokens
 from partita.problems.hybrid.step.mixed import priced_on_kinds
-from partita.problems.hybrid.step.pricing import step_menus
+from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.step.runtimes import check_layout_on, limited_settings, on_runtime
-from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, menu_settings, plan_parts
+from partita.problems.hybrid.trained_model import Change, TrainedModel, by_microbatches, plan_parts, pricing_settings
 from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 #: Schedules that are looked at unless others are asked for.
@@ -91,8 +91,8 @@ class StepFromModel(TrainedModel):
         layout = None if settings.layout is None else parse_layout(settings.layout)
         stated = bool(settings.tensor_parallel_degrees or layout)
 
-        def suit(menus: LayerMenus) -> HybridProblem:
-            return even_degrees(menus.problem, menus.layers, stated=stated)
+        def suit(spaces: StrategySpaces) -> HybridProblem:
+            return even_degrees(spaces.problem, spaces.layers, stated=stated)
 
         mixed = len(cluster.workers()) > 1
         sharing = sharing_of(settings, layout)
@@ -105,10 +105,10 @@ class StepFromModel(TrainedModel):
                     "several; leave them out"
                 )
             sharing = dataclasses.replace(sharing, context=(1,), expert=(1,))
-        asked = menu_settings(settings)
+        asked = pricing_settings(settings)
         if layout is not None:
             asked |= {"sequence_parallel": layout.sequence_parallel, "degrees": (layout.tensor,)}
-        menus = (partial(priced_on_kinds, suit=suit) if mixed else step_menus)(
+        spaces = (partial(priced_on_kinds, suit=suit) if mixed else step_spaces)(
             graph,
             cluster,
             training_of(settings, layout),
@@ -117,7 +117,7 @@ class StepFromModel(TrainedModel):
             host_activations=settings.offload_activations,
             **asked,
         )
-        return by_microbatches(menus.problem if mixed else suit(menus), graph, cluster, settings, menus, change)
+        return by_microbatches(spaces.problem if mixed else suit(spaces), graph, cluster, settings, spaces, change)
 
     def stated(self, priced: Priced[Any]) -> Plan | None:
         if priced.settings.layout is None:
@@ -171,21 +171,21 @@ def sharing_of(settings: HybridPricing, layout: MeshLayout | None) -> DegreeChoi
     return DegreeChoices(*asked, settings.expert_capacity)
 
 
-def even_degrees(problem: HybridProblem, menus: Sequence[LayerStrategies], *, stated: bool) -> HybridProblem:
+def even_degrees(problem: HybridProblem, spaces: Sequence[StrategySpace], *, stated: bool) -> HybridProblem:
     """A problem about a step without the tensor-parallel degrees that do not divide what a layer splits.
 
     Runtimes do not run these: an InputError if they were ``stated``. Words of a vocabulary are padded, so that any
     degree divides them.
     """
     uneven: dict[int, str] = {}
-    for menu in menus:
-        for region in menu.regions:
-            for degree in menu.entries:
+    for space in spaces:
+        for region in space.regions:
+            for degree in space.entries:
                 if degree in uneven or region.kind == "vocabulary" or region.splits(degree):
                     continue
                 unit = next(unit for unit in region.units if unit % degree)
                 what = {"attention": "heads", "experts": "features of experts"}.get(region.kind, "features")
-                uneven[degree] = f"tensor-parallel degree {degree} does not divide the {unit} {what} of {menu.name}"
+                uneven[degree] = f"tensor-parallel degree {degree} does not divide the {unit} {what} of {space.name}"
     if not uneven:
         return problem
     if stated:

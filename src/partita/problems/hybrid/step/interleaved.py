@@ -63,11 +63,11 @@ def interleaved_plan(
         mine = parts[rank :: mesh.stages]
         counts = np.array(held(mesh.schedule, mesh.stages, mesh.chunks, mesh.microbatches, rank), dtype=np.float64)
         found = slots(order, blocks, mine, mesh.tensor)
-        menus = [
+        spaces = [
             [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
         ]
         state = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
-        chosen = least_choices(menus, counts, limit - state)
+        chosen = least_choices(spaces, counts, limit - state)
         if chosen is None:
             return None
         for (members, names), number in zip(found, chosen, strict=True):
@@ -76,16 +76,16 @@ def interleaved_plan(
 
 
 def least_choices(
-    menus: Sequence[Sequence[Sequence[tuple[int, Configuration]]]], counts: Floats, limit: float
+    spaces: Sequence[Sequence[Sequence[tuple[int, Configuration]]]], counts: Floats, limit: float
 ) -> list[int] | None:
-    """The choice in every menu that takes least time within the limit, in bytes; None if there is none.
+    """The choice in every space that takes least time within the limit, in bytes; None if there is none.
 
-    ``menus`` are every slot's options, each the parts and configurations of its layers; ``counts`` (R, parts) numbers
+    ``spaces`` are every slot's options, each the parts and configurations of its layers; ``counts`` (R, parts) numbers
     of microbatches in flight, each row of which has to fit.
     """
     memory, time, history = np.zeros((1, len(counts))), np.zeros(1), []
     tables, kept_options = [], []
-    for options in menus:
+    for options in spaces:
         if not options:
             return None
         sizes = np.zeros((len(options), len(counts)))
@@ -109,7 +109,7 @@ def least_choices(
         left = np.maximum(0.0, left - sizes.min(axis=0))
         grown = (memory[:, None, :] + sizes[None, :, :]).reshape(-1, len(counts))
         slower = (time[:, None] + times[None, :]).ravel()
-        kept = _front(grown, slower, limit - left, 4.0 * UNIT * (len(menus) + 1))
+        kept = _front(grown, slower, limit - left, 4.0 * UNIT * (len(spaces) + 1))
         if not len(kept):
             return None
         history.append((kept // len(times), kept % len(times)))

@@ -10,12 +10,12 @@ from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import StepEvaluation
-from partita.problems.hybrid.menus import utilisation
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import utilisation
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan
-from partita.problems.hybrid.step.pricing import step_menus
+from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.training import Training
 
 
@@ -64,7 +64,7 @@ def price_layout(
     microbatches
         Of a step, over all replicas: the global batch over the samples of a microbatch.
     gradient_dtype, pricing
-        As for ``pricing.layer_menus``.
+        As for ``pricing.strategy_spaces``.
     expert_capacity
         Rows of the busiest device that shares out experts, relative to the mean.
 
@@ -75,7 +75,7 @@ def price_layout(
     """
     check_at_least("microbatches", microbatches)
     training = Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=layout.overlap)
-    menus = step_menus(
+    spaces = step_spaces(
         graph,
         cluster,
         training,
@@ -87,7 +87,7 @@ def price_layout(
         sharing=DegreeChoices((layout.context,), (layout.expert,), expert_capacity),
         **pricing,
     )
-    problem = menus.problem
+    problem = spaces.problem
     check_layout(problem, layout)
     plan = layout_plan(problem, layout)
     evaluation = evaluate(problem, plan)

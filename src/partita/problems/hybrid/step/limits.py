@@ -79,8 +79,8 @@ def alike(problem: HybridProblem) -> dict[str, HybridProblem]:
         return only(layer, way if layer.id in blocks else "none")
 
     def has(way: str) -> bool:
-        menus = (problem.layers, *(shared.layers for shared in problem.spreads))
-        return all(chosen(layer, way).configurations for layers in menus for layer in layers)
+        spaces = (problem.layers, *(shared.layers for shared in problem.spreads))
+        return all(chosen(layer, way).configurations for layers in spaces for layer in layers)
 
     return {way: problem.with_layers(partial(chosen, way=way)) for way in limits.ways if has(way)}
 

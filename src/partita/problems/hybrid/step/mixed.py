@@ -9,9 +9,9 @@ import msgspec
 
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.menus import LayerMenus
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.step.pricing import step_menus
+from partita.problems.hybrid.spaces import StrategySpaces
+from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.training import Training
 
 #: Most kinds of devices that stages may be on.
@@ -40,18 +40,23 @@ def uneven_kinds(cluster: Cluster) -> str | None:
 
 
 def priced_on_kinds(
-    graph: Graph, cluster: Cluster, training: Training, *, suit: Callable[[LayerMenus], HybridProblem], **settings: Any
-) -> LayerMenus:
-    """The problem of training on a cluster of several kinds of devices, and the menus of that which works fastest.
+    graph: Graph,
+    cluster: Cluster,
+    training: Training,
+    *,
+    suit: Callable[[StrategySpaces], HybridProblem],
+    **settings: Any,
+) -> StrategySpaces:
+    """The problem of training on a cluster of several kinds of devices, and the spaces of that which works fastest.
 
-    That kind is the first. Settings and errors are those of ``pricing.layer_menus``; ``suit`` says what is made of the
+    That kind is the first. Settings and errors are those of ``pricing.strategy_spaces``; ``suit`` says what is made of
     problem on each kind.
     """
     found = []
     for number, (name, part) in enumerate(kinds_of(cluster)):
-        menus = step_menus(graph, part, training, **settings)
-        problem = _networked(suit(menus), cluster, number)
-        found.append((sum(problem.least_device_times().values()), problem.replace(device=name), menus))
+        spaces = step_spaces(graph, part, training, **settings)
+        problem = _networked(suit(spaces), cluster, number)
+        found.append((sum(problem.least_device_times().values()), problem.replace(device=name), spaces))
     found.sort(key=lambda entry: entry[0])
     first, others = found[0][1], tuple(problem for _, problem, _ in found[1:])
     asked = settings.get("name")
@@ -61,8 +66,10 @@ def priced_on_kinds(
         for _, problem, _ in found
         for note in problem.notes
     )
-    menus = found[0][2]
-    return LayerMenus(first.replace(name=name, others=others, notes=tuple(notes)), menus.layers, menus.reserve_bytes)
+    spaces = found[0][2]
+    return StrategySpaces(
+        first.replace(name=name, others=others, notes=tuple(notes)), spaces.layers, spaces.reserve_bytes
+    )
 
 
 def kinds_of(cluster: Cluster) -> list[tuple[str, Cluster]]:

@@ -1,4 +1,4 @@
-"""The layers of a problem about one optimizer step, from their menus."""
+"""The layers of a problem about one optimizer step, from their spaces."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from partita.costs.collectives import OCCUPIED
 from partita.costs.optimizer import dtype_bytes
 from partita.costs.strategies.context_expert import ContextExpertPricer
 from partita.costs.strategies.machines import EvenMachines
-from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
+from partita.costs.strategies.strategy import LayerStrategy, StrategySpace
 from partita.ground.units import format_bytes
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
-from partita.problems.hybrid.menus import LayerMenus, Offload, menu_notes, offloaded, priced_model, reserve_of
-from partita.problems.hybrid.step.degrees import DegreeChoices, choose_degrees, degree_notes, menus_at_degrees
+from partita.problems.hybrid.spaces import Offload, StrategySpaces, offloaded, priced_model, pricing_notes, reserve_of
+from partita.problems.hybrid.step.degrees import DegreeChoices, choose_degrees, degree_notes, spaces_at_degrees
 from partita.problems.hybrid.training import LayerState, Training
 
 
-def step_menus(
+def step_spaces(
     graph: Graph,
     cluster: Cluster | str | Path,
     training: Training,
@@ -33,8 +33,8 @@ def step_menus(
     gradient_dtype: str = "parameter",
     host_activations: bool = False,
     **pricing: Any,
-) -> LayerMenus:
-    """As ``pricing.layer_menus``, with what layers cost at every degree that ``sharing`` allows."""
+) -> StrategySpaces:
+    """As ``pricing.strategy_spaces``, with what layers cost at every degree that ``sharing`` allows."""
     cluster, sharing = read_cluster(cluster), sharing or DegreeChoices()
     sharing.check()
     model = priced_model(graph, cluster, **pricing)
@@ -42,31 +42,31 @@ def step_menus(
     if host_activations:
         host = cluster.links[device.to_host].achievable_bytes_per_s
 
-    def layers_at(menus: Sequence[LayerStrategies], context: int, expert: int) -> ContextExpertLayers:
-        reserves = {degree: reserve_of(menus, degree) for degree in model.modes}
+    def layers_at(spaces: Sequence[StrategySpace], context: int, expert: int) -> ContextExpertLayers:
+        reserves = {degree: reserve_of(spaces, degree) for degree in model.modes}
         offload = model.offload if (context, expert) == (1, 1) or callable(model.offload) else None
         handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in model.edges]
         found = step_layers(
-            menus, handed, reserves, model.memory_bandwidth, gradient_dtype, model.sequence_parallel, offload, host
+            spaces, handed, reserves, model.memory_bandwidth, gradient_dtype, model.sequence_parallel, offload, host
         )
         return ContextExpertLayers(context=context, expert=expert, layers=found, reserves=reserves)
 
     pricer_of = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity)
     context, expert = choose_degrees(pricer_of, sharing, model.machines.count)
     training = msgspec.structs.replace(training, context=context, expert=expert)
-    further = menus_at_degrees(pricer_of, model.menus, model.modes, model.options, training)
-    whole = layers_at(model.menus, 1, 1)
+    further = spaces_at_degrees(pricer_of, model.spaces, model.modes, model.options, training)
+    whole = layers_at(model.spaces, 1, 1)
     training = step_training(training, model.machines, whole.reserves)
     kept = ", ".join(f"{format_bytes(size)} at degree {degree}" for degree, size in sorted(training.reserves.items()))
-    notes = menu_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1)
+    notes = pricing_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1)
     problem = model.problem(
         whole.layers,
         0.0,
         [*notes, *degree_notes(pricer_of, training, sharing)],
         training=training,
-        spreads=tuple(layers_at(menus, *pair) for pair, menus in further.items()),
+        spreads=tuple(layers_at(spaces, *pair) for pair, spaces in further.items()),
     )
-    return LayerMenus(problem, model.menus, 0.0, further)
+    return StrategySpaces(problem, model.spaces, 0.0, further)
 
 
 def step_training(training: Training, machines: EvenMachines, reserves: dict[int, float]) -> Training:
@@ -87,7 +87,7 @@ def step_training(training: Training, machines: EvenMachines, reserves: dict[int
 
 
 def step_layers(
-    menus: Sequence[LayerStrategies],
+    spaces: Sequence[StrategySpace],
     edges: Sequence[Edge],
     reserves: Mapping[int, float],
     bandwidth: float,
@@ -96,7 +96,7 @@ def step_layers(
     offload: Offload | None,
     host_bytes_per_s: float | None = None,
 ) -> tuple[Layer, ...]:
-    """The layers of menus with their configurations, and their states apart from these.
+    """The layers of spaces with their configurations, and their states apart from these.
 
     ``edges`` are what layers hand over, ``reserves`` by degree the working memory that every stage holds in any case,
     ``bandwidth`` that of each device's memory in bytes per second. A group shares out the tokens of what it hands over
@@ -105,13 +105,13 @@ def step_layers(
     """
     known: dict[int, tuple[dict[int, tuple[Configuration, ...]], dict[int, LayerState]]] = {}
     found = []
-    for menu in menus:
-        before = {edge.source: edge.bytes for edge in edges if edge.target == menu.id}
-        after = {edge.target: edge.bytes for edge in edges if edge.source == menu.id}
-        gathers = not sequence_parallel and max(menu.entries) > 1
-        if menu.like not in known or gathers or offload is not None:
+    for space in spaces:
+        before = {edge.source: edge.bytes for edge in edges if edge.target == space.id}
+        after = {edge.target: edge.bytes for edge in edges if edge.source == space.id}
+        gathers = not sequence_parallel and max(space.entries) > 1
+        if space.like not in known or gathers or offload is not None:
             configurations = {}
-            for degree, entries in menu.entries.items():
+            for degree, entries in space.entries.items():
                 share = (degree - 1) / degree if gathers else 0.0
                 tables: dict[str, Any] = {
                     "sync_in_bytes": {layer: size * share for layer, size in before.items() if share},
@@ -120,11 +120,11 @@ def step_layers(
                 rows = [_configuration(entry, reserves[degree], tables) for entry in entries]
                 if host_bytes_per_s is not None:
                     rows.append(kept_on_host(entries[0], rows[0], host_bytes_per_s))
-                configurations[degree] = (*rows, *offloaded(menu, degree, offload))
-            states = {d: _state(entries[0], bandwidth, gradient_dtype) for d, entries in menu.entries.items()}
-            known[menu.like] = configurations, states
-        configurations, states = known[menu.like]
-        found.append(Layer(id=menu.id, name=menu.name, configurations=configurations, states=states))
+                configurations[degree] = (*rows, *offloaded(space, degree, offload))
+            states = {d: _state(entries[0], bandwidth, gradient_dtype) for d, entries in space.entries.items()}
+            known[space.like] = configurations, states
+        configurations, states = known[space.like]
+        found.append(Layer(id=space.id, name=space.name, configurations=configurations, states=states))
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from partita.costs.rows import row_of
+from partita.costs.chain import chain_of
 from partita.ground.errors import InputError, PartitaError
 from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
@@ -21,9 +21,9 @@ from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.layer import Edge, Layer
-from partita.problems.hybrid.menus import LayerMenus, layer_operators, selective_ways
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import StrategySpaces, layer_operators, selective_ways
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.free_stages import is_uniform
 from partita.problems.hybrid.step.layout import MeshLayout, shares_tokens
@@ -100,35 +100,35 @@ def check_layout_on(layout: MeshLayout, runtime: Runtime) -> None:
 
 
 def on_runtime(
-    problem: HybridProblem, graph: Graph, menus: LayerMenus, runtime: Runtime, meshes: MeshLimits
+    problem: HybridProblem, graph: Graph, spaces: StrategySpaces, runtime: Runtime, meshes: MeshLimits
 ) -> HybridProblem:
     """A problem about a step whose stages keep what a runtime can run of the graph, on the meshes that it runs.
 
     UnsupportedError if the runtime runs chains of blocks, and the model is none.
     """
-    limits, operators = runtime.limits, layer_operators(graph, menus)
+    limits, operators = runtime.limits, layer_operators(graph, spaces)
     layer_of = {v: identity for identity, members in operators.items() for v in members}
     together: list[tuple[int, ...]] = []
     if limits.ordered:
-        row = row_of(graph, runtime)
-        unit = {identity: max(row.unit[v] for v in members) for identity, members in operators.items()}
+        whole = chain_of(graph, runtime)
+        unit = {identity: max(whole.unit[v] for v in members) for identity, members in operators.items()}
         line = sorted(unit, key=lambda identity: (unit[identity], identity))
-        groups = [tuple(found) for _, found in itertools.groupby(line, key=unit.__getitem__)]
+        groups = [tuple(alike) for _, alike in itertools.groupby(line, key=unit.__getitem__)]
         first = {unit[group[0]]: group[0] for group in groups}
-        handed = tuple((first[a], first[b]) for a, b in row.handed)
+        handed = tuple((first[a], first[b]) for a, b in whole.handed)
         together += [group for group in groups if len(group) > 1]
         known = {(edge.source, edge.target) for edge in problem.edges}
         # Without bytes, only the order counts.
         chain = tuple(Edge(source=a, target=b, bytes=0.0) for a, b in itertools.pairwise(line) if (a, b) not in known)
-        notes = row.notes
+        notes = whole.notes
     else:
         handed, chain, notes = (), (), ()
         if limits.ties(graph.training):
             read = [parameter.users for parameter in graph.parameters if not parameter.buffer]
             shared = (tuple(sorted({layer_of[v] for v in users})) for users in read)
             together += [group for group in dict.fromkeys(shared) if len(group) > 1]
-    ways = selective_ways(graph, menus) if limits.recompute else {}
-    blocks = block_ids(menus)
+    ways = selective_ways(graph, spaces) if limits.recompute else {}
+    blocks = block_ids(spaces)
     selective = {ways.get(identity, "selective") for identity in blocks}
     alike: tuple[str, ...] = ()
     training = problem.step
@@ -148,11 +148,11 @@ def on_runtime(
     )
 
 
-def block_ids(menus: LayerMenus) -> tuple[int, ...]:
+def block_ids(spaces: StrategySpaces) -> tuple[int, ...]:
     """Ids of the layers that are no end of the model."""
-    last = len(menus.layers) - 1
+    last = len(spaces.layers) - 1
     ends = {0: "input", last: "output"} if last else {}
-    return tuple(menu.id for number, menu in enumerate(menus.layers) if ends.get(number) != menu.name)
+    return tuple(space.id for number, space in enumerate(spaces.layers) if ends.get(number) != space.name)
 
 
 def _with_ways(problem: HybridProblem, ways: dict[int, str], allowed: tuple[str, ...]) -> HybridProblem:

@@ -1,4 +1,4 @@
-"""The best time through a chain of blocks between separators: the strongest bound where models are rows of blocks.
+"""The best time through a chain of blocks between separators: the strongest bound where models are chains of blocks.
 
 Source: own. Let s and t be neighbouring separators of a relaxed problem (``relaxation``). If one piece holds both, it
 holds all between them, because pieces are convex. If s and t are apart, let A be the piece of s and B that of t (or

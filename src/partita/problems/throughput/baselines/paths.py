@@ -23,7 +23,7 @@ from partita.problems.throughput.solvers.slicing_search import OrderSlicer
 
 
 class LayerCuts(Solver):
-    """Cut the row of layers, as runtimes that move modules, not operators, can run it; no plan if no cut fits.
+    """Cut the chain of layers, as runtimes that move modules, not operators, can run it; no plan if no cut fits.
 
     What it loses against a plan is what cutting at layers only costs.
     """
@@ -32,7 +32,7 @@ class LayerCuts(Solver):
     summary = "the best cuts between whole layers, by all costs; ignores cuts inside layers"
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        # Edges never lead to an earlier layer, so the path is the row.
+        # Edges never lead to an earlier layer, so the path is the chain.
         blocks = find_blocks(problem)
         return best_cuts(problem, blocks.layer_of[blocks.instance.group])
 

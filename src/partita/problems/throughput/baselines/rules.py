@@ -1,6 +1,6 @@
-"""Rules for where to cut the row of layers without search: by hand, and as training and serving runtimes do it.
+"""Rules for where to cut the chain of layers without search: by hand, and as training and serving runtimes do it.
 
-Runtimes divide the repeated blocks of the row, and treat what comes before and behind them by rules of their own.
+Runtimes divide the repeated blocks of a chain, and treat what comes before and behind them by rules of their own.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from partita.problems.throughput.protocol import Options, Outcome, Solver
 
 
 class LayerBaseline(Solver, ABC):
-    """A split that only chooses where to cut the row of layers. It proves nothing, and may not fit in memory."""
+    """A split that only chooses where to cut the chain of layers. It proves nothing, and may not fit in memory."""
 
     #: The layers to cut.
-    row = staticmethod(find_layers)
+    layers = staticmethod(find_layers)
 
     @abstractmethod
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
         """First layer of every device after the first, ascending."""
 
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
-        layers, devices = self.row(problem), len(accelerator_devices(problem))
+        layers, devices = self.layers(problem), len(accelerator_devices(problem))
         cuts = np.array(self.cuts(problem, layers, devices)[: devices - 1], dtype=np.int64)
         run = np.searchsorted(cuts, layers.layer_of, side="right")
         return Outcome(plan=plan_from_labels(problem, layers.instance, run))
@@ -122,7 +122,7 @@ class GreedyTopological(LayerBaseline):
 
     name = "greedy-topological"
     summary = "operators in topological order up to total/k work per device; ignores memory, transfers"
-    row = staticmethod(find_items)
+    layers = staticmethod(find_items)
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
         work = first_kind_work(problem, layers.instance)
@@ -183,7 +183,7 @@ class DeepSpeedParameters(LayerBaseline):
 
     name = "deepspeed"
     summary = "DeepSpeed's 'parameters': evens parameter bytes; ignores compute, activations, transfers"
-    row = staticmethod(find_blocks)
+    layers = staticmethod(find_blocks)
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
         return partition_balanced(layers.stored(problem, copies=True), devices)[1:-1]
@@ -194,7 +194,7 @@ class DeepSpeedUniform(LayerBaseline):
 
     name = "deepspeed-uniform"
     summary = "DeepSpeed's 'uniform': layers evenly, embedding and head among them; ignores all costs"
-    row = staticmethod(find_blocks)
+    layers = staticmethod(find_blocks)
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
         return partition_uniform(layers.count, devices)[1:-1]
@@ -203,7 +203,7 @@ class DeepSpeedUniform(LayerBaseline):
 class BlockLayout(LayerBaseline):
     """A runtime's rule for how many blocks each device gets; embedding and head go to the first and the last."""
 
-    row = staticmethod(find_blocks)
+    layers = staticmethod(find_blocks)
 
     @abstractmethod
     def refusal(self, blocks: int, devices: int) -> str | None:

@@ -115,7 +115,7 @@ def refusal(problem: ThroughputProblem) -> str | None:
         (problem.communication != "sum", f"communication {problem.communication} does", "communication sum"),
         (problem.max_replicas > 1, "replicated stages do", "contiguity acyclic, or max_replicas=1"),
         (problem.streaming, "streaming weights does", "contiguity acyclic, or streaming=False"),
-        (problem.row is not None, "stages that are runs of a row of units do", "contiguity acyclic"),
+        (problem.row is not None, "stages that are runs of a chain of units do", "contiguity acyclic"),
         (bool(problem.groups), "device groups do", "contiguity acyclic, or a problem without groups"),
         (
             problem.gpipe,

@@ -46,7 +46,7 @@ def contiguous_only(name: str, options: Options, problem: ThroughputProblem | No
     if problem is None:
         return None
     if problem.row is not None:
-        return f"{name} does not know stages that are runs of a row of units; use the solver 'row'"
+        return f"{name} does not know stages that are runs of a chain of units; use the solver 'row'"
     if len(problem.groups) > 2:
         return f"{name} splits over two groups of devices at most, and there are {len(problem.groups)}; merge some"
     most = problem.max_replicas * len(problem.operators)

@@ -58,7 +58,7 @@ class _Bisection:
     def prove(self) -> None:
         model = build_instance(self.problem)
         if model.homeless:
-            self.best.refute("the menu of degrees")
+            self.best.refute("the degrees to choose from")
             return
         entries = model.width + 1
         if self.problem.hierarchy is not None:

@@ -145,7 +145,7 @@ class PipelineSearch:
             if self.best.done:
                 return
         if self.best.stop[0] == 0 and math.isinf(self.of_free) and math.isinf(self.of_meshes):
-            self.best.refute("all rows")
+            self.best.refute("all pipelines")
 
     def _work(self) -> float:
         """All devices together work on every layer, at the degree that takes least device time.
@@ -205,7 +205,7 @@ class PipelineSearch:
     def _prove(self) -> None:
         bound = min(self.of_meshes, self.of_free)
         if 0 < bound < math.inf:
-            self.best.prove(bound, "rows of stages")
+            self.best.prove(bound, "pipelines")
 
     def _push(self, bound: float, box: FreeBox) -> None:
         if bound < self.best.value * (1 - CLOSE) and min(box.widths) >= 0:
@@ -331,7 +331,7 @@ class PipelineSearch:
         exact = evaluation.feasible and leq(evaluation.objective, found.passing + sum(most))
         if not exact and found.plan.schedule != "zero-bubble":
             raise DisagreementError(
-                f"a row of stages takes {evaluation.objective!r}, and promised {found.passing + sum(most)!r}: "
+                f"a pipeline takes {evaluation.objective!r}, and promised {found.passing + sum(most)!r}: "
                 f"{', '.join(evaluation.violations)}"
             )
         return most, exact or found.plan.schedule != "zero-bubble"

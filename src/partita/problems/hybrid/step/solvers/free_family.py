@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.hybrid.arrays import StageIndex
-from partita.engines.kernels.hybrid.passing import RowTask
-from partita.engines.kernels.hybrid.rows import FULL, Entries, Labels, Left, bound_rows, extend_rows
+from partita.engines.kernels.hybrid.passing import PipelineTask
+from partita.engines.kernels.hybrid.pipelines import FULL, Entries, Labels, Left, bound_pipelines, extend_pipelines
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
@@ -108,7 +108,7 @@ class FreeFamily(StepFamily):
             asked = [choice.tensor == tensors[choice.kind] for choice in self.choices]
             options = options._replace(width=np.where(asked, options.width, options.devices.sum() + 1))
         task = _task(box, limit)
-        found = bound_rows(self.work, options, self.sacks, task, self.cheap, self.entries, self.left)
+        found = bound_pipelines(self.work, options, self.sacks, task, self.cheap, self.entries, self.left)
         return None if found < 0 else float(self.left.rest[0, -1])
 
     def best(self, box: FreeBox, limit: float, effort: int) -> FreePipeline | None:
@@ -118,7 +118,7 @@ class FreeFamily(StepFamily):
         """
         task = _task(box, limit)._replace(effort=effort)
         while True:
-            passing, label = extend_rows(
+            passing, label = extend_pipelines(
                 self.work, self.options, self.sacks, task, self.entries, self.left, self.labels, self.head
             )
             if passing != FULL:
@@ -157,9 +157,9 @@ class FreeFamily(StepFamily):
         return FreePipeline(plan, passing, replicas)
 
 
-def _task(box: FreeBox, limit: float) -> RowTask:
+def _task(box: FreeBox, limit: float) -> PipelineTask:
     holding, ahead, once = box.highs
-    return RowTask(NUMBERS[box.schedule], holding, ahead, once, limit, box.fewest, box.replicas, box.data)
+    return PipelineTask(NUMBERS[box.schedule], holding, ahead, once, limit, box.fewest, box.replicas, box.data)
 
 
 def _labels(room: int, groups: int) -> Labels:

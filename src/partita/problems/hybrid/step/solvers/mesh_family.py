@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.hybrid.arrays import StageIndex
-from partita.engines.kernels.hybrid.passing import ALL_FORWARD, SPLIT_BACKWARD, RowTask, Sacks, StageOptions
-from partita.engines.kernels.hybrid.rows import best_row
+from partita.engines.kernels.hybrid.passing import ALL_FORWARD, SPLIT_BACKWARD, PipelineTask, Sacks, StageOptions
+from partita.engines.kernels.hybrid.pipelines import best_pipeline
 from partita.ground.rounding import rounded_down
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import as_bits, members_of
@@ -76,11 +76,11 @@ class MeshFamily(StepFamily):
             sacks = sacks._replace(extra=np.full((len(sacks.inner), 1), math.nan), first=mesh.microbatches)
         holding, ahead, once = box.highs
         replicas = mesh.stages * mesh.data
-        task = RowTask(number, holding, ahead, once, limit, replicas, replicas)
+        task = PipelineTask(number, holding, ahead, once, limit, replicas, replicas)
         rest = self.rest if number != SPLIT_BACKWARD else np.zeros(shape[1])
         least, parent = np.empty(shape), np.full(shape, -1, dtype=np.int32)
         steps, costs = np.empty(shape[0], dtype=np.int32), np.empty(3)
-        passing = best_row(self.work, options, sacks, task, rest, least, parent, steps, costs)
+        passing = best_pipeline(self.work, options, sacks, task, rest, least, parent, steps, costs)
         if not passing < math.inf or self.work.stop[0] != 0:
             return None
         return UniformPipeline(passing, tuple(costs.tolist()), tuple(steps.tolist()))

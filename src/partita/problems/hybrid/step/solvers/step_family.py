@@ -65,7 +65,7 @@ class StepFamily:
         self.model = build_instance(_by_number(problem, degrees))
         arrays, self.sets = build_arrays(self.model, sets)
         self.work = HybridWork(arrays, new_scratch(self.model), nothing_known(), stop)
-        self.sorts = [sort_counts(self.sets, [menu]) for menu in self.model.options]
+        self.sorts = [sort_counts(self.sets, [space]) for space in self.model.options]
         self.passed_over = passed_over(problem, self.model.order, self.sets)
 
     def tables(self, meshes: Sequence[tuple[int, DeviceMesh]], columns: int) -> tuple[StageOptions, Sacks]:

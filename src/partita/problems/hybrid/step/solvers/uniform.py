@@ -212,9 +212,9 @@ class MeshSearch:
         if is_tight(self.problem, plan, evaluation):
             return False
         if promised is not None and not evaluation.feasible:
-            raise DisagreementError(f"a row of stages fails: {evaluation.violations[0]}")
+            raise DisagreementError(f"a pipeline fails: {evaluation.violations[0]}")
         if promised is not None and not leq(evaluation.objective, promised):
-            raise DisagreementError(f"a row of stages takes {evaluation.objective!r}, and promised {promised!r}")
+            raise DisagreementError(f"a pipeline takes {evaluation.objective!r}, and promised {promised!r}")
         if evaluation.feasible:
             stages = tuple(msgspec.structs.replace(stage, kind=self.device) for stage in plan.stages)
             self.best.offer(evaluation.objective, msgspec.structs.replace(plan, stages=stages), "uniform")

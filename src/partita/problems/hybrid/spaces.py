@@ -16,7 +16,7 @@ from partita.costs.strategies.layers import find_splits
 from partita.costs.strategies.machines import EvenMachines, find_machines
 from partita.costs.strategies.modes import Modes, Splits, assign_modes
 from partita.costs.strategies.pricing import LayerPricer, OptimizerSettings, first_alike
-from partita.costs.strategies.strategy import LayerStrategies, LayerStrategy
+from partita.costs.strategies.strategy import LayerStrategy, StrategySpace
 from partita.costs.strategies.view import GraphView
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
@@ -38,15 +38,15 @@ Offload = (
 
 
 @dataclass(frozen=True)
-class LayerMenus:
+class StrategySpaces:
     """A hybrid problem with what its numbers are made of."""
 
     problem: HybridProblem  #: The problem.
-    layers: tuple[LayerStrategies, ...]  #: What each of its layers can do and costs, in the same order.
+    layers: tuple[StrategySpace, ...]  #: What each of its layers can do and costs, in the same order.
     #: Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
     reserve_bytes: float
     #: Of a step, what the layers cost where devices share out the sequence and experts: by these two degrees.
-    by_degrees: dict[tuple[int, int], tuple[LayerStrategies, ...]] = dataclasses.field(default_factory=dict)
+    by_degrees: dict[tuple[int, int], tuple[StrategySpace, ...]] = dataclasses.field(default_factory=dict)
 
 
 def model_flops(graph: Graph) -> float:
@@ -92,7 +92,7 @@ class PricedModel:
     sequence_parallel: bool
     offload: Offload | None
     #: What each layer can do and costs, and what layers hand to later ones.
-    menus: tuple[LayerStrategies, ...]
+    spaces: tuple[StrategySpace, ...]
     edges: tuple[Edge, ...]
 
     @property
@@ -198,7 +198,7 @@ def priced_model(
         _scaling(source),
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel, again=gather_again) for degree in chosen}
-    menus = _menus(pricer, modes, memory_options)
+    spaces = _spaces(pricer, modes, memory_options)
     _check_offload(offload, splits.names, chosen)
     return PricedModel(
         graph,
@@ -211,38 +211,38 @@ def priced_model(
         memory_options,
         sequence_parallel,
         offload,
-        tuple(menus),
+        tuple(spaces),
         _edges(splits),
     )
 
 
-def layer_modules(graph: Graph, menus: LayerMenus) -> dict[int, tuple[str, ...]]:
+def layer_modules(graph: Graph, spaces: StrategySpaces) -> dict[int, tuple[str, ...]]:
     """The modules of every layer; a layer that is no module of its own lists the modules whose operators it holds."""
     view = GraphView(graph)
-    held: list[dict[str, None]] = [{} for _ in menus.layers]
+    held: list[dict[str, None]] = [{} for _ in spaces.layers]
     paths = {op.module for op in graph.operators}
     for place, number in enumerate(find_splits(view).layer):
         module = graph.operators[place].module
         if module and not view.backward[place]:
             held[number].setdefault(module)
     found = {}
-    for menu, modules in zip(menus.layers, held, strict=True):
-        whole = any(path == menu.name or path.startswith(f"{menu.name}.") for path in paths)
-        found[menu.id] = (menu.name,) if whole else tuple(modules)
+    for space, modules in zip(spaces.layers, held, strict=True):
+        whole = any(path == space.name or path.startswith(f"{space.name}.") for path in paths)
+        found[space.id] = (space.name,) if whole else tuple(modules)
     return found
 
 
-def layer_operators(graph: Graph, menus: LayerMenus) -> dict[int, tuple[int, ...]]:
+def layer_operators(graph: Graph, spaces: StrategySpaces) -> dict[int, tuple[int, ...]]:
     """The operators of every layer, by its id."""
     members = find_splits(GraphView(graph)).members
-    return {menu.id: tuple(members[number]) for number, menu in enumerate(menus.layers)}
+    return {space.id: tuple(members[number]) for number, space in enumerate(spaces.layers)}
 
 
-def selective_ways(graph: Graph, menus: LayerMenus) -> dict[int, str]:
+def selective_ways(graph: Graph, spaces: StrategySpaces) -> dict[int, str]:
     """What ``selective`` recomputation of each layer is, by its id, as ``nouns.split.RuntimeLayer`` calls it."""
     splits = find_splits(GraphView(graph))
     scores = {splits.layer[region.core[0]] for region in splits.regions if region.core}
-    return {menu.id: "attention" if number in scores else "operators" for number, menu in enumerate(menus.layers)}
+    return {space.id: "attention" if number in scores else "operators" for number, space in enumerate(spaces.layers)}
 
 
 # -- checks and times -----------------------------------------------------------------------------------------------
@@ -296,31 +296,31 @@ def _scaling(source: CostSource) -> Roofline:
 # -- layers ---------------------------------------------------------------------------------------------------------
 
 
-def _menus(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[LayerStrategies]:
+def _spaces(pricer: LayerPricer, modes: dict[int, Modes], options: Sequence[str]) -> list[StrategySpace]:
     splits = pricer.splits
-    menus: list[LayerStrategies] = []
+    spaces: list[StrategySpace] = []
     for number, like in enumerate(first_alike(pricer, modes)):
         name = splits.names[number]
         if like != number:
             entries = {
                 degree: tuple(dataclasses.replace(entry, layer=name) for entry in found)
-                for degree, found in menus[like].entries.items()
+                for degree, found in spaces[like].entries.items()
             }
         else:
             entries = {degree: pricer.entries(number, found, options) for degree, found in modes.items()}
         regions = tuple(r for r in splits.regions if splits.layer[r.columns[0]] == number)
-        menus.append(LayerStrategies(number, name, like, regions, entries))
-    return menus
+        spaces.append(StrategySpace(number, name, like, regions, entries))
+    return spaces
 
 
-def reserve_of(menus: Sequence[LayerStrategies], degree: int | None = None) -> float:
+def reserve_of(spaces: Sequence[StrategySpace], degree: int | None = None) -> float:
     """Working memory of the repeated layers, at one degree or any: a stage needs the most of its layers', once."""
-    counts = Counter(menu.like for menu in menus)
-    repeated = [menu for menu in menus if counts[menu.like] > 1] or menus
+    counts = Counter(space.like for space in spaces)
+    repeated = [space for space in spaces if counts[space.like] > 1] or spaces
     return max(
         entry.workspace_bytes
-        for menu in repeated
-        for t, found in menu.entries.items()
+        for space in repeated
+        for t, found in space.entries.items()
         for entry in found
         if degree in (None, t)
     )
@@ -341,32 +341,32 @@ def _edges(splits: Splits) -> tuple[Edge, ...]:
     return tuple(Edge(source=a, target=b, bytes=size) for (a, b), size in sorted(sizes.items()))
 
 
-def offloaded(menu: LayerStrategies, degree: int, offload: Offload | None) -> list[Configuration]:
+def offloaded(space: StrategySpace, degree: int, offload: Offload | None) -> list[Configuration]:
     """A user's own configurations of a layer at a degree."""
     if offload is None:
         return []
     if callable(offload):
-        found = offload(menu.entry(degree))
+        found = offload(space.entry(degree))
     else:
-        found = offload.get(menu.name, {}).get(degree)
+        found = offload.get(space.name, {}).get(degree)
     if found is None:
         return []
     return [found] if isinstance(found, Configuration) else list(found)
 
 
-def menu_notes(model: PricedModel, kept: str, *, zero1: bool, handed: str = "", shared: bool = False) -> list[str]:
+def pricing_notes(model: PricedModel, kept: str, *, zero1: bool, handed: str = "", shared: bool = False) -> list[str]:
     """What a reader should know of the layers.
 
     ``kept`` is the memory that is set aside, in words, and ``handed`` what follows on tokens that groups share out;
     ``zero1`` says whether replicas share out optimizer states, ``shared`` whether experts may be shared out.
     """
-    menus, modes = model.menus, model.modes
+    spaces, modes = model.spaces, model.modes
     notes = [f"{kept} of each device's memory are set aside for what runs only while a layer does."]
     if zero1:
         notes.append("The data-parallel replicas of a stage share out its optimizer states (ZeRO-1).")
     if model.sequence_parallel and max(modes) > 1:
         notes.append(f"Tensor-parallel groups share out tokens where they do not share out features{handed}.")
-    mixtures = [menu.name for menu in menus if any(region.kind == "experts" for region in menu.regions)]
+    mixtures = [space.name for space in spaces if any(region.kind == "experts" for region in space.regions)]
     if mixtures and not shared:
         shown = mixtures[0] + (f" and {len(mixtures) - 1} more layers" if len(mixtures) > 1 else "")
         notes.append(
@@ -375,11 +375,11 @@ def menu_notes(model: PricedModel, kept: str, *, zero1: bool, handed: str = "", 
         )
     for degree in modes:
         whole: dict[tuple[str, int], list[str]] = {}
-        for menu in menus:
-            for region in menu.regions:
+        for space in spaces:
+            for region in space.regions:
                 if degree > 1 and not region.splits(degree):
                     unit = min(u for u in region.units if u % degree or region.kind == "vocabulary")
-                    whole.setdefault((region.kind, unit), []).append(menu.name)
+                    whole.setdefault((region.kind, unit), []).append(space.name)
         for (kind, unit), names in whole.items():
             shown = names[0] + (f" and {len(names) - 1} more layers" if len(names) > 1 else "")
             why = f"{unit} words are too few" if kind == "vocabulary" else f"the degree does not divide {unit}"

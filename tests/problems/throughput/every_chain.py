@@ -1,4 +1,4 @@
-"""Random problems with a row of units, and all their splits."""
+"""Random problems with a chain of units, and all their splits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from instances.strategies import throughput_problems
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import ThroughputProblem, UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitChain
 
 __all__ = ["assigned", "best_of_all", "is_row", "rows"]
 
@@ -31,7 +31,7 @@ def rows(draw: st.DrawFn, **wanted: object) -> ThroughputProblem:
     pairs = [(a, b) for a in range(count) for b in range(a + 2, count)]
     handed = draw(st.lists(st.sampled_from(pairs), max_size=2, unique=True)) if pairs else []
     return problem.replace(
-        row=UnitRow(units=tuple(map(tuple, units)), handed=tuple(handed), hosts_first=draw(st.booleans()))
+        row=UnitChain(units=tuple(map(tuple, units)), handed=tuple(handed), hosts_first=draw(st.booleans()))
     )
 
 

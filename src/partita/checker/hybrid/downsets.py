@@ -140,14 +140,14 @@ class FittingStages:
         key = members, t
         if key not in self._choices:
             kept = [_NOTHING]
-            menus = Counter(tuple(sorted(self._menu(v, members, t))) for v in members)
-            for menu, count in sorted(menus.items()):
+            each = Counter(tuple(sorted(self._of_layer(v, members, t))) for v in members)
+            for layer, count in sorted(each.items()):
                 for _ in range(count):
-                    kept = undominated({_sum(one, other) for one in kept for other in menu})
+                    kept = undominated({_sum(one, other) for one in kept for other in layer})
             self._choices[key] = kept
         return self._choices[key]
 
-    def _menu(self, v: int, members: Layers, t: int) -> Iterator[Choice]:
+    def _of_layer(self, v: int, members: Layers, t: int) -> Iterator[Choice]:
         """The configurations of a layer; times are bytes that could be moved meanwhile, with what crosses."""
         bandwidth = exact(self.problem["bandwidth_bytes_per_unit"])
         for choice in self.layers[v]["configurations"].get(str(t), ()):

@@ -1,4 +1,4 @@
-"""The row of units that a runtime with a row of blocks divides among its stages."""
+"""The chain of units that a runtime with a chain of blocks divides among its stages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALIKE = 0.8
 
 
 @dataclass(frozen=True)
-class BlockRow:
+class BlockChain:
     """What stages are runs of."""
 
     #: For every operator the number of its unit, in the model's order; backward operators are with their forward ones.
@@ -24,23 +24,23 @@ class BlockRow:
     names: tuple[str, ...]  #: What each unit is, for people.
     #: Pairs of units: what the first hands to the second must not pass over a stage.
     handed: tuple[tuple[int, int], ...] = ()
-    notes: tuple[str, ...] = ()  #: What a reader should know about the row, one sentence each.
+    notes: tuple[str, ...] = ()  #: What a reader should know about the chain, one sentence each.
 
 
-def row_of(graph: Graph, runtime: Runtime) -> BlockRow:
-    """The row of a model for a runtime whose stages are runs of whole blocks.
+def chain_of(graph: Graph, runtime: Runtime) -> BlockChain:
+    """The chain of a model for a runtime whose stages are runs of whole blocks.
 
     A unit is a block, or what comes before or behind the blocks. Units that no plan of the runtime takes apart are one:
     those between two that read a weight that must not be on two stages; and, where every stage has a block, the
     model's ends and the blocks beside them.
 
-    Raises ``UnsupportedError`` if the model has no blocks, or several rows of them.
+    Raises ``UnsupportedError`` if the model has no blocks, or several chains of them.
     """
     view, limits = GraphView(graph), runtime.limits
     layer, layers = assign_layers(view)
     blocks = _row_of_blocks(view, runtime) if limits.one_list else dict.fromkeys(layers[1:-1])
     if not blocks:
-        raise UnsupportedError(f"{runtime.name} runs a row of layers, and {graph.name} has no layers")
+        raise UnsupportedError(f"{runtime.name} runs a chain of layers, and {graph.name} has no layers")
     names: list[str] = []
     place: list[int] = []
     before = ""
@@ -80,8 +80,8 @@ def row_of(graph: Graph, runtime: Runtime) -> BlockRow:
 
 def _merged(
     view: GraphView, unit: list[int], names: list[str], cuts: set[int], notes: list[str], *, skips: bool
-) -> BlockRow:
-    """The row with cuts only behind the units in ``cuts``."""
+) -> BlockChain:
+    """The chain with cuts only behind the units in ``cuts``."""
     new = [sum(cut < number for cut in cuts) for number in range(len(names))]
     unit = [new[number] for number in unit]
     labels: dict[int, list[str]] = {}
@@ -97,7 +97,7 @@ def _merged(
         last = max((unit[v] for v in view.readers(number)), default=0)
         farthest[unit[source]] = max(farthest.get(unit[source], 0), last)
     handed = tuple((first, last) for first, last in sorted(farthest.items()) if last > first + 1)
-    return BlockRow(tuple(unit), shown, handed, tuple(notes))
+    return BlockChain(tuple(unit), shown, handed, tuple(notes))
 
 
 def _row_of_blocks(view: GraphView, runtime: Runtime) -> dict[str, None]:
@@ -123,9 +123,9 @@ def _row_of_blocks(view: GraphView, runtime: Runtime) -> dict[str, None]:
     found = deep or like
     if len(found) == 1:
         return dict.fromkeys(next(iter(found.values())))
-    what = "no repeated blocks" if not found else f"{len(found)} rows of blocks ({', '.join(sorted(found))})"
+    what = "no repeated blocks" if not found else f"{len(found)} chains of blocks ({', '.join(sorted(found))})"
     raise UnsupportedError(
-        f"{runtime.name} runs a row of repeated blocks, and {view.graph.name} has {what}; plan it for a runtime that "
+        f"{runtime.name} runs a chain of repeated blocks, and {view.graph.name} has {what}; plan it for a runtime that "
         "cuts anywhere, such as torch, or without --runtime"
     )
 

@@ -1,4 +1,4 @@
-"""Rows of stages: the least sum of passing times within caps and, where degrees may differ, the devices there are.
+"""Pipelines: the least sum of passing times within caps and, where degrees may differ, the devices there are.
 
 In a uniform mesh the number of stages from the end is all that a set has to remember. With degrees of their own, labels
 (devices used, replicas, sum of passing times) of every suffix set are extended stage by stage, as in resource
@@ -17,7 +17,7 @@ from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridWork
 from partita.engines.kernels.hybrid.passing import (
     ALL_FORWARD,
-    RowTask,
+    PipelineTask,
     Sacks,
     StageOptions,
     flying_of,
@@ -27,7 +27,7 @@ from partita.engines.kernels.hybrid.passing import (
     passing_of,
 )
 
-#: What ``extend_rows`` returns if there are more labels than room for them, or than it should look at.
+#: What ``extend_pipelines`` returns if there are more labels than room for them, or than it should look at.
 #: The label is -1 in the first case, -2 in the second.
 FULL = -2.0
 
@@ -52,7 +52,7 @@ class Left(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Beginnings of rows, from the last stage: (C, G) devices used, and (C,) what else is known of each.
+    """Beginnings of pipelines, from the last stage: (C, G) devices used, and (C,) what else is known of each.
 
     ``joint`` is what the next stage must be: 0 in the same machine, g + 1 in another one, of group g. ``narrow`` says
     whether the label's first stage fits into a machine. ``same`` is the option of all stages, -1 where they differ.
@@ -72,22 +72,22 @@ class Labels(NamedTuple):
 
 
 @compiled
-def best_row(
+def best_pipeline(
     w: HybridWork,
     p: StageOptions,
     s: Sacks,
-    task: RowTask,
+    task: PipelineTask,
     rest: Floats,
     least: Floats,
     parent: Ints,
     steps: Ints,
     costs: Floats,
 ) -> float:
-    """The least sum of passing times of the stages of a uniform mesh; infinite if no row is within the caps.
+    """The least sum of passing times of the stages of a uniform mesh; infinite if no pipeline is within the caps.
 
     All stages have the one option there is. ``rest`` (Z,) is what the layers outside each set add at least. ``least``
     and ``parent`` (stages + 1, Z) become, by the number of stages from the end, that sum for every set and the set
-    inside the first stage of it; ``steps`` (stages + 1,) the sets of the row, the whole first, and ``costs`` (3,) the
+    inside the first stage of it; ``steps`` (stages + 1,) its sets, the whole first, and ``costs`` (3,) the
     largest of what the task caps.
     """
     sets, stages = rest.shape[0], least.shape[0] - 1
@@ -129,7 +129,9 @@ def best_row(
 
 
 @compiled
-def bound_rows(w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, cheap: Floats, e: Entries, left: Left) -> int:
+def bound_pipelines(
+    w: HybridWork, p: StageOptions, s: Sacks, task: PipelineTask, cheap: Floats, e: Entries, left: Left
+) -> int:
     """Fill entries and bounds; the number of entries, negative if there is no room for them or the search has to stop.
 
     ``cheap`` (O, 2) is the least price of what an option hands over, a byte and a call.
@@ -233,12 +235,12 @@ def _keep_label(p: StageOptions, n: Labels, head: Longs, outer: int, label: int)
 
 
 @compiled
-def extend_rows(
-    w: HybridWork, p: StageOptions, s: Sacks, task: RowTask, e: Entries, left: Left, n: Labels, head: Longs
+def extend_pipelines(
+    w: HybridWork, p: StageOptions, s: Sacks, task: PipelineTask, e: Entries, left: Left, n: Labels, head: Longs
 ) -> tuple[float, int]:
-    """The least sum of passing times of a row for the whole model, and its label; infinite if none is below the limit.
+    """The least sum of passing times of a pipeline of the whole model, and its label; infinite if none meets the limit.
 
-    Rows whose stages all have the same option are left out: they are uniform meshes, laid out in another way.
+    Pipelines whose stages all have the same option are left out: they are uniform meshes, laid out in another way.
     ``head`` (Z,) becomes the first label of every set. ``FULL`` instead if it takes too many.
     """
     sets, groups = p.enter.shape[0], p.devices.shape[0]

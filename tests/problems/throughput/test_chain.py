@@ -1,4 +1,4 @@
-"""Rows of units: what the evaluator lets through, and the solver against everything there is."""
+"""Chains of units: what the evaluator lets through, and the solver against everything there is."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from partita.engines.search.result import Status
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator, UnitRow
-from problems.throughput.every_row import assigned, best_of_all, is_row, rows
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator, UnitChain
+from problems.throughput.every_chain import assigned, best_of_all, is_row, rows
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ CHAIN = ThroughputProblem(
     kinds=(DeviceKind(name="gpu", count=4),),
     operators=tuple(TimedOperator(id=i, times=(1.0,)) for i in range(4)),
     tensors=tuple(MovedTensor(producer=i, consumers=(i + 1,), size=0.25) for i in range(3)),
-    row=UnitRow(units=((0,), (1,), (2,), (3,))),
+    row=UnitChain(units=((0,), (1,), (2,), (3,))),
 )
 
 
 def test_what_must_not_pass_over_a_stage_costs_stages() -> None:
     free = pt.solve(CHAIN)
-    kept = pt.solve(CHAIN.replace(row=UnitRow(units=((0,), (1,), (2,), (3,)), handed=((0, 3),))))
+    kept = pt.solve(CHAIN.replace(row=UnitChain(units=((0,), (1,), (2,), (3,)), handed=((0, 3),))))
     assert len(free.plan.stages) == 4
     assert len(kept.plan.stages) == 2
 
@@ -73,14 +73,14 @@ def test_what_must_not_pass_over_a_stage_costs_stages() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (UnitRow(units=((0,), (1,), (2,))), "operator 3 is not"),
-        (UnitRow(units=((0,), (1, 1), (2, 3))), "operator 1 is not"),
-        (UnitRow(units=((0,), (), (1, 2, 3))), "unit 1 of its row has no operators"),
-        (UnitRow(units=((0,), (1, 2, 3)), handed=((1, 0),)), "no pair of units in order"),
-        (UnitRow(units=((0,), (1, 2, 3)), handed=((0, 2),)), "no pair of units in order"),
+        (UnitChain(units=((0,), (1,), (2,))), "operator 3 is not"),
+        (UnitChain(units=((0,), (1, 1), (2, 3))), "operator 1 is not"),
+        (UnitChain(units=((0,), (), (1, 2, 3))), "unit 1 of its row has no operators"),
+        (UnitChain(units=((0,), (1, 2, 3)), handed=((1, 0),)), "no pair of units in order"),
+        (UnitChain(units=((0,), (1, 2, 3)), handed=((0, 2),)), "no pair of units in order"),
     ],
 )
-def test_rows_of_other_operators_are_refused(row: UnitRow, said: str) -> None:
+def test_rows_of_other_operators_are_refused(row: UnitChain, said: str) -> None:
     with pytest.raises(InputError, match=said):
         CHAIN.replace(row=row)
 
@@ -104,19 +104,23 @@ def staged(*groups: tuple[int, ...], kind: str = "gpu") -> Plan:
 @pytest.mark.parametrize(
     ("row", "plan", "said"),
     [
-        (UnitRow(units=((0,), (1,), (2,), (3,)), handed=((0, 3),)), staged((0,), (1, 2), (3,)), "passes over a stage"),
-        (UnitRow(units=((0, 1), (2,), (3,))), staged((0,), (1, 2, 3)), "units are whole"),
-        (UnitRow(units=((1,), (0,), (2,), (3,))), staged((0,), (1, 2, 3)), "nor on the next one"),
+        (
+            UnitChain(units=((0,), (1,), (2,), (3,)), handed=((0, 3),)),
+            staged((0,), (1, 2), (3,)),
+            "passes over a stage",
+        ),
+        (UnitChain(units=((0, 1), (2,), (3,))), staged((0,), (1, 2, 3)), "units are whole"),
+        (UnitChain(units=((1,), (0,), (2,), (3,))), staged((0,), (1, 2, 3)), "nor on the next one"),
     ],
 )
-def test_what_breaks_a_row_is_named(row: UnitRow, plan: Plan, said: str) -> None:
+def test_what_breaks_a_row_is_named(row: UnitChain, plan: Plan, said: str) -> None:
     assert said in "; ".join(evaluate(CHAIN.replace(row=row), plan).violations)
 
 
 def test_only_the_first_stage_is_on_a_host() -> None:
     hosts = CHAIN.replace(
         kinds=(DeviceKind(name="cpu", count=2, accelerator=False),),
-        row=UnitRow(units=((0,), (1,), (2,), (3,)), hosts_first=True),
+        row=UnitChain(units=((0,), (1,), (2,), (3,)), hosts_first=True),
     )
     found = evaluate(hosts, staged((0,), (1, 2, 3), kind="cpu"))
     assert "cpu:1 is no accelerator" in found.violations[0]

@@ -1,4 +1,4 @@
-"""Models for the tests of layer menus: a transformer layer as in Megatron-LM, and what the papers say about it."""
+"""Models for tests of strategy spaces: a transformer layer as in Megatron-LM, and what the papers say about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import partita as pt
 from partita.nouns.graph import Graph
 
-torch = pytest.importorskip("torch", reason="menus are made from traced models")
+torch = pytest.importorskip("torch", reason="spaces are made from traced models")
 nn = torch.nn
 
 

@@ -1,4 +1,4 @@
-"""Layer menus of GPT-2, Llama 7B and BERT-large as transformers builds them, against formulas derived in docs/menus.md.
+"""Strategy spaces of GPT-2, Llama 7B and BERT-large as transformers builds them, against formulas of the documents.
 
 Attention is one fused operator in them, which keeps the log-sum-exp (4·a·s·b bytes) in place of the scores.
 """
@@ -12,10 +12,10 @@ import pytest
 
 import partita as pt
 from partita.nouns.graph import Graph
-from partita.problems.hybrid.menus import LayerMenus, model_flops
-from partita.problems.hybrid.pricing import layer_menus
+from partita.problems.hybrid.pricing import strategy_spaces
+from partita.problems.hybrid.spaces import StrategySpaces, model_flops
 
-pytest.importorskip("torch", reason="menus are made from traced models")
+pytest.importorskip("torch", reason="spaces are made from traced models")
 pytest.importorskip("transformers", reason="hf: models need transformers")
 
 DEGREES = (1, 2, 4, 8)
@@ -32,8 +32,8 @@ def graph(model: str) -> Graph:
 
 
 @cache
-def menus(model: str, sequence_parallel: bool) -> LayerMenus:
-    return layer_menus(graph(model), CLUSTER, microbatches=64, sequence_parallel=sequence_parallel)
+def spaces(model: str, sequence_parallel: bool) -> StrategySpaces:
+    return strategy_spaces(graph(model), CLUSTER, microbatches=64, sequence_parallel=sequence_parallel)
 
 
 #: s, h, a, f and V; bytes per token and feature that all devices keep (norms, residuals, dropout), and that are split.
@@ -51,14 +51,14 @@ def test_activations(model: str, t: int) -> None:
     s, h, a, _, _, whole, split = SHAPES[model]
     size = s * 2 * h
     statistics = 4 * a / h
-    sequence, tensor = menus(model, True).layers[2], menus(model, False).layers[2]
-    for menu, option, expected in (
+    sequence, tensor = spaces(model, True).layers[2], spaces(model, False).layers[2]
+    for space, option, expected in (
         (sequence, "none", (whole + split + statistics) / t),
         (sequence, "full", 2 / t),
         (tensor, "none", whole + (split + statistics) / t),
         (tensor, "full", 2),
     ):
-        found = menu.entry(t, option).activation_bytes
+        found = space.entry(t, option).activation_bytes
         # Llama's rotation tables (2·2·s·d bytes for all layers and samples) are kept by every device.
         tables = 4 * s * h / a if model == "llama" else 0
         assert found == pytest.approx(expected * size + tables, rel=0.01)
@@ -70,7 +70,7 @@ def test_activations(model: str, t: int) -> None:
 @pytest.mark.parametrize("t", DEGREES)
 def test_parameters(model: str, t: int) -> None:
     s, h, _, f, words, _, _ = SHAPES[model]
-    layers = menus(model, True).layers
+    layers = spaces(model, True).layers
     rows = math.ceil(words / t)
     expected = {
         "gpt2": (rows * h + s * h, (12 * h * h + 7 * h) // t + 6 * h, rows * h + 2 * h),
@@ -78,7 +78,7 @@ def test_parameters(model: str, t: int) -> None:
         "llama": (rows * h, (4 * h * h + 3 * h * f) // t + 2 * h, rows * h + h),
     }[model]
     assert (layers[0].entry(t).parameters, layers[2].entry(t).parameters, layers[-1].entry(t).parameters) == expected
-    assert [menu.name.rsplit(".", 1)[-1] for menu in layers] == ["input", "0", "1", "2", "3", "output"]
+    assert [space.name.rsplit(".", 1)[-1] for space in layers] == ["input", "0", "1", "2", "3", "output"]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -87,7 +87,7 @@ def test_exchanges(model: str, t: int) -> None:
     s, h, *_ = SHAPES[model]
     size = 2.0 * s * 2 * h
     for sequence in (True, False):
-        entry = menus(model, sequence).layers[2].entry(t)
+        entry = spaces(model, sequence).layers[2].entry(t)
         kinds = {
             (kind, phase): [c.bytes for c in entry.collectives if (c.kind, c.phase) == (kind, phase)]
             for kind in ("all-reduce", "all-gather", "reduce-scatter")
@@ -116,8 +116,8 @@ def test_flops(model: str) -> None:
 def test_experts_are_split_by_their_features() -> None:
     fields = {"num_hidden_layers": "2", "hidden_size": "512", "intermediate_size": "1024", "num_local_experts": "4"}
     model = pt.load_model("hf:mixtral", training=True, sequence_length=128, set_fields=fields)
-    found = layer_menus(model, CLUSTER, microbatches=8)
-    assert [[region.kind for region in menu.regions] for menu in found.layers[1:3]] == [["attention", "experts"]] * 2
+    found = strategy_spaces(model, CLUSTER, microbatches=8)
+    assert [[region.kind for region in space.regions] for space in found.layers[1:3]] == [["attention", "experts"]] * 2
     one, eight = (found.layers[1].entry(t) for t in (1, 8))
     # 8 heads of keys and values; the router and the norms are whole.
     whole = 4 * 512 + 2 * 512
@@ -128,28 +128,28 @@ def test_experts_are_split_by_their_features() -> None:
 
 
 def test_models_without_experts_have_no_note_about_them() -> None:
-    assert not any("Expert" in line for line in layer_menus(graph("llama"), CLUSTER, microbatches=8).problem.notes)
+    assert not any("Expert" in line for line in strategy_spaces(graph("llama"), CLUSTER, microbatches=8).problem.notes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["t5", "vit", "resnet", "falcon", "qwen3", "swin", "whisper"])
 def test_other_models(model: str) -> None:
     traced = pt.load_model(f"hf:{model}", training=True)
-    found = layer_menus(traced, CLUSTER, microbatches=8)
+    found = strategy_spaces(traced, CLUSTER, microbatches=8)
     total = sum(op.times[0] or 0.0 for op in pt.price(traced, CLUSTER, microbatches=8).operators)
-    assert sum(menu.entry(1).time_s for menu in found.layers) == pytest.approx(total)
-    for menu in found.layers:
+    assert sum(space.entry(1).time_s for space in found.layers) == pytest.approx(total)
+    for space in found.layers:
         for t in DEGREES[1:]:
-            entry = menu.entry(t)
-            assert entry.compute_s <= menu.entry(1).compute_s * (1 + 1e-9)
-            assert menu.entry(1).parameters / t * 0.99 <= entry.parameters <= menu.entry(1).parameters
-            assert entry.activation_bytes <= menu.entry(1).activation_bytes * (1 + 1e-9)
+            entry = space.entry(t)
+            assert entry.compute_s <= space.entry(1).compute_s * (1 + 1e-9)
+            assert space.entry(1).parameters / t * 0.99 <= entry.parameters <= space.entry(1).parameters
+            assert entry.activation_bytes <= space.entry(1).activation_bytes * (1 + 1e-9)
 
 
 @pytest.mark.slow
 def test_gpt3_takes_seconds() -> None:
     fields = {"n_layer": "96", "n_embd": "12288", "n_head": "96", "n_positions": "2048"}
     traced = pt.load_model("hf:gpt2", training=True, sequence_length=2048, set_fields=fields)
-    found = layer_menus(traced, pt.Cluster.from_spec("128x(8xA100-80GB)"), microbatches=512)
-    assert sum(menu.entry(1).parameters for menu in found.layers) == pytest.approx(175e9, rel=0.01)
-    assert len({menu.like for menu in found.layers}) == 3
+    found = strategy_spaces(traced, pt.Cluster.from_spec("128x(8xA100-80GB)"), microbatches=512)
+    assert sum(space.entry(1).parameters for space in found.layers) == pytest.approx(175e9, rel=0.01)
+    assert len({space.like for space in found.layers}) == 3

@@ -1,4 +1,4 @@
-"""Proven optimal splits of a row of units: a dynamic program from its end to its begin.
+"""Proven optimal splits of a chain of units: a dynamic program from its end to its begin.
 
 A stage is a run of units. From the last stage to the first, the number of devices to the end is known, and with it the
 memory of a stage. For every first unit and numbers of devices used of each kind, the least of the largest loads is
@@ -22,22 +22,22 @@ from partita.ground.rounding import rounded_down, up_to
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
 from partita.problems.throughput.contraction.instance import build_instance
-from partita.problems.throughput.problem import ThroughputProblem, UnitRow
+from partita.problems.throughput.problem import ThroughputProblem, UnitChain
 from partita.problems.throughput.protocol import Options, Outcome, Solver
 from partita.problems.throughput.solvers.exact import MOST_CODES
 from partita.problems.throughput.variants import refuse_variants
 
 
-class RowCuts(Solver):
-    """Exact solver of rows."""
+class ChainCuts(Solver):
+    """Exact solver of chains."""
 
     name = "row"
-    summary = "rows of units with proof: the best runs by a dynamic program; for problems with a row only"
-    argument = "a dynamic program went through every way to cut the row"
+    summary = "chains of units with proof: the best runs by a dynamic program; for problems with a chain only"
+    argument = "a dynamic program went through every way to cut the chain"
 
     def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
         if problem.row is None:
-            return "it cuts a row of units, and the problem has none; use the solver 'exact'"
+            return "it cuts a chain of units, and the problem has none; use the solver 'exact'"
         if options.contiguity != "acyclic":
             return "it makes contiguous splits only; leave --contiguity free out"
         counts = [kind.count + 1 for kind in problem.kinds]
@@ -48,7 +48,7 @@ class RowCuts(Solver):
     def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
         """Try every number of replicas; without proof if it is stopped."""
         assert problem.row is not None
-        costs = RowCosts(problem, problem.row)
+        costs = ChainCosts(problem, problem.row)
         best: tuple[float, Plan] | None = None
         for replicas in range(1, problem.max_replicas + 1):
             counts = [kind.count // replicas for kind in problem.kinds]
@@ -85,16 +85,16 @@ class Runs(NamedTuple):
     synchronised: Floats
 
 
-class RowCosts:
-    """The row of a problem, as arrays over its ``units``, which is their number, in order.
+class ChainCosts:
+    """The chain of a problem, as arrays over its ``units``, which is their number, in order.
 
     ``next_cut`` (units,) is, by the first unit of a stage, the least unit at which the next stage may begin; the end is
     always one. ``cuts`` (units + 1,) tells whether a stage may begin there; the end counts.
     """
 
-    def __init__(self, problem: ThroughputProblem, row: UnitRow) -> None:
-        self.units = len(row.units)
-        unit_of = {identity: number for number, unit in enumerate(row.units) for identity in unit}
+    def __init__(self, problem: ThroughputProblem, chain: UnitChain) -> None:
+        self.units = len(chain.units)
+        unit_of = {identity: number for number, unit in enumerate(chain.units) for identity in unit}
         units = np.array([unit_of[op.id] for op in problem.operators])
         self.instance = build_instance(colocated(problem.replace(row=None), units), free=True)
         place = np.empty(self.units, dtype=np.int64)
@@ -113,7 +113,7 @@ class RowCosts:
         for first, last in [*back, *((int(span.min()), int(span.max())) for span in spans)]:
             self.cuts[first + 1 : last + 1] = False
         self.next_cut = np.arange(1, self.units + 1)
-        for first, last in row.handed:
+        for first, last in chain.handed:
             # With a cut between the two, the next one comes behind the second.
             within = slice(first + 1, last + 1)
             self.next_cut[within] = np.maximum(self.next_cut[within], last + 1)
@@ -177,8 +177,8 @@ class _Program:
     """The dynamic program of one number of replicas."""
 
     problem: ThroughputProblem
-    row: UnitRow
-    costs: RowCosts
+    chain: UnitChain
+    costs: ChainCosts
     replicas: int
     counts: list[int]
     monitor: Monitor
@@ -206,7 +206,7 @@ class _Program:
     def _cut(self, cap: float) -> tuple[float, float, list[_Run]] | None:
         """The least largest (backward) load with forward loads within a cap, the largest of these, and the runs."""
         # Kinds that cannot run what comes later.
-        late = {k for k, kind in enumerate(self.problem.kinds) if self.row.hosts_first and not kind.accelerator}
+        late = {k for k, kind in enumerate(self.problem.kinds) if self.chain.hosts_first and not kind.accelerator}
         n, shape = self.costs.units, tuple(count + 1 for count in self.counts)
         value = {used: np.full(n + 1, math.inf) for used in itertools.product(*map(range, shape))}
         choice: dict[tuple[tuple[int, ...], int], tuple[int, int]] = {}
@@ -288,6 +288,6 @@ class _Program:
             name = self.problem.kinds[kind].name
             names = tuple(f"{name}:{taken[kind] + number}" for number in range(self.replicas))
             taken[kind] += self.replicas
-            operators = tuple(itertools.chain(*self.row.units[first:end]))
+            operators = tuple(itertools.chain(*self.chain.units[first:end]))
             stages.append(Stage(kind=name, devices=names, operators=operators, data_parallel=self.replicas))
         return Plan(stages=tuple(stages))

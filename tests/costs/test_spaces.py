@@ -1,4 +1,4 @@
-"""Layer menus of a transformer built as in Megatron-LM, against the formulas of its papers.
+"""Strategy spaces of a transformer built as in Megatron-LM, against the formulas of its papers.
 
 Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models" (2022): with s tokens per sample, b
 samples, h features, a heads and t devices a layer keeps s·b·h·(34 + 5·a·s/h) bytes in half precision,
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import partita as pt
-from models.menu_models import megatron, nn, torch
+from models.space_models import megatron, nn, torch
 from partita.conductor.judge import evaluate as judge
 from partita.costs.roofline import Roofline
 from partita.costs.strategies.layers import find_splits
@@ -28,8 +28,8 @@ from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.layer import Configuration
-from partita.problems.hybrid.menus import LayerMenus, model_flops
-from partita.problems.hybrid.pricing import layer_menus
+from partita.problems.hybrid.pricing import strategy_spaces
+from partita.problems.hybrid.spaces import StrategySpaces, model_flops
 from partita.problems.throughput.evaluate import evaluate
 
 S, B, H, A, V = 512, 2, 1024, 16, 5120
@@ -42,22 +42,22 @@ graph = cache(megatron)
 
 
 @cache
-def menus(sequence_parallel: bool = True, microbatches: int = 64) -> LayerMenus:
-    return layer_menus(graph(), CLUSTER, microbatches=microbatches, sequence_parallel=sequence_parallel)
+def spaces(sequence_parallel: bool = True, microbatches: int = 64) -> StrategySpaces:
+    return strategy_spaces(graph(), CLUSTER, microbatches=microbatches, sequence_parallel=sequence_parallel)
 
 
 def trace(module: Any, *args: Any) -> Graph:
     return pt.trace(module, args, training=True)
 
 
-def kinds(found: LayerMenus) -> list[list[str]]:
-    return [[region.kind for region in menu.regions] for menu in found.layers]
+def kinds(found: StrategySpaces) -> list[list[str]]:
+    return [[region.kind for region in space.regions] for space in found.layers]
 
 
 def test_layers() -> None:
-    found = menus()
-    assert [menu.name for menu in found.layers] == ["input", "layers.0", "layers.1", "layers.2", "output"]
-    assert [menu.like for menu in found.layers] == [0, 1, 1, 1, 4]
+    found = spaces()
+    assert [space.name for space in found.layers] == ["input", "layers.0", "layers.1", "layers.2", "output"]
+    assert [space.like for space in found.layers] == [0, 1, 1, 1, 4]
     assert kinds(found) == [[], ["attention", "mlp"], ["attention", "mlp"], ["attention", "mlp"], ["vocabulary"]]
     assert [region.units for region in found.layers[1].regions] == [(A,), (4 * H,)]
     assert [(edge.source, edge.target, edge.bytes) for edge in found.problem.edges] == [
@@ -67,13 +67,13 @@ def test_layers() -> None:
 
 @pytest.mark.parametrize("t", DEGREES)
 def test_parameters(t: int) -> None:
-    layers = menus().layers
+    layers = spaces().layers
     assert layers[0].entry(t).parameters == V // t * H + S * H
     # Columns with their biases and rows are split; norms and biases of rows are not.
     assert layers[1].entry(t).parameters == (12 * H * H + 7 * H) // t + 6 * H
     assert layers[4].entry(t).parameters == V // t * H + 2 * H
-    for menu in layers:
-        entry = menu.entry(t)
+    for space in layers:
+        entry = space.entry(t)
         assert entry.weight_bytes == entry.gradient_bytes == 2 * entry.parameters
         # Adam's moments and a copy of the weights, all in float32.
         assert entry.optimizer_bytes == 12 * entry.parameters
@@ -82,8 +82,8 @@ def test_parameters(t: int) -> None:
 @pytest.mark.parametrize("t", DEGREES)
 def test_activations(t: int) -> None:
     scores = 5 * A * S / H
-    sequence, tensor = menus().layers[1], menus(False).layers[1]
-    for menu, option, expected in (
+    sequence, tensor = spaces().layers[1], spaces(False).layers[1]
+    for space, option, expected in (
         (sequence, "none", (34 + scores) / t),
         (sequence, "selective", 34 / t),
         (sequence, "full", 2 / t),
@@ -92,12 +92,12 @@ def test_activations(t: int) -> None:
         (tensor, "full", 2),
     ):
         # What the formula leaves out: two numbers per token for each norm.
-        assert menu.entry(t, option).activation_bytes / SIZE == pytest.approx(expected, rel=2e-3)
+        assert space.entry(t, option).activation_bytes / SIZE == pytest.approx(expected, rel=2e-3)
 
 
 @pytest.mark.parametrize("t", DEGREES[1:])
 def test_exchanges(t: int) -> None:
-    tensor, sequence = menus(False).layers[1].entry(t), menus().layers[1].entry(t)
+    tensor, sequence = spaces(False).layers[1].entry(t), spaces().layers[1].entry(t)
     assert Counter((c.kind, c.phase, c.bytes) for c in tensor.collectives) == {
         ("all-reduce", "forward", 2 * SIZE): 2,
         ("all-reduce", "backward", 2 * SIZE): 2,
@@ -112,8 +112,8 @@ def test_exchanges(t: int) -> None:
     ring = 4 * 2 * (t - 1) / t * 2 * SIZE
     assert tensor.communication_bytes == sequence.communication_bytes == ring
     # The forward ones once more.
-    assert menus().layers[1].entry(t, "full").communication_bytes == 1.5 * ring
-    assert menus().layers[1].entry(t, "selective").communication_bytes == ring
+    assert spaces().layers[1].entry(t, "full").communication_bytes == 1.5 * ring
+    assert spaces().layers[1].entry(t, "selective").communication_bytes == ring
     # Norms and the biases of rows see some of the tokens on each device: 6·h gradients are added up once per batch.
     assert sum(c.bytes for c in sequence.collectives if c.phase == "batch") == 2 * 6 * H
     assert all(c.phase != "batch" for c in tensor.collectives)
@@ -121,7 +121,7 @@ def test_exchanges(t: int) -> None:
 
 @pytest.mark.parametrize("t", DEGREES[1:])
 def test_vocabulary_exchanges(t: int) -> None:
-    first, last = menus().layers[0].entry(t), menus().layers[4].entry(t)
+    first, last = spaces().layers[0].entry(t), spaces().layers[4].entry(t)
     assert Counter((c.kind, c.phase, c.bytes) for c in first.collectives if c.phase != "batch") == {
         ("reduce-scatter", "forward", 2 * SIZE): 1,
         ("all-gather", "backward", 2 * SIZE): 1,
@@ -136,7 +136,7 @@ def test_vocabulary_exchanges(t: int) -> None:
 @pytest.mark.parametrize("t", DEGREES)
 def test_flops(t: int) -> None:
     forward = 24 * SIZE * H + 4 * SIZE * S
-    entry, selective, full = (menus().layers[1].entry(t, o) for o in ("none", "selective", "full"))
+    entry, selective, full = (spaces().layers[1].entry(t, o) for o in ("none", "selective", "full"))
     assert entry.flops == pytest.approx(3 * forward / t)
     assert full.flops == pytest.approx(4 * forward / t)
     # Korthikanti et al., Appendix A: selective recomputation runs the two attention products again.
@@ -150,12 +150,12 @@ def test_model_flops() -> None:
 def test_times_add_up() -> None:
     price = pt.price(graph(), CLUSTER, microbatches=64)
     total = sum(op.times[0] or 0.0 for op in price.operators)
-    assert sum(menu.entry(1).time_s for menu in menus().layers) == pytest.approx(total)
-    for menu in menus().layers:
+    assert sum(space.entry(1).time_s for space in spaces().layers) == pytest.approx(total)
+    for space in spaces().layers:
         for t in DEGREES[1:]:
-            entry = menu.entry(t)
-            assert menu.entry(1).compute_s / t * 0.99 < entry.compute_s < menu.entry(1).compute_s
-    entry = menus().layers[1].entry(8)
+            entry = space.entry(t)
+            assert space.entry(1).compute_s / t * 0.99 < entry.compute_s < space.entry(1).compute_s
+    entry = spaces().layers[1].entry(8)
     link = CLUSTER.path(0, 1)
     # Gathers and scatters go around a ring of 8, sums up and down a tree of 3 levels, behind the NVSwitch.
     hops = {"all-gather": 7, "reduce-scatter": 7, "all-reduce": 6}
@@ -172,15 +172,15 @@ FULL = ("forward", "backward", "recompute")
 
 def test_measured_times_are_split_like_estimated_ones() -> None:
     table = CostTable((CostRow(target="aten.addmm.*", factor=2.0),))
-    measured = layer_menus(graph(), CLUSTER, microbatches=64, costs=table)
+    measured = strategy_spaces(graph(), CLUSTER, microbatches=64, costs=table)
     for t in DEGREES:
-        more = measured.layers[1].entry(t).forward_s - menus().layers[1].entry(t).forward_s
+        more = measured.layers[1].entry(t).forward_s - spaces().layers[1].entry(t).forward_s
         assert 0 < more < measured.layers[1].entry(t).forward_s / 2
     assert measured.layers[1].entry(8).forward_s < measured.layers[1].entry(1).forward_s / 2
 
 
 def test_problem() -> None:
-    found = menus()
+    found = spaces()
     problem = found.problem
     assert (problem.devices, problem.microbatches, problem.unit) == (16, 64, "s")
     assert problem.weight_sync_per_batch
@@ -192,12 +192,12 @@ def test_problem() -> None:
     assert problem.bandwidth_bytes_per_unit == CLUSTER.path(0, 1).bandwidth_bytes_per_s
     usable = CLUSTER.groups()[0].spec.usable_bytes
     assert problem.memory_bytes == usable - found.reserve_bytes
-    for menu, layer in zip(found.layers, problem.layers, strict=True):
+    for space, layer in zip(found.layers, problem.layers, strict=True):
         # The objective adds up both directions of an exchange, which a link carries at once.
-        assert layer.weight_bytes == menu.entry(1).gradient_bytes / 2
+        assert layer.weight_bytes == space.entry(1).gradient_bytes / 2
         for t, choices in layer.configurations.items():
             for choice in choices:
-                entry = menu.entry(t, choice.id)
+                entry = space.entry(t, choice.id)
                 assert choice.time == entry.time_s
                 assert choice.weight_bytes == entry.gradient_bytes / 2
                 assert choice.memory_per_microbatch_bytes == entry.activation_bytes
@@ -217,8 +217,8 @@ def test_one_machine_has_no_hierarchy() -> None:
 
 def test_groups_across_machines_use_the_network() -> None:
     cluster = pt.Cluster.from_spec("4x(1xA100-80GB)")
-    found = layer_menus(graph(), cluster, microbatches=8, degrees=(1, 4))
-    inside = layer_menus(graph(), pt.Cluster.from_spec("4xA100-80GB"), microbatches=8, degrees=(4,))
+    found = strategy_spaces(graph(), cluster, microbatches=8, degrees=(1, 4))
+    inside = strategy_spaces(graph(), pt.Cluster.from_spec("4xA100-80GB"), microbatches=8, degrees=(4,))
     assert found.problem.hierarchy is None
     assert found.layers[1].entry(4).communication_s > 2 * inside.layers[1].entry(4).communication_s
 
@@ -228,7 +228,7 @@ def test_memory_is_that_of_the_throughput_problem() -> None:
     price = pt.price(graph(), cluster, microbatches=8)
     stage = Stage(devices=("A100-80GB:0",), kind="A100-80GB", operators=tuple(op.id for op in price.operators))
     expected = evaluate(price, Plan(stages=(stage,))).stages[0].memory
-    found = layer_menus(graph(), cluster, microbatches=8, memory_options=("none",))
+    found = strategy_spaces(graph(), cluster, microbatches=8, memory_options=("none",))
     choices = [layer.configurations[1][0] for layer in found.problem.layers]
     held = sum(c.memory_bytes + c.memory_per_microbatch_bytes for c in choices) + found.reserve_bytes
     # The tied table, its gradient and state are held twice, which covers the gradients that pass the layers by.
@@ -240,12 +240,12 @@ def test_large_clusters_take_no_longer() -> None:
     cluster = pt.Cluster.from_spec("512x(8xA100-80GB)")
     problem = pt.hybrid_problem(graph(), cluster, microbatches=64)
     assert problem.devices == 4096
-    assert problem.layers == menus().problem.layers
+    assert problem.layers == spaces().problem.layers
 
 
 def test_any_graph() -> None:
     class Towers(nn.Module):  # type: ignore[misc]
-        """Two rows of layers that meet, and a connection that skips one."""
+        """Two chains of layers that meet, and a connection that skips one."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -260,10 +260,10 @@ def test_any_graph() -> None:
                 first = y if first is None else first
             return self.head(torch.cat((y + first, z), dim=-1))
 
-    found = layer_menus(trace(Towers(), torch.zeros(32, 64)), CLUSTER, microbatches=8)
+    found = strategy_spaces(trace(Towers(), torch.zeros(32, 64)), CLUSTER, microbatches=8)
     edges = {(e.source, e.target) for e in found.problem.edges}
     assert all(a < b for a, b in edges)
-    assert sum(menu.entry(1).parameters for menu in found.layers) == 8 * (64 * 64 + 64) + 128 * 16 + 16
+    assert sum(space.entry(1).parameters for space in found.layers) == 8 * (64 * 64 + 64) + 128 * 16 + 16
     assert pt.solve(found.problem).plan is not None
 
 
@@ -292,17 +292,17 @@ def test_tokens_are_not_features() -> None:
             return x
 
     found_graph = trace(Two(), torch.zeros(4, 128, 256))
-    found = layer_menus(found_graph, CLUSTER, microbatches=8, sequence_parallel=False)
-    for menu in found.layers[:2]:
-        assert [(region.kind, region.units) for region in menu.regions] == [("mlp", (512,))]
+    found = strategy_spaces(found_graph, CLUSTER, microbatches=8, sequence_parallel=False)
+    for space in found.layers[:2]:
+        assert [(region.kind, region.units) for region in space.regions] == [("mlp", (512,))]
     # With tokens shared out, the region's source is gathered, and what the lone product over tokens reads.
-    sequence = layer_menus(found_graph, CLUSTER, microbatches=8).layers[1].entry(4)
+    sequence = strategy_spaces(found_graph, CLUSTER, microbatches=8).layers[1].entry(4)
     gathered = Counter(c.tensor for c in sequence.collectives if c.kind == "all-gather" and c.phase == "forward")
     assert len(gathered) == 2
 
 
 def test_heads_that_a_degree_does_not_divide() -> None:
-    found = layer_menus(graph(layers=2, heads=4), CLUSTER, microbatches=8)
+    found = strategy_spaces(graph(layers=2, heads=4), CLUSTER, microbatches=8)
     four, eight = (found.layers[1].entry(t) for t in (4, 8))
     assert four.parameters == (12 * H * H + 7 * H) // 4 + 6 * H
     # At 8 only the MLP is split: 8·h² + 4·h of its weights.
@@ -331,9 +331,9 @@ def test_products_pair_up() -> None:
         def forward(self, x: Any) -> Any:
             return self.chain(x)
 
-    found = layer_menus(trace(Whole(), torch.zeros(64, 256)), CLUSTER, microbatches=8)
+    found = strategy_spaces(trace(Whole(), torch.zeros(64, 256)), CLUSTER, microbatches=8)
     # Five products in a row, each a layer of its own: nothing to pair inside a layer.
-    assert [menu.regions for menu in found.layers] == [()] * len(found.layers)
+    assert [space.regions for space in found.layers] == [()] * len(found.layers)
 
     class Flat(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -355,11 +355,11 @@ def test_products_pair_up() -> None:
                 x = block(x)
             return x
 
-    found = layer_menus(trace(Two(), torch.zeros(64, 256)), CLUSTER, microbatches=8, sequence_parallel=False)
-    for menu in found.layers[:2]:
-        assert [region.kind for region in menu.regions] == ["mlp", "mlp"]
+    found = strategy_spaces(trace(Two(), torch.zeros(64, 256)), CLUSTER, microbatches=8, sequence_parallel=False)
+    for space in found.layers[:2]:
+        assert [region.kind for region in space.regions] == ["mlp", "mlp"]
         # Four of the five weights are split.
-        assert menu.entry(4).parameters == 256 * 256 * 4 // 4 + 256 * 256
+        assert space.entry(4).parameters == 256 * 256 * 4 // 4 + 256 * 256
 
 
 def test_offload() -> None:
@@ -415,9 +415,9 @@ def test_layers_without_modules() -> None:
                 x = x + torch.relu(x @ up) @ down
             return x
 
-    found = layer_menus(trace(Flat(), torch.zeros(32, 64)), CLUSTER, microbatches=8)
+    found = strategy_spaces(trace(Flat(), torch.zeros(32, 64)), CLUSTER, microbatches=8)
     assert kinds(found) == [["mlp"]] * 3
-    assert [menu.entry(4).parameters for menu in found.layers] == [2 * 64 * 256 // 4] * 3
+    assert [space.entry(4).parameters for space in found.layers] == [2 * 64 * 256 // 4] * 3
     assert [(e.source, e.target, e.bytes) for e in found.problem.edges] == [(0, 1, 4 * 32 * 64), (1, 2, 4 * 32 * 64)]
 
 
@@ -430,10 +430,10 @@ def test_options_may_repeat() -> None:
 def test_zero1_shares_out_optimizer_states() -> None:
     plain = pt.hybrid_problem(graph(), CLUSTER, microbatches=8)
     shared = pt.hybrid_problem(graph(), CLUSTER, microbatches=8, zero1=True)
-    for layer, other, menu in zip(plain.layers, shared.layers, menus().layers, strict=True):
+    for layer, other, space in zip(plain.layers, shared.layers, spaces().layers, strict=True):
         for t in DEGREES:
             for one, two in zip(layer.configurations[t], other.configurations[t], strict=True):
-                assert (one.sharded_bytes, two.sharded_bytes) == (0.0, menu.entry(t).optimizer_bytes)
+                assert (one.sharded_bytes, two.sharded_bytes) == (0.0, space.entry(t).optimizer_bytes)
                 assert two.held_bytes(3, 1) == one.held_bytes(3, 1)
                 assert two.held_bytes(3, 4) == one.held_bytes(3, 1) - 0.75 * two.sharded_bytes
                 assert one.time == two.time
@@ -447,7 +447,7 @@ def test_zero1_fits_more_into_a_device() -> None:
         problem = pt.hybrid_problem(graph(), CLUSTER, microbatches=64, zero1=zero1, degrees=[1])
         held = [layer.configurations[1][-1].held_bytes(1, 16) for layer in problem.layers]
         sizes.append(sum(held))
-    states = sum(menu.entry(1).optimizer_bytes for menu in menus().layers)
+    states = sum(space.entry(1).optimizer_bytes for space in spaces().layers)
     assert sizes[0] - sizes[1] == pytest.approx(states * 15 / 16)
     stage = Stage(
         operators=tuple(layer.id for layer in problem.layers),
@@ -464,7 +464,7 @@ def test_zero1_fits_more_into_a_device() -> None:
 
 def test_names_of_classes_do_not_matter() -> None:
     renamed = graph().replace(modules=dict.fromkeys(graph().modules, "Unknown"))
-    assert layer_menus(renamed, CLUSTER, microbatches=64).problem.layers == menus().problem.layers
+    assert strategy_spaces(renamed, CLUSTER, microbatches=64).problem.layers == spaces().problem.layers
 
 
 def llama() -> Graph:
@@ -509,7 +509,7 @@ def test_parts_of_products_have_the_shape_of_their_part() -> None:
 
 
 def test_fused_attention_keeps_every_other_product() -> None:
-    found = layer_menus(llama(), CLUSTER, microbatches=8, degrees=(1, 4))
+    found = strategy_spaces(llama(), CLUSTER, microbatches=8, degrees=(1, 4))
     none, some, full = (found.layers[1].entry(1, option) for option in ("none", "selective", "full"))
     assert full.activation_bytes < some.activation_bytes < none.activation_bytes
     assert 0 < some.recompute_s < full.recompute_s
@@ -525,7 +525,7 @@ def test_fused_attention_keeps_every_other_product() -> None:
 
 def test_what_is_gathered_may_be_kept() -> None:
     again, kept = (
-        layer_menus(llama(), CLUSTER, microbatches=8, degrees=(2,), gather_again=choice).layers[1].entry(2)
+        strategy_spaces(llama(), CLUSTER, microbatches=8, degrees=(2,), gather_again=choice).layers[1].entry(2)
         for choice in (True, False)
     )
     # The results of two norms are kept whole, not half of them.
@@ -537,7 +537,7 @@ def test_what_is_gathered_may_be_kept() -> None:
 
 def test_compiled_models_run_chains_as_one_kernel() -> None:
     plain, asked, compiled = (
-        layer_menus(traced, CLUSTER, microbatches=8, degrees=(1,), fused=fused).layers[1].entry(1)
+        strategy_spaces(traced, CLUSTER, microbatches=8, degrees=(1,), fused=fused).layers[1].entry(1)
         for traced, fused in ((llama(), None), (llama(), True), (llama().replace(compiled=True), None))
     )
     assert compiled == asked
