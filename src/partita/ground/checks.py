@@ -38,3 +38,11 @@ def check_at_least(what: str, value: int, least: int = 1) -> None:
     """Refuse a count below the least one; ``what`` names it and its owner."""
     if value < least:
         raise InputError(f"{what} is {value}; it must be at least {least}")
+
+
+def check_scale(factor: float, *, zero: bool = True) -> None:
+    """Refuse a factor of all transfers that is not finite, is negative, or is 0 where a problem needs transfers."""
+    if not 0 <= factor < math.inf or not (zero or factor):
+        raise InputError(
+            f"the communication scale is {factor}; it must be finite and {'not negative' if zero else 'positive'}"
+        )

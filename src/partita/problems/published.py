@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode
+from partita.ground.checks import check_scale
 from partita.ground.errors import FormatError, InputError
 
 #: Edges out of one node must agree on their cost up to this relative difference.
@@ -69,8 +70,7 @@ def read_document(
 ) -> tuple[PublishedDocument, dict[int, tuple[float, set[int]]]]:
     """A workload, and by producer the transfer time of its output (not scaled) and who reads it."""
     document = decode(data, PublishedDocument, path)
-    if not (math.isfinite(scale_communication) and scale_communication >= 0):
-        raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
+    check_scale(scale_communication)
     ids: set[int] = set()
     for node in document.nodes:
         if node.id in ids:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.ground.checks import check_at_least, check_fields, check_positive
+from partita.ground.checks import check_at_least, check_fields, check_positive, check_scale
 from partita.ground.dags import check_acyclic, check_ends, topological_order
 from partita.ground.errors import InputError
 from partita.problems.hybrid.layer import ContextExpertLayers, Edge, Layer, check_layer, check_state
@@ -150,10 +150,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
 
     def scale_communication(self, factor: float) -> HybridProblem:
         """A copy in which every transfer takes ``factor`` times as long, inside machines and between them."""
-        if not 0 < factor < math.inf:
-            raise InputError(
-                f"the communication scale is {factor}; for a hybrid problem it must be finite and positive"
-            )
+        check_scale(factor, zero=False)
         if factor == 1.0:
             return self
         hierarchy = self.hierarchy

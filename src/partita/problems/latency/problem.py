@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from partita.ground.checks import check_at_least, check_fields
+from partita.ground.checks import check_at_least, check_fields, check_scale
 from partita.ground.dags import check_acyclic, check_ends, topological_order
 from partita.ground.errors import InputError
 from partita.problems.kind import Stated
@@ -103,8 +103,7 @@ class LatencyProblem(Stated, frozen=True, kw_only=True):
         InputError
             If the factor is not finite, or negative.
         """
-        if not (math.isfinite(factor) and factor >= 0):
-            raise InputError(f"the communication scale is {factor}; it must be finite and not negative")
+        check_scale(factor)
         if factor == 1.0:
             return self
         return self.replace(

@@ -6,13 +6,12 @@ nodes are the flows here; transfers have no latency term there, here they are wh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
-from partita.ground.checks import check_fields, check_number
+from partita.ground.checks import check_fields, check_number, check_scale
 from partita.ground.dags import check_acyclic, check_ends, topological_order
 from partita.ground.errors import InputError
 from partita.problems.kind import Stated
@@ -124,8 +123,7 @@ class MakespanProblem(Stated, frozen=True, kw_only=True):
         InputError
             If the factor is negative or not finite.
         """
-        if not 0 <= factor < math.inf:
-            raise InputError(f"the communication scale is {factor}; it must be finite and not negative")
+        check_scale(factor)
         if factor == 1.0:
             return self
         flows = tuple(

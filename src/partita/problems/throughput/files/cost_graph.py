@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from partita.ground.errors import FormatError, InputError
+from partita.ground.checks import check_scale
+from partita.ground.errors import FormatError
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import MovedTensor, ThroughputProblem, TimedOperator
 
@@ -224,8 +225,7 @@ def read_cost_graph(
     costs and sizes are in the same unit; 1e-4 is 10 GB/s. Nodes that cost nothing and that only begin or end the
     graph's control order (``_SOURCE``, ``_SINK``) are left out.
     """
-    if not 0 <= scale_communication < float("inf"):
-        raise InputError(f"the communication scale is {scale_communication}; it must be finite and not negative")
+    check_scale(scale_communication)
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -11,9 +11,7 @@ from partita.engines.kernels.graph_arrays import Sets, lists, sets_of
 from partita.engines.kernels.throughput.free_splits import FreeArrays
 from partita.engines.mip.model import MixedProgram
 from partita.ground.rounding import TOLERANCE, raised, rounded_up, up_to
-
-#: Largest load of interest inside of programs: tolerances of backends are absolute, and become relative ones here.
-LARGEST_LOAD = 1000.0
+from partita.problems.throughput.bounds.programs.minmax_program import LARGEST_LOAD
 
 
 class LoadProgram:
