@@ -18,7 +18,7 @@ import partita
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.solvers.exact import Exact
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.variants import split_evenly
 problem = partita.read_problem(sys.argv[1], format="dnn-partitioning")
 wanted = json.loads(sys.argv[2])
@@ -32,7 +32,7 @@ problem = problem.replace(**wanted)
 if groups is not None:
     problem = split_evenly(problem, groups, 0.1)
 monitor = Monitor(float(sys.argv[3]))
-outcome = Exact().solve(problem, Options(), monitor)
+outcome = Exact().solve(problem, ThroughputOptions(), monitor)
 answer = evaluate(problem, outcome.plan)
 assert answer.feasible, answer.violations
 print(json.dumps({"objective": answer.objective, "bound": outcome.bound, "solver_s": monitor.elapsed_s,

@@ -188,17 +188,17 @@ def solve_row(folder: Path, number: int) -> dict[str, object]:
 
     from partita.conductor.judge import evaluate
     from partita.engines.search.monitor import Monitor
-    from partita.problems.hybrid.protocol import Options
+    from partita.problems.hybrid.protocol import HybridOptions
     from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
     model, sync, devices, gib, microbatches, _ = ROWS[number]
     small = load(folder, BERT, 8, 8, 512, BATCH)
-    HybridExact().solve(small, Options(), Monitor(300.0))
+    HybridExact().solve(small, HybridOptions(), Monitor(300.0))
     problem = load(folder, model, devices, gib, microbatches, sync)
     seconds = []
     for _ in range(3):
         monitor = Monitor(300.0)
-        outcome = HybridExact().solve(problem, Options(), monitor)
+        outcome = HybridExact().solve(problem, HybridOptions(), monitor)
         seconds.append(monitor.elapsed_s)
     worth = None if outcome.plan is None else evaluate(problem, outcome.plan)
     assert worth is None or worth.feasible, worth.violations

@@ -78,20 +78,20 @@ RUN = """
 import json, sys
 import partita
 from partita.problems import kind_of
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.samples import DIAMOND
 from partita.engines.search.monitor import Monitor
 path, name, limit, seed, episodes = json.loads(sys.argv[1])
 problem = partita.read_problem(path)
 kind = kind_of(problem)
 solver = next(entry for entry in (*kind.solvers, *kind.baselines) if entry.name == name)
-options = Options(seed=seed, episodes=episodes)
+options = MakespanOptions(seed=seed, episodes=episodes)
 shape = {"operators": len(problem.operators), "unit": problem.unit}
 refusal = solver.supports(problem, options)
 if refusal is not None:
     print(json.dumps({**shape, "note": refusal}))
     sys.exit()
-solver.solve(DIAMOND, Options(episodes=1), Monitor(10.0))
+solver.solve(DIAMOND, MakespanOptions(episodes=1), Monitor(10.0))
 monitor = Monitor(limit)
 outcome = solver.solve(problem, options, monitor)
 seconds = monitor.elapsed_s

@@ -33,7 +33,7 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
     TimedOperator,
 )
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.solvers.exact import Exact
 
 INCEPTION, BERT = "layer-inceptionv3_inference", "operator-bert_l-12_inference"
@@ -154,14 +154,14 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("results"))
     arguments = parser.parse_args()
     # Compiles or loads the kernels.
-    Exact().solve(next(iter(cases(arguments.data))), Options(), Monitor(5.0))
+    Exact().solve(next(iter(cases(arguments.data))), ThroughputOptions(), Monitor(5.0))
     print(f"{'instance':64} {'objective':>10} {'bound':>10} {'gap':>8} {'s':>6} {'MB':>5}")
     rows: list[dict[str, object]] = []
     for problem in cases(arguments.data):
         if arguments.only not in problem.name:
             continue
         monitor = Monitor(arguments.limit)
-        outcome = Exact().solve(problem, Options(), monitor)
+        outcome = Exact().solve(problem, ThroughputOptions(), monitor)
         seconds = monitor.elapsed_s
         objective = float("nan") if outcome.plan is None else evaluate(problem, outcome.plan).objective
         bound = outcome.bound or 0.0

@@ -26,7 +26,7 @@ from partita.engines.search.result import Bound, Event, Result, Rival, Status, S
 from partita.ground.errors import DisagreementError, InputError
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.problems.outcome import Outcome
-from partita.problems.throughput.options import Options
+from partita.problems.throughput.options import ThroughputOptions
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 PROBLEM = ThroughputProblem(
@@ -46,7 +46,7 @@ def split(*stages: tuple[int, ...], contiguity: Contiguity = "acyclic") -> Plan:
 
 BEST, WORSE, ALONE = split((0,), (1, 2)), split((0, 1), (2,)), split((0, 1, 2))
 TANGLED = split((0, 2), (1,), contiguity="free")
-ACYCLIC, FREE = Options(seed=3), Options(contiguity="free")
+ACYCLIC, FREE = ThroughputOptions(seed=3), ThroughputOptions(contiguity="free")
 
 
 class Named:
@@ -65,7 +65,7 @@ def judged(
     plan: Plan | None,
     bound: float | None = None,
     *,
-    options: Options = ACYCLIC,
+    options: ThroughputOptions = ACYCLIC,
     trusted: bool = True,
     problem: ThroughputProblem = PROBLEM,
     monitor: Monitor | None = None,

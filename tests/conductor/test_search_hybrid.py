@@ -18,7 +18,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology.topology import Topology
 from partita.problems.hybrid.descriptor import STEP
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.replicas import StepReplicas
 from problems.hybrid.brute_force_step import rows_of
@@ -61,7 +61,7 @@ def test_a_shape_is_split_for_its_mesh(seed: int) -> None:
     problem = problem_of(seed)
     least = math.inf
     for shape in FACET.shapes(problem):
-        found = FACET.split(shape, Options(), Monitor(None))
+        found = FACET.split(shape, HybridOptions(), Monitor(None))
         plan = found.plan
         assert found.infeasible == (plan is None)
         if plan is None:

@@ -29,7 +29,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems import kind_of
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.protocol import Options as HybridOptions
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.throughput.problem import (
     DeviceKind,
     LinkedGroup,
@@ -41,7 +41,7 @@ from partita.problems.throughput.problem import (
     TimedOperator,
     UnitChain,
 )
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from problems.hybrid.step_strategies import random_step, step_problems
 from problems.hybrid.strategies import hybrid_problems, machine_problems
 from problems.throughput.every_chain import rows
@@ -209,7 +209,7 @@ def cases(components: Any, *contiguities: str) -> list[Any]:
     for component in components:
         for contiguity in contiguities or ("",):
             for family, (example, _) in FAMILIES.items():
-                asked = (Options(contiguity=contiguity),) if contiguity else ()
+                asked = (ThroughputOptions(contiguity=contiguity),) if contiguity else ()
                 if component.supports(example, *asked) is None:
                     name = "-".join(word for word in (component.name, contiguity, family) if word)
                     found.append(pytest.param(component, contiguity, family, id=name))
@@ -383,7 +383,7 @@ def same_plan(component: Any, options: Any, problem: Any) -> bool:
 @pytest.mark.parametrize(("component", "contiguity", "family"), BASELINES)
 def test_baselines(component: Any, contiguity: Any, family: str) -> None:
     """Same plan."""
-    check = partial(same_plan, component, Options(contiguity=contiguity))
+    check = partial(same_plan, component, ThroughputOptions(contiguity=contiguity))
     over(FAMILIES[family], 12, check, at_least=0.2)
 
 

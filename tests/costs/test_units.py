@@ -13,7 +13,7 @@ from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.throughput.baselines.paths import LayerCuts
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.options import Options
+from partita.problems.throughput.options import ThroughputOptions
 from partita.problems.throughput.pricing import price
 
 MODULES = [
@@ -86,7 +86,7 @@ def test_freedom_never_costs() -> None:
     assert found["operator"] < found["layer"]
     # The row that says what cutting between layers only costs says the same.
     problem = price(row(), cluster)
-    plan = LayerCuts().solve(problem, Options(), Monitor()).plan
+    plan = LayerCuts().solve(problem, ThroughputOptions(), Monitor()).plan
     assert plan is not None
     assert evaluate(problem, plan).objective == pytest.approx(found["layer"])
 

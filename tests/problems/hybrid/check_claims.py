@@ -8,7 +8,7 @@ from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.problems import kind_of
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from problems.hybrid.samples import optimum
 
 #: Rounding of the evaluator alone.
@@ -17,14 +17,14 @@ EXACT = 1e-12
 
 def check_claims(problem: HybridProblem, expected: float | None = None) -> int:
     """No bound is above the best plan, and no plan or proof is refused; the number of solvers asked."""
-    best, asked = optimum(problem, Options()), 0
+    best, asked = optimum(problem, HybridOptions()), 0
     if expected is not None:
         assert best == pytest.approx(expected, rel=1e-9)
     for solver in kind_of(problem).solvers:
-        if solver.supports(problem, Options()) is not None:
+        if solver.supports(problem, HybridOptions()) is not None:
             continue
         asked += 1
-        outcome = solver.solve(problem, Options(), Monitor(600.0))
+        outcome = solver.solve(problem, HybridOptions(), Monitor(600.0))
         if best is None:
             assert outcome.plan is None
             assert outcome.infeasible, solver.name
@@ -37,8 +37,8 @@ def check_claims(problem: HybridProblem, expected: float | None = None) -> int:
         assert outcome.bound is not None
         assert best * (1 - 1e-6) <= outcome.bound <= best * (1 + EXACT), solver.name
     for baseline in kind_of(problem).baselines:
-        if baseline.supports(problem, Options()) is None:
-            plan = baseline.solve(problem, Options(), Monitor(600.0)).plan
+        if baseline.supports(problem, HybridOptions()) is None:
+            plan = baseline.solve(problem, HybridOptions(), Monitor(600.0)).plan
             found = None if plan is None else evaluate(problem, plan)
             assert found is None or not found.feasible or best is not None
             if found is not None and found.feasible and best is not None:

@@ -7,7 +7,7 @@ import pytest
 from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.independent_evaluator import judge
 
@@ -17,7 +17,7 @@ EQUAL = 1e-6
 
 def check_exact(problem: HybridProblem, expected: float | None) -> None:
     """Plan, value and bound are those of the best plan; infeasible exactly where ``expected`` is None."""
-    outcome = HybridExact().solve(problem, Options(), Monitor(600.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     if expected is None:
         assert outcome.plan is None
         assert outcome.infeasible

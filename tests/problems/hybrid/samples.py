@@ -13,7 +13,7 @@ from contracts.samples import Family, Samples
 from partita.conductor.judge import evaluate
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
-from partita.problems.hybrid.options import Options
+from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
 from problems.hybrid.brute_force import best_objective
@@ -102,7 +102,7 @@ def _large(seed: int, columns: int = 4, rows: int = 7, devices: int = 24) -> Hyb
     )
 
 
-def optimum(problem: HybridProblem, options: Options) -> float | None:
+def optimum(problem: HybridProblem, options: HybridOptions) -> float | None:
     """By trying everything; remembered, because every component asks."""
     return _remembered(msgspec.json.encode(problem))
 
@@ -118,7 +118,7 @@ def _remembered(encoded: bytes) -> float | None:
     return best_objective(problem) if problem.hierarchy is None else best_objective_on_machines(problem)
 
 
-def check(problem: HybridProblem, plan: Plan, options: Options) -> None:
+def check(problem: HybridProblem, plan: Plan, options: HybridOptions) -> None:
     """The evaluator agrees with an independent one."""
     found = evaluate(problem, plan)
     if problem.training is not None:

@@ -14,7 +14,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.certificate import refutation
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.check_certificate import check
@@ -23,7 +23,7 @@ from problems.hybrid.strategies import hybrid_problems, machine_problems
 
 
 def check_bound(problem: HybridProblem) -> None:
-    outcome = HybridExact().solve(problem, Options(), Monitor(600.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     bound = outcome.bound
     if outcome.infeasible:
         proof = refutation(problem, 1e6)
@@ -53,7 +53,7 @@ def test_bounds_on_machines_are_proven(problem: HybridProblem) -> None:
 @settings(max_examples=40)
 def test_a_proof_of_too_much_is_found_out(problem: HybridProblem, part: float) -> None:
     """The proof for a smaller target does not hold for one that a plan reaches."""
-    outcome = HybridExact().solve(problem, Options(), Monitor(600.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     assume(outcome.plan is not None and outcome.bound is not None and outcome.bound > 0)
     assert outcome.bound is not None
     proof = refutation(problem, outcome.bound * part)
@@ -88,7 +88,7 @@ def published(where: Path, name: str, devices: int, gib: float, microbatches: in
 def test_the_bound_of_a_published_problem_is_proven(published_data: Path, devices: int) -> None:
     """BERT-32: plan and bound meet, and both are checked by programs that share nothing with the solver."""
     problem = published(published_data, "bert32a100", devices, 8, 512, per_batch=True)
-    outcome = HybridExact().solve(problem, Options(), Monitor(600.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     assert outcome.plan is not None
     assert outcome.bound is not None
     value, broken = judge(problem, outcome.plan)
@@ -102,7 +102,7 @@ def test_the_bound_of_a_published_problem_is_proven(published_data: Path, device
 def test_a_published_plan_is_what_it_says(published_data: Path) -> None:
     """GNMT on two devices, where the published plan takes 263.354."""
     problem = published(published_data, "gnmt", 2, 2.5, 256, per_batch=False)
-    outcome = HybridExact().solve(problem, Options(), Monitor(600.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     assert outcome.plan is not None
     value, broken = judge(problem, outcome.plan)
     assert broken == []

@@ -11,7 +11,7 @@ import pytest
 from crosscheck.hybrid_problems import FAMILIES
 from partita.ground.errors import UnsupportedError
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.certificate import refutation
 from partita.problems.hybrid.steady.table import best_times
 from problems.hybrid.check_certificate import check
@@ -26,7 +26,7 @@ def is_ambiguous(problem: HybridProblem) -> bool:
     limit = problem.memory_bytes
     if limit is None or problem.others:
         return False
-    less, more = (optimum(problem.replace(memory_bytes=limit * (1 + by)), Options()) for by in (-1e-14, 1e-14))
+    less, more = (optimum(problem.replace(memory_bytes=limit * (1 + by)), HybridOptions()) for by in (-1e-14, 1e-14))
     return less != more
 
 
@@ -36,7 +36,7 @@ def check_drawn(name: str, seed: int, counts: Counter[str]) -> None:
         counts["ambiguous"] += 1
         return
     counts["asked"] += check_claims(problem)
-    best = optimum(problem, Options())
+    best = optimum(problem, HybridOptions())
     counts["infeasible" if best is None else "solved"] += 1
     if problem.training is None:
         _check_proofs(problem, best, counts)

@@ -12,7 +12,7 @@ from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.solvers import decision, exact
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.check_exact import check_exact
@@ -56,7 +56,7 @@ def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem) ->
 @settings(max_examples=40)
 def test_too_many_sets_give_a_plan_with_a_valid_bound(problem: HybridProblem) -> None:
     with mock.patch.object(exact, "MOST_SETS", 1):
-        outcome = exact.HybridExact().solve(problem, Options(), Monitor(600.0))
+        outcome = exact.HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
     expected = best_objective(problem)
     assert expected is None or not outcome.infeasible
     if outcome.plan is not None:
@@ -110,10 +110,10 @@ def test_replicas_share_out_memory() -> None:
         microbatches=6,
         layers=(Layer(id=0, configurations={1: (way,)}),),
     )
-    few = exact.HybridExact().solve(problem, Options(), Monitor(60.0))
+    few = exact.HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
     assert few.plan is None
     assert few.infeasible
-    three = exact.HybridExact().solve(problem.replace(devices=3), Options(), Monitor(60.0))
+    three = exact.HybridExact().solve(problem.replace(devices=3), HybridOptions(), Monitor(60.0))
     assert three.plan is not None
     assert three.plan.stages[0].data_parallel == 3
     found = evaluate(problem.replace(devices=3), three.plan)

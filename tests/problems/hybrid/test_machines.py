@@ -17,7 +17,7 @@ from partita.problems.hybrid.descriptor import STEADY
 from partita.problems.hybrid.explain import explain_infeasible
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.report.limits import hybrid_sentences
 from partita.problems.hybrid.report.tables import plan_tables, slowest_stage
 from partita.problems.hybrid.steady.solvers import decision, exact
@@ -64,8 +64,8 @@ def test_times_that_are_not_remembered_change_nothing(problem: HybridProblem, fe
 @settings(max_examples=40)
 def test_one_machine_is_the_flat_problem(problem: HybridProblem) -> None:
     machine = Hierarchy(devices_per_machine=problem.devices, machine_bandwidth_bytes_per_unit=1e-3)
-    flat = HybridExact().solve(problem, Options(), Monitor(600.0))
-    nested = HybridExact().solve(problem.replace(hierarchy=machine), Options(), Monitor(600.0))
+    flat = HybridExact().solve(problem, HybridOptions(), Monitor(600.0))
+    nested = HybridExact().solve(problem.replace(hierarchy=machine), HybridOptions(), Monitor(600.0))
     assert flat.infeasible == nested.infeasible
     if flat.plan is not None:
         assert nested.plan is not None
@@ -102,7 +102,7 @@ def test_reports_show_the_links_between_machines() -> None:
     problem = small_machines(
         devices=4, hierarchy=Hierarchy(devices_per_machine=2, machine_bandwidth_bytes_per_unit=0.1)
     )
-    outcome = HybridExact().solve(problem, Options(), Monitor(60.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(60.0))
     assert outcome.plan is not None
     found = evaluate(problem, outcome.plan)
     assert slowest_stage(found) is None

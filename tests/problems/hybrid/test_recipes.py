@@ -20,7 +20,7 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options, Solver
+from partita.problems.hybrid.protocol import HybridOptions, Solver
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.steady.baselines import BASELINES
 from partita.problems.hybrid.steady.baselines.layouts import Layouts, fastest_choices
@@ -63,7 +63,7 @@ def has_kind(recipe: Solver, problem: HybridProblem, plan: Plan) -> bool:
 @given(problem=hybrid_problems())
 @settings(max_examples=40)
 def test_a_recipe_makes_a_plan_of_its_kind_or_says_why(recipe: Solver, problem: HybridProblem) -> None:
-    outcome = recipe.solve(problem, Options(machine_devices=2), Monitor(30.0))
+    outcome = recipe.solve(problem, HybridOptions(machine_devices=2), Monitor(30.0))
     if outcome.plan is None:
         assert outcome.reason
         return
@@ -150,7 +150,7 @@ def best_without_replicas(problem: HybridProblem) -> float | None:
 @settings(max_examples=40)
 def test_restricted_planners_are_exact(name: str, problem: HybridProblem) -> None:
     (recipe,) = [recipe for recipe in BASELINES if recipe.name == name]
-    outcome = recipe.solve(problem, Options(), Monitor(30.0))
+    outcome = recipe.solve(problem, HybridOptions(), Monitor(30.0))
     less = restricted(problem, name)
     single = name in ("no data parallelism", "pure pipeline")
     expected = None if less is None else (best_without_replicas if single else best_objective)(less)
@@ -193,7 +193,7 @@ def test_blocks_are_found_between_the_ends() -> None:
 
 def plan_of(name: str, problem: HybridProblem, machine: int = 8) -> Plan:
     (recipe,) = [recipe for recipe in BASELINES if recipe.name == name]
-    outcome = recipe.solve(problem, Options(machine_devices=machine), Monitor(30.0))
+    outcome = recipe.solve(problem, HybridOptions(machine_devices=machine), Monitor(30.0))
     assert outcome.plan is not None, outcome.reason
     return outcome.plan
 
@@ -211,7 +211,7 @@ def test_megatron(machine: int, memory: float | None, expected: list[tuple[int, 
 
 def test_what_does_not_fit_is_said_with_bytes() -> None:
     (recipe,) = [recipe for recipe in BASELINES if recipe.name == "pure data parallel"]
-    outcome = recipe.solve(transformer(4).replace(memory_bytes=6.0), Options(), Monitor(30.0))
+    outcome = recipe.solve(transformer(4).replace(memory_bytes=6.0), HybridOptions(), Monitor(30.0))
     assert outcome.plan is None
     assert outcome.reason == (
         "its smallest setting (1 stage, data 1, tensor 1) needs 4 B more on a device than the 6 B there are"
@@ -262,18 +262,18 @@ def test_a_better_recipe_replaces_an_unfinished_plan() -> None:
     cut = dataclasses.replace(
         best, plan=worse.plan, evaluation=worse.evaluation, bound=None, status=pt.Status.FEASIBLE, reason=""
     )
-    found = adopt_better(cut, rows, Options())
+    found = adopt_better(cut, rows, HybridOptions())
     assert found.objective == min(row.evaluation.objective for row in rows if row.evaluation is not None)
     assert found.status is pt.Status.FEASIBLE
     assert "adopted" in found.statistics.events[-1].note
-    assert adopt_better(best, rows, Options()) is best
+    assert adopt_better(best, rows, HybridOptions()) is best
     lost = dataclasses.replace(best, plan=None, evaluation=None, bound=None, status=pt.Status.INFEASIBLE)
     with pytest.raises(pt.DisagreementError, match="no plan"):
-        adopt_better(lost, rows, Options())
+        adopt_better(lost, rows, HybridOptions())
     assert best.objective is not None
     high = dataclasses.replace(best, bound=pt.Bound(2 * best.objective, "wrong", "acyclic"))
     with pytest.raises(pt.DisagreementError, match="claims bound"):
-        adopt_better(high, rows, Options())
+        adopt_better(high, rows, HybridOptions())
 
 
 def test_what_a_slower_layout_spends_more_on() -> None:

@@ -17,9 +17,9 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.facets.timeline import RunRequest
 from partita.problems.hybrid.descriptor import STEP
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
-from partita.problems.hybrid.options import Changes
+from partita.problems.hybrid.options import HybridChanges
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.step.baselines.restricted import FASTEST_KIND, PROPORTIONAL
 from partita.problems.hybrid.step.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
@@ -44,7 +44,7 @@ def free(problem: HybridProblem) -> HybridProblem:
 
 def check(problem: HybridProblem, best: float) -> None:
     """The solver's answer is as good as the best of all plans, and proven."""
-    outcome = FreeMesh().solve(problem, Options(), Monitor(300.0))
+    outcome = FreeMesh().solve(problem, HybridOptions(), Monitor(300.0))
     if outcome.plan is None:
         assert (math.isinf(best), outcome.infeasible) == (True, True)
         return
@@ -100,14 +100,14 @@ def test_rows_pass_over_no_stage_that_they_must_not() -> None:
     assert pt.solve(problem).objective == pytest.approx(2 * 3 + 2 * 2)
     limits = StageLimits(handed=((0, 2),))
     kept = problem.replace(training=msgspec.structs.replace(problem.training, limits=limits))
-    assert FreeMesh().solve(kept, Options(), Monitor(60.0)).infeasible
+    assert FreeMesh().solve(kept, HybridOptions(), Monitor(60.0)).infeasible
 
 
 def test_no_row_is_shorter_beside_meshes_that_share_out_sequences_or_experts() -> None:
     shared = 0
     for seed in range(12):
         problem = free(spread_step(seed, EVERY[seed % len(EVERY)]))
-        best = FreeMesh().solve(problem, Options(), Monitor(300.0)).plan
+        best = FreeMesh().solve(problem, HybridOptions(), Monitor(300.0)).plan
         check(problem, min(shortest_row(problem), shortest_step(problem)))
         shared += best is not None and best.stages[0].context_parallel * best.stages[0].expert_parallel > 1
     assert shared > 1
@@ -169,7 +169,7 @@ def test_bounds_for_uniform_meshes_are_below_every_row() -> None:
         result = pt.solve(problem)
         if result.plan is None:
             continue
-        bound = bound_of_free(result, Options(), Monitor(60.0))
+        bound = bound_of_free(result, HybridOptions(), Monitor(60.0))
         best = min(shortest_row(free(problem).replace(devices=problem.devices)), result.objective)
         assert bound is not None
         assert best * (1 - 5e-3) <= bound <= best * (1 + 1e-9)
@@ -256,9 +256,9 @@ def test_several_kinds_by_hand(tmp_path: Path) -> None:
     again = pt.read_problem(tmp_path / "p.json")
     assert again == problem
     assert evaluate(again, result.plan).objective == result.objective
-    alone = FASTEST_KIND.solve(problem, Options(), Monitor(10.0)).plan
+    alone = FASTEST_KIND.solve(problem, HybridOptions(), Monitor(10.0)).plan
     assert evaluate(problem, alone).objective == pytest.approx(48.0)
-    shares = PROPORTIONAL.solve(problem, Options(), Monitor(10.0)).plan
+    shares = PROPORTIONAL.solve(problem, HybridOptions(), Monitor(10.0)).plan
     assert {stage.kind for stage in shares.stages} == {"fast", "slow"}
     assert evaluate(problem, shares).objective == pytest.approx(45.0)
     assert [each.name for each in STEP.baselines_of(problem)] == [FASTEST_KIND.name, PROPORTIONAL.name]
@@ -300,9 +300,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     assert problem.replace(microbatches=16).others[0].microbatches == 16
     assert [kind.memory_bytes for kind in problem.replace(memory_bytes=5.0).kinds] == [5.0, 5.0]
     with pytest.raises(InputError, match="several kinds of devices"):
-        STEP.change(problem, Changes(devices=3))
-    assert UniformMesh().supports(problem, Options()) is not None
-    assert FreeMesh().supports(other, Options()) is not None
+        STEP.change(problem, HybridChanges(devices=3))
+    assert UniformMesh().supports(problem, HybridOptions()) is not None
+    assert FreeMesh().supports(other, HybridOptions()) is not None
     with pytest.raises(InputError, match="mesh is 'odd'"):
         other.replace(training=Training(mesh="odd"))
 

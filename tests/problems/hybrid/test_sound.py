@@ -15,7 +15,7 @@ from partita.ground.rounding import leq
 from partita.problems import kind_of
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.room import most_room
 from partita.problems.hybrid.steady.certificate import refutation
 from partita.problems.hybrid.training import LayerState, Training
@@ -70,14 +70,14 @@ def problem_of(layers: tuple[Layer, ...], **fields: Any) -> HybridProblem:
 def explained(problem: HybridProblem) -> str:
     """Why it has no plan."""
     kind = kind_of(problem)
-    return kind.explain_infeasible(problem, kind.solvers[0], Options())
+    return kind.explain_infeasible(problem, kind.solvers[0], HybridOptions())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_instances_that_were_wrong(name: str) -> None:
     problem = read(FILES / f"hybrid_{name}.json")
     assert check_claims(problem) == 1
-    if optimum(problem, Options()) is None:
+    if optimum(problem, HybridOptions()) is None:
         assert explained(problem)
 
 
@@ -124,7 +124,7 @@ def test_the_empty_set_needs_nothing() -> None:
     layers = one_layer(plain(4.0))
     machines = Hierarchy(devices_per_machine=1, machine_bandwidth_bytes_per_unit=1.0)
     problem = problem_of(layers, devices=2, microbatches=2, hierarchy=machines)
-    assert optimum(problem, Options()) == 2.0
+    assert optimum(problem, HybridOptions()) == 2.0
     for target in (0.5, 1.5, 1.999999):
         proof = refutation(problem, target)
         assert proof is not None
@@ -197,7 +197,7 @@ def test_a_proof_counts_machines_as_closely_as_the_decision() -> None:
         edges=(Edge(source=0, target=1, bytes=0.0),),
         hierarchy=Hierarchy(devices_per_machine=3, machine_bandwidth_bytes_per_unit=1.0),
     )
-    best = optimum(problem, Options())
+    best = optimum(problem, HybridOptions())
     assert best is not None
     for share in (1e-6, 2.5e-7, 1e-7, 1e-8, 1e-9):
         proof = refutation(problem, best * (1 - share))
@@ -223,12 +223,12 @@ def test_memory_at_the_very_limit(training: Training | None) -> None:
     (solver,) = (
         one
         for one in kind_of(_fast_or_small(1.0, training)).solvers
-        if one.supports(_fast_or_small(1.0, training), Options()) is None
+        if one.supports(_fast_or_small(1.0, training), HybridOptions()) is None
     )
 
     def solved(need: float) -> tuple[float, float]:
         problem = _fast_or_small(need, training)
-        outcome = solver.solve(problem, Options(), Monitor(600.0))
+        outcome = solver.solve(problem, HybridOptions(), Monitor(600.0))
         assert outcome.plan is not None
         assert outcome.bound is not None
         value = evaluate(problem, outcome.plan)
@@ -267,7 +267,7 @@ def test_rows_lack_a_layer_that_only_has_degrees_where_devices_share_out_the_seq
     spread = ContextExpertLayers(context=2, expert=1, layers=shared)
     training = Training(mesh="free", context=(2, 1))
     problem = problem_of(layers, microbatches=2, spreads=(spread,), training=training)
-    assert optimum(problem, Options()) is None
+    assert optimum(problem, HybridOptions()) is None
     assert check_claims(problem) == 1
 
 
@@ -287,6 +287,6 @@ def test_the_order_of_equally_fast_configurations_says_nothing() -> None:
             edges=(Edge(source=0, target=1, bytes=0.0),),
             training=Training(schedules=("zero-bubble",)),
         )
-        found.add(optimum(problem, Options()))
+        found.add(optimum(problem, HybridOptions()))
         assert check_claims(problem) >= 1
     assert len(found) == 1

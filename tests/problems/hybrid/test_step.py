@@ -17,7 +17,7 @@ from partita.problems.facets.timeline import RunRequest
 from partita.problems.hybrid.descriptor import STEP
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.step.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.step.costs import exchanges_of
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
@@ -34,7 +34,7 @@ EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "in
 def check(problem: HybridProblem) -> Plan | None:
     """The solver's answer is that of looking at every plan, and proven."""
     best = shortest_step(problem)
-    outcome = UniformMesh().solve(problem, Options(), Monitor(300.0))
+    outcome = UniformMesh().solve(problem, HybridOptions(), Monitor(300.0))
     if outcome.plan is None:
         assert (math.isinf(best), outcome.infeasible) == (True, True)
         return None
@@ -78,13 +78,13 @@ def test_recipes_share_out_sequences_and_experts(recipe: Recipe) -> None:
     used = set()
     for seed in range(80):
         problem = spread_step(seed, ("1f1b",))
-        outcome = recipe.solve(problem, Options(), Monitor(60.0))
+        outcome = recipe.solve(problem, HybridOptions(), Monitor(60.0))
         if outcome.plan is None:
             assert outcome.reason
             continue
         found, stage = evaluate(problem, outcome.plan), outcome.plan.stages[0]
         assert found.feasible
-        best = UniformMesh().solve(problem, Options(), Monitor(60.0))
+        best = UniformMesh().solve(problem, HybridOptions(), Monitor(60.0))
         assert best.bound is not None
         assert found.objective >= best.bound * (1 - 1e-9)
         assert stage.expert_parallel * stage.tensor_parallel <= problem.devices_per_machine
@@ -242,7 +242,7 @@ def test_all_forward_first_takes_just_that(case: tuple[HybridProblem, Plan]) -> 
 @settings(max_examples=60)
 def test_a_row_in_turn_is_never_later(seed: int) -> None:
     problem = random_step(seed, ("1f1b",))
-    outcome = UniformMesh().solve(problem, Options(), Monitor(60.0))
+    outcome = UniformMesh().solve(problem, HybridOptions(), Monitor(60.0))
     if outcome.plan is not None:
         found = evaluate(problem, outcome.plan)
         assert simulated(problem, outcome.plan).step_time <= found.objective * (1 + 1e-9)
@@ -482,7 +482,7 @@ def test_training_settings_are_checked() -> None:
 def recipe_layout(name: str, problem: HybridProblem) -> tuple[int, int, int, int, str] | None:
     """What a recipe sets up: t, p, d, ZeRO stage, and what the first block recomputes."""
     (recipe,) = [each for each in STEP.baselines_of(problem) if each.name == name]
-    plan = recipe.solve(problem, Options(), Monitor(30.0)).plan
+    plan = recipe.solve(problem, HybridOptions(), Monitor(30.0)).plan
     if plan is None:
         return None
     first = plan.stages[0]

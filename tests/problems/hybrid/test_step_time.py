@@ -13,7 +13,7 @@ from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.evaluate import step_time
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from problems.hybrid.strategies import hybrid_problems
@@ -106,7 +106,7 @@ def test_equal_stages_take_just_that(depth: int, time: int, replicas: int, batch
 @given(hybrid_problems())
 @settings(max_examples=100)
 def test_a_step_is_never_shorter_than_the_objective_says(problem: HybridProblem) -> None:
-    outcome = HybridExact().solve(problem, Options(), Monitor(30.0))
+    outcome = HybridExact().solve(problem, HybridOptions(), Monitor(30.0))
     if outcome.plan is None:
         return
     evaluation = evaluate(problem, outcome.plan)

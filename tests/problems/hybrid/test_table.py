@@ -12,7 +12,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import UnsupportedError
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 from partita.problems.hybrid.steady.table import best_times
 from problems.hybrid.strategies import hybrid_problems
@@ -32,7 +32,7 @@ def test_every_entry_is_what_a_search_finds(problem: HybridProblem) -> None:
         # Once per batch, N is in the formula as well, so only its own column can be searched.
         for s in [width] if problem.weight_sync_per_batch else range(1, width + 1):
             changed = problem.replace(devices=devices, microbatches=problem.microbatches if s == width else s)
-            outcome = HybridExact().solve(changed, Options(), Monitor(600.0))
+            outcome = HybridExact().solve(changed, HybridOptions(), Monitor(600.0))
             if outcome.plan is None:
                 assert outcome.infeasible
                 assert math.isinf(table[devices, s])

@@ -9,7 +9,7 @@ from partita.ground.errors import DisagreementError
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options
+from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.steady.solvers.decision import Family
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
@@ -26,7 +26,7 @@ def test_a_refuted_target_above_a_plan_is_no_proof(monkeypatch: pytest.MonkeyPat
         memory_bytes=1.0,
         bandwidth_bytes_per_unit=1.0,
     )
-    honest = HybridExact().solve(problem, Options(), Monitor())
+    honest = HybridExact().solve(problem, HybridOptions(), Monitor())
     assert honest.bound is not None
     least = honest.bound
     decide = Family.decide
@@ -36,4 +36,4 @@ def test_a_refuted_target_above_a_plan_is_no_proof(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Family, "decide", wrong)
     with pytest.raises(DisagreementError, match="decision claims bound"):
-        HybridExact().solve(problem, Options(), Monitor())
+        HybridExact().solve(problem, HybridOptions(), Monitor())

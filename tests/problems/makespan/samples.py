@@ -10,7 +10,7 @@ import pytest
 
 from contracts.samples import Family, Samples
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.samples import DIAMOND
 from problems.makespan.brute_force import best_makespan
@@ -68,7 +68,7 @@ def fork_joins(seed: int, blocks: int = 6, inside: int = 8, devices: int = 4, se
     )
 
 
-def optimum(problem: MakespanProblem, options: Options) -> float | None:
+def optimum(problem: MakespanProblem, options: MakespanOptions) -> float | None:
     """By trying everything; remembered, because every component asks."""
     return _remembered(msgspec.json.encode(problem))
 
@@ -78,7 +78,7 @@ def _remembered(encoded: bytes) -> float | None:
     return best_makespan(msgspec.json.decode(encoded, type=MakespanProblem))
 
 
-def check(problem: MakespanProblem, plan: MakespanPlan, options: Options) -> None:
+def check(problem: MakespanProblem, plan: MakespanPlan, options: MakespanOptions) -> None:
     """The evaluator agrees with an independent one."""
     found = evaluate(problem, plan)
     value, broken = judge(problem, plan)

@@ -8,7 +8,7 @@ import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.evaluate import evaluate
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from problems.makespan.samples import fork_joins, row
 
@@ -59,7 +59,7 @@ PAPER = MakespanProblem(
 
 def plan_of(name: str, problem: MakespanProblem) -> MakespanPlan | None:
     baseline = next(entry for entry in DEFAULT_BASELINES if entry.name == name)
-    return baseline.solve(problem, Options(), Monitor()).plan
+    return baseline.solve(problem, MakespanOptions(), Monitor()).plan
 
 
 @pytest.mark.parametrize(("name", "makespan"), [("HEFT", 80.0), ("CPOP", 86.0)])

@@ -18,7 +18,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import devices_of, left_shifted, list_schedule, order_of, starts_of
 from partita.problems.makespan.separators import chain_of
@@ -70,7 +70,7 @@ def test_the_model_of_the_whole_problem(family: str) -> None:
     def run(problem: MakespanProblem) -> None:
         checked[0] += 1
         instance, best = build_instance(problem), Incumbent[MakespanPlan]()
-        assert prove_by_program(instance, best, lambda: False, time_s=30.0, options=Options())
+        assert prove_by_program(instance, best, lambda: False, time_s=30.0, options=MakespanOptions())
         optimum = best_makespan(problem)
         if optimum is None:
             assert best.infeasible
@@ -95,7 +95,7 @@ def test_operators_that_take_no_time() -> None:
         flows=(MakespanFlow(id=0, source=0, target=3, times=link),),
     )
     best = Incumbent[MakespanPlan]()
-    assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=Options())
+    assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=MakespanOptions())
     assert close(best.value, sixth)
 
 
@@ -159,7 +159,7 @@ def test_separators_alone(tight: bool) -> None:
         if not chain.helps:
             return
         checked[0] += 1
-        ShortestPath(chain, best, Options(), Monitor(30.0)).close()
+        ShortestPath(chain, best, MakespanOptions(), Monitor(30.0)).close()
         optimum = best_makespan(problem)
         if best.infeasible:
             assert optimum is None
@@ -184,9 +184,9 @@ def test_separators_agree_with_one_model(seed: int) -> None:
     instance = build_instance(problem)
     chain, best, whole = chain_of(instance), Incumbent[MakespanPlan](), Incumbent[MakespanPlan]()
     assert len(chain.separators) >= 4
-    ShortestPath(chain, best, Options(), Monitor(60.0)).close()
+    ShortestPath(chain, best, MakespanOptions(), Monitor(60.0)).close()
     assert best.closed
-    assert prove_by_program(instance, whole, lambda: False, time_s=60.0, options=Options())
+    assert prove_by_program(instance, whole, lambda: False, time_s=60.0, options=MakespanOptions())
     assert close(best.value, whole.value)
 
 
@@ -259,7 +259,7 @@ def test_without_ortools_the_default_does_without(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(f"partita.problems.makespan.solvers.{module}.schedule_refusal", lambda: refusal)
     problem = fork_joins(1, blocks=1, inside=2, devices=2)
     assert pt.solve(problem, time_limit_s=5.0).solver == "annealing"
-    assert MakespanProgram().supports(problem, Options()) == refusal
+    assert MakespanProgram().supports(problem, MakespanOptions()) == refusal
 
 
 @needs_program
@@ -278,7 +278,7 @@ def test_blocks_that_stand_at_several_places() -> None:
         ]
         instance = build_instance(one.replace(operators=tuple(operators), flows=tuple(flows)))
         best, whole = Incumbent[MakespanPlan](), Incumbent[MakespanPlan]()
-        ShortestPath(chain_of(instance), best, Options(), Monitor(60.0)).close()
+        ShortestPath(chain_of(instance), best, MakespanOptions(), Monitor(60.0)).close()
         assert best.closed
-        assert prove_by_program(instance, whole, lambda: False, time_s=60.0, options=Options())
+        assert prove_by_program(instance, whole, lambda: False, time_s=60.0, options=MakespanOptions())
         assert close(best.value, whole.value)

@@ -15,7 +15,7 @@ from partita.engines.mip.schedule import schedule_refusal
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.fusion import FusedProblem, fuse_problem, lift
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Changes, change
+from partita.problems.makespan.options import MakespanChanges, change
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 from problems.makespan.brute_force import best_makespan
@@ -141,7 +141,7 @@ def test_solvers_prove_fused_problems() -> None:
     """The default solver finds and proves what trying everything finds, on the problem with fused operators."""
     proven = 0
     for seed in range(60):
-        problem = change(branches(seed, most=6, limits=seed % 2 == 1), Changes(fuse=True))
+        problem = change(branches(seed, most=6, limits=seed % 2 == 1), MakespanChanges(fuse=True))
         best = best_makespan(problem)
         result = pt.solve(problem, time_limit_s=20, threads=1)
         if best is None:
@@ -165,7 +165,7 @@ def test_what_is_proven_of_fused_operators_is_not_claimed() -> None:
         ),
         flows=(MakespanFlow(id=0, source=0, target=1, times=link),),
     )
-    assert pt.solve(change(problem, Changes(fuse=True)), time_limit_s=10).objective == 10.0
+    assert pt.solve(change(problem, MakespanChanges(fuse=True)), time_limit_s=10).objective == 10.0
     result = pt.solve(problem, solver="fused first", time_limit_s=10)
     assert result.objective == 2.0
     assert result.bound is not None

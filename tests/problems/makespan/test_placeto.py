@@ -18,7 +18,7 @@ from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 from problems.makespan.samples import fork_joins
@@ -60,7 +60,7 @@ def test_it_reaches_the_best_placement_and_its_policy_learns() -> None:
         world.meet(np.array(device, dtype=np.int32), Monitor())
         for device in itertools.product(range(2), repeat=len(problem.operators))
     ]
-    outcome = Placeto().solve(problem, Options(), Monitor())
+    outcome = Placeto().solve(problem, MakespanOptions(), Monitor())
     assert outcome.plan is not None
     assert evaluate(problem, outcome.plan).objective == min(every)
     # From a bad start, where only learning helps.
@@ -87,7 +87,7 @@ def test_more_episodes_are_a_longer_run() -> None:
     """The setting says how long it trains, in whole updates."""
     for episodes, updates in ((1, 1), (16, 2), (17, 3)):
         monitor = Monitor()
-        Placeto().solve(fork_joins(1, blocks=2), Options(episodes=episodes), monitor)
+        Placeto().solve(fork_joins(1, blocks=2), MakespanOptions(episodes=episodes), monitor)
         assert monitor.statistics.counters["updates"] == updates
 
 
@@ -119,7 +119,7 @@ def test_only_placements_that_fit_are_answers(monkeypatch: pytest.MonkeyPatch) -
         return value
 
     monkeypatch.setattr(World, "meet", watched)
-    outcome = Placeto().solve(problem, Options(episodes=40), Monitor())
+    outcome = Placeto().solve(problem, MakespanOptions(episodes=40), Monitor())
     assert outcome.plan is not None
     found = evaluate(problem, outcome.plan)
     assert found.feasible
@@ -159,7 +159,7 @@ def test_devices_without_room_are_masked() -> None:
 
 def test_no_room_is_said() -> None:
     """No room for all: no plan, and a sentence."""
-    outcome = Placeto().solve(fork_join(memory=4.0), Options(), Monitor())
+    outcome = Placeto().solve(fork_join(memory=4.0), MakespanOptions(), Monitor())
     assert outcome.plan is None
     assert "fits nowhere" in outcome.reason
 
@@ -172,7 +172,7 @@ def test_full_devices_are_packed() -> None:
         devices=(Device(name="a", memory=8.0), Device(name="b", memory=6.0)),
         operators=tuple(MakespanOperator(id=v, times=(1.0, 2.0), memory=size) for v, size in enumerate(sizes)),
     )
-    outcome = Placeto().solve(problem, Options(episodes=8), Monitor())
+    outcome = Placeto().solve(problem, MakespanOptions(episodes=8), Monitor())
     assert outcome.plan is not None
     assert evaluate(problem, outcome.plan).feasible
 
@@ -186,7 +186,7 @@ def test_groups_are_finer_where_coarse_ones_do_not_fit() -> None:
         operators=tuple(MakespanOperator(id=v, times=(1.0,) * count, memory=1.0) for v in range(count)),
     )
     monitor = Monitor()
-    outcome = Placeto().solve(problem, Options(episodes=8), monitor)
+    outcome = Placeto().solve(problem, MakespanOptions(episodes=8), monitor)
     assert outcome.plan is not None
     assert evaluate(problem, outcome.plan).feasible
     assert monitor.statistics.counters["groups"] == count
@@ -236,6 +236,6 @@ def test_what_it_reports_is_what_it_is_worth() -> None:
     """The last event is the answer's objective, as the evaluator sees it."""
     problem = fork_joins(3)
     monitor = Monitor()
-    outcome = Placeto().solve(problem, Options(episodes=40), monitor)
+    outcome = Placeto().solve(problem, MakespanOptions(episodes=40), monitor)
     assert outcome.plan is not None
     assert monitor.objective == pytest.approx(evaluate(problem, outcome.plan).objective, rel=1e-12)

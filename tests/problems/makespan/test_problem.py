@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.ground.errors import InputError
-from partita.problems.makespan.options import Changes, change
+from partita.problems.makespan.options import MakespanChanges, change
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 from problems.makespan.samples import row
 
@@ -63,15 +63,15 @@ def test_mistakes_are_named(changes: dict[str, Any], message: str) -> None:
 
 def test_changes() -> None:
     problem = MakespanProblem(**FIELDS)
-    assert change(problem, Changes()) == problem
-    assert [d.memory for d in change(problem, Changes(memory=3.0)).devices] == [3.0, 3.0]
-    assert [d.memory for d in change(problem, Changes(memory=math.inf)).devices] == [None, None]
+    assert change(problem, MakespanChanges()) == problem
+    assert [d.memory for d in change(problem, MakespanChanges(memory=3.0)).devices] == [3.0, 3.0]
+    assert [d.memory for d in change(problem, MakespanChanges(memory=math.inf)).devices] == [None, None]
     for field, switch in (
         ("ignore_sender_congestion", "sender_congestion"),
         ("ignore_receiver_congestion", "receiver_congestion"),
         ("parallel_operators", "serial_operators"),
     ):
-        changed = change(problem, Changes(**{field: True}))
+        changed = change(problem, MakespanChanges(**{field: True}))
         assert changed == problem.replace(**{switch: False})
 
 

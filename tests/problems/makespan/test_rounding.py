@@ -11,7 +11,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import (
     Device,
     MakespanFlow,
@@ -96,5 +96,5 @@ def test_the_model_from_nothing_becomes_finer(ratio: float) -> None:
     """Without a schedule to start from the longest times set the scale at first."""
     best = Incumbent[MakespanPlan]()
     problem = uneven(ratio / 3, 1 / 3)
-    assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=Options())
+    assert prove_by_program(build_instance(problem), best, lambda: False, time_s=30.0, options=MakespanOptions())
     assert best.closed

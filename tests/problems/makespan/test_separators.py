@@ -15,7 +15,7 @@ from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.simple import impossible
 from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.path import ShortestPath
@@ -79,7 +79,7 @@ def test_equal_blocks_between_separators_of_few_devices(name: str) -> None:
     assert len(inner) >= 2
     assert len({block.key for block in inner}) == 1
     assert 0.5 * optimum < Separators().bound(problem, Monitor(30.0)).value <= optimum
-    ShortestPath(chain, best, Options(), Monitor(60.0)).close()
+    ShortestPath(chain, best, MakespanOptions(), Monitor(60.0)).close()
     assert best.closed
     assert best.value == pytest.approx(optimum)
     result = pt.solve(problem, solver="exact", explain=False, time_limit_s=60.0)
@@ -111,7 +111,7 @@ def test_chains_against_trying_everything() -> None:
         if schedule_refusal() is not None:
             continue
         path = Incumbent[MakespanPlan]()
-        ShortestPath(chain, path, Options(threads=1), Monitor(10.0)).close()
+        ShortestPath(chain, path, MakespanOptions(threads=1), Monitor(10.0)).close()
         assert path.bound <= best.value, seed
         if path.closed and path.answer is not None:
             closed += 1

@@ -23,7 +23,7 @@ from partita.problems.makespan.generators import random_makespan_problem
 from partita.problems.makespan.heuristics import Heuristic
 from partita.problems.makespan.improving import first_schedules, improve
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers import DEFAULT_MAKESPAN_SOLVERS
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
@@ -40,7 +40,7 @@ LISTED = [baseline for baseline in DEFAULT_BASELINES if isinstance(baseline, Heu
 def best_baseline(problem: MakespanProblem) -> float:
     found = math.inf
     for baseline in LISTED:
-        plan = baseline.solve(problem, Options(), Monitor()).plan
+        plan = baseline.solve(problem, MakespanOptions(), Monitor()).plan
         if plan is not None and (worth := evaluate(problem, plan)).feasible:
             found = min(found, worth.objective)
     return found
@@ -201,7 +201,7 @@ def test_neighbourhoods_of_everything_find_the_optimum() -> None:
         first_schedules(instance, best, seed=0, rounds=0)
         if best.answer is None:
             return
-        before, search = best.value, Neighbourhoods(instance, best, Options(threads=1))
+        before, search = best.value, Neighbourhoods(instance, best, MakespanOptions(threads=1))
         search.size = float(instance.count)
         search.run(12, lambda: False, lambda: 30.0)
         optimum = best_makespan(problem)
@@ -220,7 +220,7 @@ def test_neighbourhoods_do_no_harm() -> None:
     first_schedules(instance, best, seed=0, rounds=0)
     before, seen = best.value, []
     best.on_better = lambda value, plan, by: seen.append((value, by))
-    search = Neighbourhoods(instance, best, Options())
+    search = Neighbourhoods(instance, best, MakespanOptions())
     assert search.run(5, lambda: False, lambda: 60.0)
     assert search.tried == 5
     assert best.value < before

@@ -7,14 +7,14 @@ import pytest
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.solvers.exact import Exact
 from second_opinions.brute_force import best_acyclic
 
 
 def check_exact(problem: ThroughputProblem) -> float | None:
     """Same optimum, plan and proof, infeasible exactly where there is no plan; the optimum, None if there is none."""
-    outcome = Exact().solve(problem, Options(), Monitor())
+    outcome = Exact().solve(problem, ThroughputOptions(), Monitor())
     best = best_acyclic(problem)
     if best is None:
         assert outcome.infeasible

@@ -7,7 +7,7 @@ from typing import Any
 from contracts.samples import Family, Samples
 from instances.strategies import random_problem, throughput_problems
 from partita.nouns.pipeline import Plan
-from partita.problems.throughput.options import Options
+from partita.problems.throughput.options import ThroughputOptions
 from partita.problems.throughput.problem import (
     DeviceKind,
     LinkedGroup,
@@ -73,14 +73,14 @@ _PLAIN: dict[str, Any] = {
 _SMALL: dict[str, Any] = {"max_operators": 5, "max_devices": 4}
 
 
-def optimum(problem: ThroughputProblem, options: Options) -> float | None:
+def optimum(problem: ThroughputProblem, options: ThroughputOptions) -> float | None:
     """By trying everything."""
     if problem.row is not None:
         return best_of_all(problem)
     return brute_force.best(problem, options.contiguity)
 
 
-def check(problem: ThroughputProblem, plan: Plan, options: Options) -> None:
+def check(problem: ThroughputProblem, plan: Plan, options: ThroughputOptions) -> None:
     """Every operator has its place, and devices left empty are not listed."""
     placed = [identity for stage in plan.stages for identity in stage.operators]
     assert sorted(placed) == sorted(op.id for op in problem.operators)

@@ -22,7 +22,7 @@ from partita.problems.throughput.components import SOLVERS
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import contiguous_run, race
 from partita.problems.throughput.solvers.contiguous_run import GapCloser, searcher_of, views_of
@@ -46,7 +46,7 @@ def test_a_bound_above_the_plan_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(NodeBound, "improve", improve)
     with pytest.raises(DisagreementError, match="node claims bound"):
-        Exact().solve(small(), Options(), Monitor())
+        Exact().solve(small(), ThroughputOptions(), Monitor())
     with pytest.raises(DisagreementError, match="node claims bound"):
         prove(small(), Exact(), Monitor(600.0))
 
@@ -59,7 +59,7 @@ def test_a_lower_bound_above_the_first_plan_is_no_proof(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(contiguous_run, "lower_bounds", wrong)
     with pytest.raises(DisagreementError, match="simple claims bound"):
-        Exact().solve(small(variant=variant), Options(), Monitor(600.0))
+        Exact().solve(small(variant=variant), ThroughputOptions(), Monitor(600.0))
 
 
 @pytest.mark.parametrize("variant", [False, True])
@@ -72,7 +72,7 @@ def test_a_refuted_target_above_the_plan_is_no_proof(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(Target, "run", skip)
     with pytest.raises(DisagreementError, match="exact claims bound"):
-        contiguous_run.ContiguousRun(small(variant=variant), Options()).search(Monitor(600.0))
+        contiguous_run.ContiguousRun(small(variant=variant), ThroughputOptions()).search(Monitor(600.0))
 
 
 def test_charges_that_refute_the_plan_they_know_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_free_plans_below_the_bound_are_found_out(monkeypatch: pytest.MonkeyPatc
         return Bound(10 * bound(self, problem, monitor).value, self.name, self.scope)
 
     monkeypatch.setattr(CapacityBound, "bound", wrong)
-    options = Options(contiguity="free")
+    options = ThroughputOptions(contiguity="free")
     solver = SOLVER[name]
     if solver.supports(small(), options) is not None:
         pytest.skip("not installed")
@@ -106,7 +106,7 @@ def test_free_plans_below_the_bound_are_found_out(monkeypatch: pytest.MonkeyPatc
 def test_partitions_below_the_bound_are_found_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(BlockProblem, "low", 1e6)
     with pytest.raises(DisagreementError, match="simple claims bound"):
-        SOLVER[name].solve(small(), Options(), Monitor(600.0))
+        SOLVER[name].solve(small(), ThroughputOptions(), Monitor(600.0))
 
 
 class Pretender:
@@ -163,7 +163,7 @@ def test_a_found_split_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     problem = problem.replace(
         memory_bytes=10.0, operators=tuple(msgspec.structs.replace(op, memory_bytes=1.0) for op in problem.operators)
     )
-    search = contiguous_run.ContiguousRun(problem, Options())._open()
+    search = contiguous_run.ContiguousRun(problem, ThroughputOptions())._open()
     assert search is not None
     monkeypatch.setattr(race, "Decision", lambda searcher, limits: Pretender(searcher, FOUND))
     with pytest.raises(DisagreementError, match="fails"):

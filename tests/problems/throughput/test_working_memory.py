@@ -31,7 +31,7 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
     TimedOperator,
 )
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.solvers.exact import Exact, Slicing
 from partita.problems.throughput.solvers.race import Target
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
@@ -215,7 +215,7 @@ CASES: dict[str, dict[str, object]] = {
 def check(problem: ThroughputProblem) -> None:
     """The optimum with its proof, and each direction of the search by itself."""
     best = best_value(problem)
-    outcome = Exact().solve(problem, Options(), Monitor())
+    outcome = Exact().solve(problem, ThroughputOptions(), Monitor())
     assert outcome.plan is not None
     evaluation = evaluate(problem, outcome.plan)
     assert evaluation.feasible, evaluation.violations
@@ -265,7 +265,7 @@ def test_groups(seed: int) -> None:
     )
     problem = problem.replace(groups=groups)
     best = best_value(problem)
-    outcome = Exact().solve(problem, Options(), Monitor())
+    outcome = Exact().solve(problem, ThroughputOptions(), Monitor())
     assert outcome.plan is not None
     assert evaluate(problem, outcome.plan).objective == pytest.approx(best, rel=1e-8, abs=1e-9)
     assert outcome.bound == pytest.approx(best, rel=1e-8, abs=1e-9)
@@ -298,7 +298,7 @@ def test_the_bound_of_streaming_problems_counts_parameters() -> None:
 def test_slicing_values_are_true() -> None:
     problem = pt.regal_problem(2, nodes=60, parameter_bytes=30, memory_bytes=600, devices=4)
     problem = problem.replace(working_memory="peak")
-    outcome = Slicing().solve(problem, Options(), Monitor(5.0))
+    outcome = Slicing().solve(problem, ThroughputOptions(), Monitor(5.0))
     assert outcome.plan is not None
     evaluation = evaluate(problem, outcome.plan)
     assert evaluation.feasible

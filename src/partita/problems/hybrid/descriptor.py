@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.stages import Replication
 from partita.problems.hybrid.kind import HybridKind
-from partita.problems.hybrid.options import Options
+from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Solver, lazy
 
@@ -87,7 +87,7 @@ class StepKind(HybridKind):
         "partita.problems.hybrid.step.timeline:simulated_step"
     )
 
-    def default_solver(self, problem: HybridProblem, options: Options) -> str:
+    def default_solver(self, problem: HybridProblem, options: HybridOptions) -> str:
         """By what stages may be."""
         return "uniform" if problem.step.mesh == "uniform" and not problem.others else "rows"
 

@@ -9,7 +9,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import leq
 from partita.ground.units import format_bytes
 from partita.problems.enough import smallest_count, smallest_memory
-from partita.problems.hybrid.options import Options
+from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Outcome
 
@@ -91,5 +91,5 @@ def _smallest_memory(kind: HybridKind, problem: HybridProblem, clock: Monitor) -
 
 def _solved(kind: HybridKind, problem: HybridProblem, time_s: float) -> Outcome:
     """Any plan, or a proof that there is none, within a time."""
-    solver = kind.solver(kind.default_solver(problem, Options()))
-    return solver.solve(problem, Options(), Monitor(time_s, target=math.inf))
+    solver = kind.solver(kind.default_solver(problem, HybridOptions()))
+    return solver.solve(problem, HybridOptions(), Monitor(time_s, target=math.inf))

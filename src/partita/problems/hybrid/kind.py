@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.layer import Layer
-from partita.problems.hybrid.options import Changes, Options, change
+from partita.problems.hybrid.options import HybridChanges, HybridOptions, change
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import NEARLY_FULL, Kind, lazy
 
@@ -24,10 +24,10 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     summary = "train with data, tensor and pipeline parallelism at once, the slowest stage as fast as possible"
     problem = HybridProblem
     plan = Plan
-    options = Options
-    changes = Changes
+    options = HybridOptions
+    changes = HybridChanges
     baseline_time_s = 15.0
-    files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:PlanFiles")
+    files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:HybridPlanFiles")
     report: lazy[Any] = lazy("partita.problems.hybrid.report.report:HybridReport")
     sweep: lazy[Any] = lazy("partita.problems.hybrid.sweep:HybridSweep")
     stages: lazy[Any] = lazy("partita.problems.hybrid.timeline:HybridStages")
@@ -56,6 +56,6 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
         return problem.replace(memory_bytes=math.inf)
 
     def explain_infeasible(
-        self, problem: HybridProblem, solver: object, options: Options, time_limit_s: float = math.inf
+        self, problem: HybridProblem, solver: object, options: HybridOptions, time_limit_s: float = math.inf
     ) -> str:
         return self.explained(self, problem, time_limit_s)

@@ -19,7 +19,7 @@ Aim = Literal["step", "steady"]
 ScheduleName = Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
 
 
-class Options(SearchOptions, frozen=True, kw_only=True):
+class HybridOptions(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
     #: Devices of one machine, for baselines that keep tensor parallelism inside; unless stated those of the problem's
@@ -32,7 +32,7 @@ class Options(SearchOptions, frozen=True, kw_only=True):
         return "acyclic"
 
 
-class Changes(DeviceChanges, frozen=True, kw_only=True):
+class HybridChanges(DeviceChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem; it has at least one accelerator."""
 
     devices: Annotated[
@@ -137,7 +137,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     trace: Any = None
 
 
-def change(problem: HybridProblem, changes: Changes) -> HybridProblem:
+def change(problem: HybridProblem, changes: HybridChanges) -> HybridProblem:
     """The problem with the changes that are stated; InputError if it cannot be changed so."""
     if problem.others and changes.devices is not None:
         raise InputError(f"problem {problem.name!r} has several kinds of devices; leave the number of devices as it is")

@@ -10,11 +10,11 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan
 from partita.problems import kind, outcome
-from partita.problems.hybrid.options import Options as Options
+from partita.problems.hybrid.options import HybridOptions as HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
 
 Outcome = outcome.Outcome[Plan]
-Solver = kind.Solver[HybridProblem, Plan, Options]
+Solver = kind.Solver[HybridProblem, Plan, HybridOptions]
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Baseline:
         """None: they prove nothing."""
         return ""
 
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
         return None
 
 

@@ -18,7 +18,7 @@ from partita.nouns.split import StagePart
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.hybrid.evaluation import replica_starts
 from partita.problems.hybrid.kind import HybridKind
-from partita.problems.hybrid.options import HybridPricing, Options
+from partita.problems.hybrid.options import HybridOptions, HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.spaces import MEMORY_OPTIONS, StrategySpaces, layer_operators, selective_ways
 
@@ -42,7 +42,7 @@ class TrainedModel(FromModel[HybridProblem]):
         }
         return min(worth, key=lambda place: worth[place]) if worth else len(answers) - 1
 
-    def search_options(self, priced: Priced[Any], options: Options) -> Options:
+    def search_options(self, priced: Priced[Any], options: HybridOptions) -> HybridOptions:
         if options.machine_devices is not None:
             return options
         # Tensor parallelism stays inside the machines of the cluster.

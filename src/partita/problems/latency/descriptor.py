@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from partita.problems.kind import NEARLY_FULL, Kind, lazy
-from partita.problems.latency.options import Changes, change
+from partita.problems.latency.options import LatencyChanges, change
 from partita.problems.latency.plan import LatencyPlan, complete
 from partita.problems.latency.problem import LatencyProblem
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from partita.problems.kind import Bounds, Certify, Evaluate, Solvers
     from partita.problems.latency.evaluate import LatencyEvaluation
-    from partita.problems.latency.files.plans import PlanFiles
+    from partita.problems.latency.files.plans import LatencyPlanFiles
     from partita.problems.latency.from_model import LatencyFromModel
     from partita.problems.latency.report import LatencyReport
     from partita.problems.latency.sweep import LatencySweep
@@ -28,12 +28,12 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     summary = "run one sample as fast as possible over accelerators that exchange tensors through host memory"
     problem = LatencyProblem
     plan = LatencyPlan
-    changes = Changes
+    changes = LatencyChanges
     solvers: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
     bounds: lazy[Bounds[LatencyProblem]] = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
     baselines: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
-    files: lazy[PlanFiles] = lazy("partita.problems.latency.files.plans:PlanFiles")
+    files: lazy[LatencyPlanFiles] = lazy("partita.problems.latency.files.plans:LatencyPlanFiles")
     model: lazy[LatencyFromModel] = lazy("partita.problems.latency.from_model:LatencyFromModel")
     report: lazy[LatencyReport] = lazy("partita.problems.latency.report:LatencyReport")
     sweep: lazy[LatencySweep] = lazy("partita.problems.latency.sweep:LatencySweep")

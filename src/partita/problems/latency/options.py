@@ -14,13 +14,13 @@ Outcome = outcome.Outcome[LatencyPlan]
 Solver = kind.Solver[LatencyProblem, LatencyPlan, kind.SearchOptions]
 
 
-class Changes(AcceleratorChanges, frozen=True, kw_only=True):
+class LatencyChanges(AcceleratorChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem."""
 
     pieces: Annotated[int | None, setting("Most contiguous pieces of an accelerator.", metavar="Q", least=1)] = None
 
 
-def change(problem: LatencyProblem, changes: Changes) -> LatencyProblem:
+def change(problem: LatencyProblem, changes: LatencyChanges) -> LatencyProblem:
     """The problem with the changes that are stated.
 
     Raises ``InputError`` if the problem cannot be changed so.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
 from partita.problems.makespan.bounds.simple import explain_infeasible
-from partita.problems.makespan.options import Changes, Options, change
+from partita.problems.makespan.options import MakespanChanges, MakespanOptions, change
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.makespan.evaluate import MakespanEvaluation
-    from partita.problems.makespan.files.plans import PlanFiles
+    from partita.problems.makespan.files.plans import MakespanPlanFiles
     from partita.problems.makespan.from_model import MakespanFromModel
     from partita.problems.makespan.report import MakespanReport
     from partita.problems.makespan.sweep import MakespanSweep
@@ -28,8 +28,8 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     summary = "latency of one sample over unequal devices and links: every operator and every transfer is scheduled"
     problem = MakespanProblem
     plan = MakespanPlan
-    options = Options
-    changes = Changes
+    options = MakespanOptions
+    changes = MakespanChanges
     model: lazy[MakespanFromModel] = lazy("partita.problems.makespan.from_model:MakespanFromModel")
     solvers: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
         "partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS"
@@ -38,7 +38,7 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     baselines: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
         "partita.problems.makespan.baselines:DEFAULT_BASELINES"
     )
-    files: lazy[PlanFiles] = lazy("partita.problems.makespan.files.plans:PlanFiles")
+    files: lazy[MakespanPlanFiles] = lazy("partita.problems.makespan.files.plans:MakespanPlanFiles")
     report: lazy[MakespanReport] = lazy("partita.problems.makespan.report:MakespanReport")
     sweep: lazy[MakespanSweep] = lazy("partita.problems.makespan.sweep:MakespanSweep")
     timeline: lazy[MakespanTimeLine] = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
@@ -57,8 +57,8 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     def explain_infeasible(
         self,
         problem: MakespanProblem,
-        solver: Solver[MakespanProblem, MakespanPlan, Options],
-        options: Options,
+        solver: Solver[MakespanProblem, MakespanPlan, MakespanOptions],
+        options: MakespanOptions,
         time_limit_s: float = math.inf,
     ) -> str:
         return explain_infeasible(problem)
@@ -70,7 +70,7 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
             limit is not None and held >= NEARLY_FULL * limit
             for limit, held in zip(limits, evaluation.memory, strict=True)
         )
-        return change(problem, Changes(memory=float("inf"))) if any(nearly) else None
+        return change(problem, MakespanChanges(memory=float("inf"))) if any(nearly) else None
 
 
 MAKESPAN = Makespan()

@@ -15,7 +15,7 @@ from partita.ground.rounding import up_to
 from partita.problems.makespan.contiguous import contiguous_split
 from partita.problems.makespan.greedy import PartialSchedule, earliest_finish, earliest_start
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.options import Options, Outcome, Solver
+from partita.problems.makespan.options import MakespanOptions, Outcome, Solver
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 
@@ -31,7 +31,7 @@ class Heuristic(Solver):
     def __init__(self, name: str, summary: str, place: Callable[[MakespanInstance], PartialSchedule | str]) -> None:
         self.name, self.summary, self.place = name, summary, place
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: MakespanProblem, options: MakespanOptions, monitor: Monitor) -> Outcome:
         if monitor.stopping:
             return Outcome(None, reason="there was no time")
         instance = build_instance(problem)

@@ -20,7 +20,7 @@ from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer, offer_heuristics, search
-from partita.problems.makespan.options import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.options import MakespanOptions, Outcome, Solver, outcome_of
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.windows import Windows
@@ -51,11 +51,11 @@ class MakespanSearch(Solver):
 
     @abstractmethod
     def search(
-        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor
     ) -> None:
         """Offer and prove what can be found, until ``best`` is done."""
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: MakespanProblem, options: MakespanOptions, monitor: Monitor) -> Outcome:
         best: Incumbent[MakespanPlan] = Incumbent()
 
         def work() -> None:

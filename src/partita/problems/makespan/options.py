@@ -16,14 +16,14 @@ from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.settings import setting
 
 
-class Options(kind.SearchOptions, frozen=True, kw_only=True):
+class MakespanOptions(kind.SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
     episodes: Annotated[int, setting("Episodes that the learned baseline trains for.", metavar="N", least=1)] = 200
 
 
 Outcome = outcome.Outcome[MakespanPlan]
-Solver = kind.Solver[MakespanProblem, MakespanPlan, Options]
+Solver = kind.Solver[MakespanProblem, MakespanPlan, MakespanOptions]
 
 
 def outcome_of(best: Incumbent[MakespanPlan]) -> Outcome:
@@ -55,7 +55,7 @@ class MakespanPricing(Pricing, frozen=True, kw_only=True):
     fusion_rules: Annotated[str | None, setting(RULES_HELP, metavar="RULES")] = None
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MakespanChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be changed of a stated problem."""
 
     memory: Annotated[
@@ -75,7 +75,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     fusion_rules: Annotated[str | None, _STATED(RULES_HELP, metavar="RULES")] = None
 
 
-def change(problem: MakespanProblem, changes: Changes) -> MakespanProblem:
+def change(problem: MakespanProblem, changes: MakespanChanges) -> MakespanProblem:
     """The problem with the changes that are stated; an infinite memory removes the limits.
 
     Raises ``InputError`` if the problem cannot be changed so.

@@ -12,7 +12,7 @@ from typing import Any
 from partita.ground.errors import InputError
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Changes, change
+from partita.problems.makespan.options import MakespanChanges, change
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import devices_of, left_shifted, starts_of
 
@@ -30,7 +30,7 @@ class MakespanSweep(Sweep[MakespanProblem, MakespanPlan]):
             )
         memory, bandwidth = point.get("memory"), point.get("bandwidth", 1.0)
         if memory is not None:
-            problem = change(problem, Changes(memory=memory))
+            problem = change(problem, MakespanChanges(memory=memory))
         return problem.scale_communication(1.0 / bandwidth)
 
     def place(self, problem: MakespanProblem, point: Mapping[str, Any]) -> dict[str, Any]:

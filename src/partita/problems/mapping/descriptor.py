@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from partita.problems.kind import Kind, SearchOptions, Solver, lazy
 from partita.problems.mapping.evaluate import MappingEvaluation, evaluate
-from partita.problems.mapping.options import Changes, change
+from partita.problems.mapping.options import MappingChanges, change
 from partita.problems.mapping.problem import MappingProblem, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from partita.problems.kind import Bounds, Certify, Solvers
-    from partita.problems.mapping.files import PlanFiles
+    from partita.problems.mapping.files import MappingPlanFiles
     from partita.problems.mapping.from_result import MappingFromResult
     from partita.problems.mapping.report import MappingReport
     from partita.problems.mapping.sweep import MappingSweep
@@ -27,14 +27,14 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     summary = "place stages and replicas on physical devices: the slowest replica, with its links, as fast as possible"
     problem = MappingProblem
     plan = Placement
-    changes = Changes
+    changes = MappingChanges
     #: The published search takes its time on large problems.
     baseline_time_s = 30.0
     solvers: lazy[Solvers[MappingProblem, Placement]] = lazy("partita.problems.mapping.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
     bounds: lazy[Bounds[MappingProblem]] = lazy("partita.problems.mapping.bounds:DEFAULT_BOUNDS")
     baselines: lazy[Solvers[MappingProblem, Placement]] = lazy("partita.problems.mapping.baselines:DEFAULT_BASELINES")
-    files: lazy[PlanFiles] = lazy("partita.problems.mapping.files:PlanFiles")
+    files: lazy[MappingPlanFiles] = lazy("partita.problems.mapping.files:MappingPlanFiles")
     report: lazy[MappingReport] = lazy("partita.problems.mapping.report:MappingReport")
     sweep: lazy[MappingSweep] = lazy("partita.problems.mapping.sweep:MappingSweep")
     timeline: lazy[MappingTimeLine] = lazy("partita.problems.mapping.timeline:MappingTimeLine")

@@ -11,7 +11,7 @@ from partita.problems.mapping.evaluate import MappingEvaluation
 from partita.problems.mapping.problem import MappingProblem, Placement
 
 
-class PlanFiles(Files[MappingProblem, Placement, MappingEvaluation]):
+class MappingPlanFiles(Files[MappingProblem, Placement, MappingEvaluation]):
     """The devices of all replicas, with their names and loads, which are not read again."""
 
     def plan_document(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> dict[str, Any]:

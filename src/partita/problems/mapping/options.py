@@ -14,7 +14,7 @@ Outcome = outcome.Outcome[Placement]
 Solver = kind.Solver[MappingProblem, Placement, kind.SearchOptions]
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MappingChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may be changed of a stated problem."""
 
     topology: Annotated[
@@ -33,7 +33,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     replicas: Annotated[int | None, setting("Replicas of each stage.", metavar="R", least=1, group="problem")] = None
 
 
-def change(problem: MappingProblem, changes: Changes) -> MappingProblem:
+def change(problem: MappingProblem, changes: MappingChanges) -> MappingProblem:
     """The problem with the changes that are stated.
 
     Raises ``InputError`` if there is no such topology, or the problem cannot be changed so.

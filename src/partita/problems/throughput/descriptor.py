@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan
 from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
-from partita.problems.throughput.options import Changes, Options, change
+from partita.problems.throughput.options import ThroughputChanges, ThroughputOptions, change
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.throughput.evaluation import Evaluation
-    from partita.problems.throughput.files.plans import PlanFiles
+    from partita.problems.throughput.files.plans import ThroughputPlanFiles
     from partita.problems.throughput.from_model import ThroughputFromModel
     from partita.problems.throughput.replicas import ThroughputReplicas
     from partita.problems.throughput.report import ThroughputReport
@@ -30,13 +30,13 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     summary = "split a model into stages so that the slowest stage is as fast as possible"
     problem = ThroughputProblem
     plan = Plan
-    options = Options
-    changes = Changes
+    options = ThroughputOptions
+    changes = ThroughputChanges
     solvers: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.components:SOLVERS")
     bounds: lazy[Bounds[ThroughputProblem]] = lazy("partita.problems.throughput.components:BOUNDS")
     baselines: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
     model: lazy[ThroughputFromModel] = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
-    files: lazy[PlanFiles] = lazy("partita.problems.throughput.files.plans:PlanFiles")
+    files: lazy[ThroughputPlanFiles] = lazy("partita.problems.throughput.files.plans:ThroughputPlanFiles")
     report: lazy[ThroughputReport] = lazy("partita.problems.throughput.report:ThroughputReport")
     sweep: lazy[ThroughputSweep] = lazy("partita.problems.throughput.sweep:ThroughputSweep")
     timeline: lazy[ThroughputTimeLine] = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
@@ -53,7 +53,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
         "partita.problems.throughput.working_memory:ordered_plan"
     )
 
-    def default_solver(self, problem: ThroughputProblem, options: Options) -> str:
+    def default_solver(self, problem: ThroughputProblem, options: ThroughputOptions) -> str:
         if options.contiguity == "free":
             return "free"
         return "exact" if problem.row is None else "row"
@@ -61,8 +61,8 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     def explain_infeasible(
         self,
         problem: ThroughputProblem,
-        solver: Solver[ThroughputProblem, Plan, Options],
-        options: Options,
+        solver: Solver[ThroughputProblem, Plan, ThroughputOptions],
+        options: ThroughputOptions,
         time_limit_s: float = math.inf,
     ) -> str:
         from partita.problems.throughput.explain import EXPLAIN_S, explain_infeasible

@@ -19,7 +19,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import StagePart
 from partita.problems.facets.limits import check_training, coarsest, devices_for, runtime_for
 from partita.problems.facets.model import PER_DEVICE, FromModel, ModelParts, Priced, Pricing
-from partita.problems.throughput.options import Options, ThroughputPricing
+from partita.problems.throughput.options import ThroughputOptions, ThroughputPricing
 from partita.problems.throughput.pricing import price
 from partita.problems.throughput.problem import ThroughputProblem, UnitChain
 
@@ -61,7 +61,7 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         _check_limited(problem, graph, settings, runtime)
         return [Priced(problem, graph, cluster, settings, free=priced())]
 
-    def search_options(self, priced: Priced[ThroughputProblem], options: Options) -> Options:
+    def search_options(self, priced: Priced[ThroughputProblem], options: ThroughputOptions) -> ThroughputOptions:
         runtime = runtime_for(priced.settings.runtime, priced.graph.workload)
         if runtime is None:
             return options

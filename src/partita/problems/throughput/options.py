@@ -14,7 +14,7 @@ from partita.problems.throughput.problem import Communication, ThroughputProblem
 from partita.problems.throughput.variants import reload_at, split_evenly
 
 
-class Options(SearchOptions, frozen=True, kw_only=True):
+class ThroughputOptions(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
     contiguity: Annotated[Contiguity, setting("acyclic: stages in a row; free: any assignment.", group="search")] = (
@@ -36,7 +36,7 @@ class Options(SearchOptions, frozen=True, kw_only=True):
         return msgspec.structs.replace(plan, contiguity=self.contiguity)
 
 
-class Changes(DeviceChanges, frozen=True, kw_only=True):
+class ThroughputChanges(DeviceChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem, and, but for what a cluster says, of one made from a model."""
 
     cpus: Annotated[int | None, setting("Number of CPUs.", metavar="L", least=0, group="problem", stated=True)] = None
@@ -90,7 +90,7 @@ class ThroughputPricing(Pricing, frozen=True, kw_only=True):
     ] = "largest"
 
 
-def change(problem: ThroughputProblem, changes: Changes) -> ThroughputProblem:
+def change(problem: ThroughputProblem, changes: ThroughputChanges) -> ThroughputProblem:
     """The problem with the changes that are stated."""
     fields: dict[str, Any] = {
         name: value

@@ -10,12 +10,12 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan
 from partita.problems import kind, outcome
-from partita.problems.throughput.options import Options as Options
+from partita.problems.throughput.options import ThroughputOptions as ThroughputOptions
 from partita.problems.throughput.problem import ThroughputProblem
 
 BoundMethod = kind.BoundMethod[ThroughputProblem]
 Outcome = outcome.Outcome[Plan]
-Solver = kind.Solver[ThroughputProblem, Plan, Options]
+Solver = kind.Solver[ThroughputProblem, Plan, ThroughputOptions]
 
 AnswerT = TypeVar("AnswerT")
 

@@ -20,7 +20,7 @@ from partita.problems.throughput.contraction.blocks import uniform, uniform_refu
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.nodes import stage_of_operators
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Outcome, Solver, ThroughputOptions
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import DOWNSETS
 
@@ -83,7 +83,7 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
 
 def _combined(problem: ThroughputProblem, monitor: Monitor) -> Proof:
     """What the combined solver proves."""
-    driver = CombinedRun(problem, Options(), monitor)
+    driver = CombinedRun(problem, ThroughputOptions(), monitor)
     outcome = driver.search(monitor)
     if outcome.infeasible:
         return Proof(Bound(math.inf, DOWNSETS, "acyclic", monitor.elapsed_s), (), None, True)
@@ -100,7 +100,7 @@ def _search(
 ) -> tuple[Outcome, Bound | None]:
     """A run of the search and the bound it proves."""
     own = monitor.part(seconds)
-    outcome = search.solve(problem, Options(), own)
+    outcome = search.solve(problem, ThroughputOptions(), own)
     bound = None if outcome.bound is None else Bound(outcome.bound, search.name, "acyclic", own.elapsed_s)
     return outcome, bound
 

@@ -25,7 +25,7 @@ from partita.problems.throughput.problem import (
     ThroughputProblem,
     TimedOperator,
 )
-from partita.problems.throughput.protocol import Options, Solver
+from partita.problems.throughput.protocol import Solver, ThroughputOptions
 
 
 def transformer(blocks: int, devices: int) -> ThroughputProblem:
@@ -54,8 +54,8 @@ def transformer(blocks: int, devices: int) -> ThroughputProblem:
 
 def sizes(solver: Solver, problem: ThroughputProblem) -> list[int]:
     """Operators of every device of its plan."""
-    assert solver.supports(problem, Options()) is None
-    plan = solver.solve(problem, Options(), Monitor()).plan
+    assert solver.supports(problem, ThroughputOptions()) is None
+    plan = solver.solve(problem, ThroughputOptions(), Monitor()).plan
     assert plan is not None
     return [len(stage.operators) for stage in plan.stages]
 
@@ -70,7 +70,7 @@ def test_blocks_have_what_comes_before_and_after_them() -> None:
 def test_megatron_divides_evenly_or_refuses() -> None:
     """4 blocks on 2 devices: embedding + 2·2 = 5 operators, 2·2 + norm + head = 6; 4 on 3 is refused."""
     assert sizes(MegatronLayout(), transformer(4, 2)) == [5, 6]
-    assert "multiple of the 3 devices" in str(MegatronLayout().supports(transformer(4, 3), Options()))
+    assert "multiple of the 3 devices" in str(MegatronLayout().supports(transformer(4, 3), ThroughputOptions()))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_vllm_refuses_training_and_too_few_layers() -> None:
     problem = transformer(4, 2)
     backward = TimedOperator(id=99, times=(1.0,), backward=True)
     training = problem.replace(operators=(*problem.operators, backward))
-    assert "trains none" in str(VllmLayout().supports(training, Options()))
+    assert "trains none" in str(VllmLayout().supports(training, ThroughputOptions()))
 
 
 def test_deepspeed_uniform_has_the_remainder_first() -> None:
@@ -171,7 +171,7 @@ def test_layer_cuts_are_the_best_between_layers() -> None:
                 for i, (a, b) in enumerate(pairwise(edges))
             )
             loads[cuts] = evaluate(problem, Plan(stages=stages)).objective
-    plan = LayerCuts().solve(problem, Options(), Monitor()).plan
+    plan = LayerCuts().solve(problem, ThroughputOptions(), Monitor()).plan
     assert plan is not None
     assert evaluate(problem, plan).objective == pytest.approx(min(loads.values()))
     assert min(loads.values()) < max(loads.values())

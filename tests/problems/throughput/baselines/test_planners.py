@@ -24,7 +24,7 @@ from partita.problems.throughput.baselines.paths import PipeDreamCuts, contract_
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.solvers.dpl import Dpl, fixed_orders
 from partita.problems.throughput.solvers.plain import plain_view
 from second_opinions import brute_force
@@ -52,7 +52,7 @@ def test_pipedream_contracts_a_branching() -> None:
     Both branches send their own tensor: 6 + 2 and 2 + 6 after the node, or 8 + 1 and 1 + 4 after the join; 8 is best.
     """
     assert contract_branches(build_instance(DIAMOND)).tolist() == [0, 0, 0, 3, 4]
-    plan = PipeDreamCuts().solve(DIAMOND, Options(), Monitor()).plan
+    plan = PipeDreamCuts().solve(DIAMOND, ThroughputOptions(), Monitor()).plan
     assert plan is not None
     assert [stage.operators for stage in plan.stages] == [(0, 1, 2), (3, 4)]
     assert evaluate(DIAMOND, plan).objective == 8.0
@@ -78,8 +78,8 @@ def test_dpl_cuts_more_than_one_order() -> None:
 @given(problem=throughput_problems(unsupported=False))
 def test_dpl_is_no_better_than_the_optimum_and_ends(problem: ThroughputProblem) -> None:
     """Also where all loads are zero."""
-    assume(Dpl().supports(problem, Options()) is None)
-    outcome = Dpl().solve(problem, Options(), Monitor(20.0))
+    assume(Dpl().supports(problem, ThroughputOptions()) is None)
+    outcome = Dpl().solve(problem, ThroughputOptions(), Monitor(20.0))
     best = brute_force.best(problem, "acyclic")
     assume(outcome.plan is not None)
     assert outcome.plan is not None
@@ -93,7 +93,7 @@ def test_dpl_is_no_better_than_the_optimum_and_ends(problem: ThroughputProblem) 
 def test_local_search_ends_in_a_local_optimum() -> None:
     """No single reassignment of the answer is better."""
     problem = graph([3.0, 1.0, 4.0, 1.0, 5.0, 9.0], {0: (1, 2), 1: (3,), 2: (4,), 3: (5,), 4: (5,)}, devices=3)
-    options = Options(contiguity="free", seed=3)
+    options = ThroughputOptions(contiguity="free", seed=3)
     plan = LocalSearch().solve(problem, options, Monitor()).plan
     assert plan is not None
     value = evaluate(problem, plan).objective
@@ -127,8 +127,8 @@ def test_scotch_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package it is refused with the install command; contiguous splits are refused, too."""
     monkeypatch.setitem(sys.modules, "pymetis", None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "partita[baselines]" in str(Scotch().supports(DIAMOND, Options(contiguity="free")))
-    assert "--contiguity free" in str(Scotch().supports(DIAMOND, Options()))
+    assert "partita[baselines]" in str(Scotch().supports(DIAMOND, ThroughputOptions(contiguity="free")))
+    assert "--contiguity free" in str(Scotch().supports(DIAMOND, ThroughputOptions()))
 
 
 def test_scotch_cuts_where_little_crosses() -> None:
@@ -136,7 +136,7 @@ def test_scotch_cuts_where_little_crosses() -> None:
     pytest.importorskip("pymetis")
     edges = {i: tuple(range(i + 1, 4)) for i in range(3)} | {i: tuple(range(i + 1, 8)) for i in range(4, 7)}
     problem = graph([1.0] * 8, edges | {3: (4,)})
-    plan = Scotch().solve(problem, Options(contiguity="free"), Monitor()).plan
+    plan = Scotch().solve(problem, ThroughputOptions(contiguity="free"), Monitor()).plan
     assert plan is not None
     assert sorted(stage.operators for stage in plan.stages) == [(0, 1, 2, 3), (4, 5, 6, 7)]
 
@@ -145,24 +145,24 @@ def test_a_better_row_is_adopted_and_a_contradiction_raises() -> None:
     """A result cut short takes the best feasible row; one that claims a proof does not survive a better one."""
     exact = solve(DIAMOND)
     rows = compare(DIAMOND)
-    best = best_of(rows, Options())
+    best = best_of(rows, ThroughputOptions())
     assert best is not None
     assert best.evaluation is not None
-    assert adopt_better(exact, rows, Options()) == exact
+    assert adopt_better(exact, rows, ThroughputOptions()) == exact
     import dataclasses
 
     worse = evaluate(DIAMOND, compare(DIAMOND)[0].plan)  # type: ignore[arg-type]
     cut_short = dataclasses.replace(exact, evaluation=worse, bound=None, status=Status.FEASIBLE)
-    adopted = adopt_better(cut_short, rows, Options())
+    adopted = adopt_better(cut_short, rows, ThroughputOptions())
     assert adopted.objective == best.evaluation.objective
     assert "adopted" in adopted.statistics.events[-1].note
     nothing = dataclasses.replace(exact, plan=None, evaluation=None, bound=None, status=Status.UNKNOWN)
-    assert adopt_better(nothing, rows, Options()).status is Status.FEASIBLE
+    assert adopt_better(nothing, rows, ThroughputOptions()).status is Status.FEASIBLE
     with pytest.raises(DisagreementError):
-        adopt_better(dataclasses.replace(nothing, status=Status.INFEASIBLE), rows, Options())
+        adopt_better(dataclasses.replace(nothing, status=Status.INFEASIBLE), rows, ThroughputOptions())
     false = dataclasses.replace(nothing, bound=Bound(100.0, "false", "acyclic"))
     with pytest.raises(DisagreementError):
-        adopt_better(false, rows, Options())
+        adopt_better(false, rows, ThroughputOptions())
 
 
 PUBLISHED = [

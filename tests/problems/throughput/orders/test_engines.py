@@ -17,7 +17,7 @@ from partita.problems.throughput.orders.genetic import Arrangement, Evolution, G
 from partita.problems.throughput.orders.order_run import Cutter, RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
 from partita.problems.throughput.problem import DeviceKind, TimedOperator
-from partita.problems.throughput.protocol import Options, Solver
+from partita.problems.throughput.protocol import Solver, ThroughputOptions
 from partita.problems.throughput.solvers.exact import Exact
 from running.soon import SOON_S
 
@@ -28,9 +28,11 @@ SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution()
 def test_history_and_counters(solver: Solver) -> None:
     """Best values over time and counters are in the statistics, and the plan is worth the last of them."""
     problem = regal_problem(3, nodes=40, devices=4)
-    solver.solve(regal_problem(3, nodes=10, devices=2), Options(), Monitor(60.0))  # Compiling takes time, too.
+    solver.solve(
+        regal_problem(3, nodes=10, devices=2), ThroughputOptions(), Monitor(60.0)
+    )  # Compiling takes time, too.
     monitor = Monitor(0.5)
-    outcome = solver.solve(problem, Options(), monitor)
+    outcome = solver.solve(problem, ThroughputOptions(), monitor)
     assert outcome.plan is not None
     assert outcome.bound is not None
     values = [event.objective for event in monitor.statistics.events if event.objective is not None]
@@ -46,13 +48,13 @@ def test_other_devices_are_refused(solver: Solver) -> None:
     problem = regal_problem(1, nodes=5)
     operators = tuple(TimedOperator(id=op.id, times=(*op.times, 1.0)) for op in problem.operators)
     mixed = problem.replace(kinds=(*problem.kinds, DeviceKind(name="other", count=1)), operators=operators)
-    refusal = solver.supports(mixed, Options())
+    refusal = solver.supports(mixed, ThroughputOptions())
     assert refusal is not None
     assert "slicing" in refusal
-    refusal = solver.supports(problem, Options(contiguity="free"))
+    refusal = solver.supports(problem, ThroughputOptions(contiguity="free"))
     assert refusal is not None
     assert "annealing" in refusal
-    refusal = solver.supports(problem.replace(communication="overlap"), Options())
+    refusal = solver.supports(problem.replace(communication="overlap"), ThroughputOptions())
     assert refusal is not None
     assert "exact" in refusal
 
@@ -129,7 +131,7 @@ def test_generations_do_not_forget() -> None:
 def test_proven_optima_are_found(seed: int) -> None:
     """What the exact solver proves on graphs of 30 operators, annealing finds in a second or two."""
     problem = regal_problem(seed, nodes=30, devices=4)
-    outcome = Exact().solve(problem, Options(), Monitor(600.0))
+    outcome = Exact().solve(problem, ThroughputOptions(), Monitor(600.0))
     assert outcome.plan is not None
     assert outcome.bound is not None
     optimum = evaluate(problem, outcome.plan).objective

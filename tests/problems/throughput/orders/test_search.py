@@ -23,7 +23,7 @@ from partita.problems.throughput.orders.genetic import Arrangement, Evolution
 from partita.problems.throughput.orders.order_run import Cutter, RandomOrders
 from partita.problems.throughput.orders.partition_search import PartitionAnnealing, PartitionSearch
 from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem
-from partita.problems.throughput.protocol import Options, Solver
+from partita.problems.throughput.protocol import Solver, ThroughputOptions
 from second_opinions import brute_force
 
 SOLVERS: tuple[Solver, ...] = (PartitionAnnealing(), RandomOrders(), Evolution(), Arrangement())
@@ -43,7 +43,7 @@ def uniform_problems(draw: st.DrawFn, *, max_operators: int = 7) -> ThroughputPr
             variants=variants,
         )
     )
-    if blocks_refusal(problem, Options()) is not None:
+    if blocks_refusal(problem, ThroughputOptions()) is not None:
         # What is refused is memory that depends on the position.
         problem = problem.replace(saved=(), schedule=MicrobatchSchedule())
     return problem
@@ -70,7 +70,7 @@ def cuts(blocks: BlockProblem, order: Ints, most: int) -> float:
 @given(problem=uniform_problems(), seed=st.integers(0, 99))
 def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int) -> None:
     """Costs of blocks equal evaluated loads; a block that breaks a hard limit is infinite."""
-    assume(blocks_refusal(problem, Options()) is None)
+    assume(blocks_refusal(problem, ThroughputOptions()) is None)
     assert problem.device_count
     instance = build_instance(problem)
     for items in (absorb(instance), instance):
@@ -92,7 +92,7 @@ def test_costs_are_those_of_the_evaluator(problem: ThroughputProblem, seed: int)
 @given(problem=uniform_problems(), seed=st.integers(0, 99))
 def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None:
     """The table, the decisions, and the genetic decoder against all cuts of an order."""
-    assume(blocks_refusal(problem, Options()) is None)
+    assume(blocks_refusal(problem, ThroughputOptions()) is None)
     blocks = make_blocks(problem)
     order = random_order(blocks, seed)
     cutter = Cutter(blocks, np.zeros(1, dtype=np.int64))
@@ -126,8 +126,8 @@ def test_cuts_are_the_best_of_all(problem: ThroughputProblem, seed: int) -> None
 def test_partition_annealing_finds_the_optimum(problem: ThroughputProblem, seed: int) -> None:
     """On tiny problems it hits what trying everything finds, with and without memory."""
     solver = PartitionAnnealing()
-    assume(solver.supports(problem, Options()) is None)
-    outcome = solver.solve(problem, Options(seed=seed), Monitor(5.0))
+    assume(solver.supports(problem, ThroughputOptions()) is None)
+    outcome = solver.solve(problem, ThroughputOptions(seed=seed), Monitor(5.0))
     best = brute_force.best(problem, "acyclic")
     if best is None:
         assert outcome.plan is None
@@ -142,8 +142,8 @@ def test_orders_find_the_optimum(problem: ThroughputProblem) -> None:
     """So do enough random orders and the genetic search, because every partition is a cut of some order."""
     best = brute_force.best(problem, "acyclic")
     for solver in (RandomOrders(), Evolution()):
-        assume(solver.supports(problem, Options()) is None)
-        outcome = solver.solve(problem, Options(), Monitor(5.0))
+        assume(solver.supports(problem, ThroughputOptions()) is None)
+        outcome = solver.solve(problem, ThroughputOptions(), Monitor(5.0))
         assert (outcome.plan is None) == (best is None)
         if outcome.plan is not None:
             assert evaluate(problem, outcome.plan).objective == pytest.approx(best, abs=1e-9)
@@ -153,7 +153,7 @@ def test_orders_find_the_optimum(problem: ThroughputProblem) -> None:
 @given(problem=uniform_problems(), data=st.data())
 def test_partitions_found_elsewhere_are_taken(problem: ThroughputProblem, data: st.DataObject) -> None:
     """A better partition is kept, a worse one is not, and one against the order raises."""
-    assume(blocks_refusal(problem, Options()) is None)
+    assume(blocks_refusal(problem, ThroughputOptions()) is None)
     blocks = make_blocks(problem)
     search = PartitionSearch(blocks)
     order = random_order(blocks, 1)

@@ -20,7 +20,7 @@ from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.proving import prove
 from partita.problems.throughput.solvers import combined
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
@@ -38,7 +38,7 @@ uniform_problems = throughput_problems(
 
 def solve(problem: ThroughputProblem, threads: int, limit: float | None = None) -> Outcome:
     monitor = Monitor(limit)
-    driver = CombinedRun(problem, Options(threads=threads), monitor)
+    driver = CombinedRun(problem, ThroughputOptions(threads=threads), monitor)
     outcome = driver.search(monitor)
     if outcome.plan is not None:
         found = evaluate(problem, outcome.plan)
@@ -98,7 +98,7 @@ def test_charged_work_narrows_the_search() -> None:
     """What every split pays leaves less room for the rest."""
     problem = regal_problem(4, nodes=24, devices=4, noise="operator")
     prepared = plain_view(problem)
-    outcome = Exact().solve(problem, Options(), Monitor())
+    outcome = Exact().solve(problem, ThroughputOptions(), Monitor())
     assert outcome.bound is not None
     target = outcome.bound * (1 - 1e-6)
     relaxed = uniform(problem, instance=prepared.instance)
@@ -118,7 +118,7 @@ def test_charged_work_narrows_the_search() -> None:
 def test_a_hard_problem_stops_in_time_with_plan_and_bound(threads: int) -> None:
     problem = regal_problem(3, nodes=200, devices=16)
     monitor = Monitor(4.0)
-    driver = CombinedRun(problem, Options(threads=threads), monitor)
+    driver = CombinedRun(problem, ThroughputOptions(threads=threads), monitor)
     outcome = driver.search(monitor)
     assert monitor.elapsed_s < SOON_S
     assert outcome.plan is not None
@@ -131,7 +131,7 @@ def test_a_hard_problem_stops_in_time_with_plan_and_bound(threads: int) -> None:
 def test_proof_names_the_methods() -> None:
     problem = regal_problem(1, nodes=30, devices=3)
     proof = prove(problem, Exact(), Monitor(20.0))
-    best = Exact().solve(problem, Options(), Monitor()).bound
+    best = Exact().solve(problem, ThroughputOptions(), Monitor()).bound
     assert best is not None
     assert proof.best.value == pytest.approx(best, rel=2e-7)
     assert proof.methods
@@ -152,7 +152,7 @@ def test_published_bert_without_memory_is_proven(layers: int) -> None:
         operators=tuple(msgspec.structs.replace(op, times=(op.times[place],)) for op in problem.operators),
     )
     monitor = Monitor(30.0)
-    outcome = Exact().solve(problem, Options(), monitor)
+    outcome = Exact().solve(problem, ThroughputOptions(), monitor)
     assert outcome.plan is not None
     assert outcome.bound == pytest.approx(evaluate(problem, outcome.plan).objective, rel=1e-9)
     assert math.isclose(outcome.bound or 0.0, 27.92, rel_tol=1e-3)

@@ -12,7 +12,7 @@ from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.solvers.exact import Exact, Slicing
 from partita.problems.throughput.solvers.plain import PlainSearcher, plain_view
 from partita.problems.throughput.solvers.race import Decision
@@ -23,7 +23,7 @@ from second_opinions.brute_force import best_acyclic
 
 
 def check_against_brute_force(problem: ThroughputProblem) -> None:
-    assume(Exact().supports(problem, Options()) is None)
+    assume(Exact().supports(problem, ThroughputOptions()) is None)
     best = check_exact(problem)
     if best is None:
         return
@@ -81,8 +81,8 @@ def test_inference(problem: ThroughputProblem) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(throughput_problems(max_operators=8), st.integers(0, 3))
 def test_slicing_is_feasible_and_its_bound_valid(problem: ThroughputProblem, seed: int) -> None:
-    assume(Slicing().supports(problem, Options()) is None)
-    outcome = Slicing().solve(problem, Options(seed=seed), Monitor())
+    assume(Slicing().supports(problem, ThroughputOptions()) is None)
+    outcome = Slicing().solve(problem, ThroughputOptions(seed=seed), Monitor())
     best = best_acyclic(problem)
     if outcome.plan is not None:
         assert best is not None
@@ -96,7 +96,7 @@ def test_slicing_is_feasible_and_its_bound_valid(problem: ThroughputProblem, see
 
 
 def solve(problem: ThroughputProblem, seed: int, threads: int = 2) -> Outcome:
-    return Exact().solve(problem, Options(seed=seed, threads=threads), Monitor())
+    return Exact().solve(problem, ThroughputOptions(seed=seed, threads=threads), Monitor())
 
 
 @pytest.mark.parametrize("training", [False, True])

@@ -13,7 +13,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.solvers.exact import Slicing
 from partita.problems.throughput.solvers.race import Target
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
@@ -97,7 +97,7 @@ def test_variants_against_brute_force_thoroughly(case: str, data: st.DataObject)
 def test_slicing_is_feasible_and_its_bound_valid(case: str, data: st.DataObject) -> None:
     """The heuristic by itself."""
     problem = data.draw(throughput_problems(**CASES[case]))
-    outcome = Slicing().solve(problem, Options(), Monitor())
+    outcome = Slicing().solve(problem, ThroughputOptions(), Monitor())
     best = best_acyclic(problem)
     if outcome.plan is not None:
         assert best is not None

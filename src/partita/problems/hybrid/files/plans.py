@@ -43,7 +43,7 @@ def _decode(data: bytes, path: str | Path) -> Plan:
     return decode(data, Plan, f"{path}: plan")
 
 
-class PlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
+class HybridPlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
     """Every stage beside what it is worth; with a hierarchy, also the machine groups."""
 
     def plan_document(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class PlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
             yield from _split_differences(plan, split, steps="schedule" in stated)
 
 
-class StepPlanFiles(PlanFiles):
+class StepPlanFiles(HybridPlanFiles):
     """Plans of a step decide the schedule and the stage of ZeRO."""
 
     def schedule_of(self, plan: Plan) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.model import RefinedPlan
 from partita.problems.hybrid.evaluation import HybridEvaluation
-from partita.problems.hybrid.options import Options
+from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.steady.baselines.layouts import Layouts
 from partita.problems.hybrid.steady.baselines.recipes import every
@@ -29,7 +29,7 @@ from partita.problems.hybrid.steady.timeline import simulated_step
 def shorter_steps(
     result: Result[HybridProblem, Plan, HybridEvaluation],
     rows: Sequence[Rival],
-    options: Options,
+    options: HybridOptions,
     monitor: Monitor,
 ) -> RefinedPlan:
     """What to take instead of a result's plan, and what else to know of.
@@ -59,7 +59,7 @@ def shorter_steps(
     return RefinedPlan(kept, fastest)
 
 
-def _others(problem: HybridProblem, options: Options, monitor: Monitor) -> list[Rival]:
+def _others(problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> list[Rival]:
     """Equal stages, and the best plans with fewer and fewer replicas at once."""
     layouts = Layouts(problem)
     shortest = layouts.best(every(layouts), monitor, by_step=True)

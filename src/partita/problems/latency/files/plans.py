@@ -28,7 +28,7 @@ class _PiecedPlan(msgspec.Struct):
     devices: list[_PiecedDevice]
 
 
-class PlanFiles(Files[LatencyProblem, LatencyPlan, LatencyEvaluation]):
+class LatencyPlanFiles(Files[LatencyProblem, LatencyPlan, LatencyEvaluation]):
     """Result files, and the published split format."""
 
     writers = (

@@ -13,7 +13,7 @@ from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 
-class PlanFiles(Files[MakespanProblem, MakespanPlan, MakespanEvaluation]):
+class MakespanPlanFiles(Files[MakespanProblem, MakespanPlan, MakespanEvaluation]):
     """Every operator with its device and time, field by field."""
 
     def wrote(self, plan: dict[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from partita.problems.makespan.fusion import fuse_problem, lift
 from partita.problems.makespan.improving import MakespanSearch, begin, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import State, offer, offer_heuristics, search, state_of
-from partita.problems.makespan.options import Options, Outcome, Solver, outcome_of
+from partita.problems.makespan.options import MakespanOptions, Outcome, Solver, outcome_of
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers.exact import MakespanExact
 
@@ -31,7 +31,7 @@ class MakespanAnnealing(MakespanSearch):
     argument = "every choice of devices and order of a small problem was tried; else the longest chain, or work divided"
 
     def search(
-        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor
     ) -> None:
         first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS, exhaustive=True)
         improve(instance, best, seed=options.seed, threads=options.threads)
@@ -47,12 +47,12 @@ class FusedFirst(Solver):
     summary = "operators fused by type first, then annealing on from that schedule; proves simple bounds only"
     argument = "the longest chain with the best devices, or the work divided over the devices"
 
-    def supports(self, problem: MakespanProblem, options: Options) -> str | None:
+    def supports(self, problem: MakespanProblem, options: MakespanOptions) -> str | None:
         if not any(op.type for op in problem.operators):
             return "its operators do not say their types, by which they are fused; use another solver"
         return None
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: MakespanProblem, options: MakespanOptions, monitor: Monitor) -> Outcome:
         best: Incumbent[MakespanPlan] = Incumbent()
         instance = begin(problem, best)
         if instance is None:
@@ -67,7 +67,7 @@ class FusedFirst(Solver):
         return outcome_of(best)
 
     def _coarse(
-        self, instance: MakespanInstance, options: Options, monitor: Monitor, best: Incumbent[MakespanPlan]
+        self, instance: MakespanInstance, options: MakespanOptions, monitor: Monitor, best: Incumbent[MakespanPlan]
     ) -> list[State]:
         """Where to start: the schedule of the fused problem, if it has one."""
         fused = fuse_problem(instance.problem)

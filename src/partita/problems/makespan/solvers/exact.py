@@ -21,7 +21,7 @@ from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.improving import MakespanSearch, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
@@ -52,11 +52,11 @@ class MakespanExact(MakespanSearch):
         "shortest path"
     )
 
-    def supports(self, problem: MakespanProblem, options: Options) -> str | None:
+    def supports(self, problem: MakespanProblem, options: MakespanOptions) -> str | None:
         return schedule_refusal()
 
     def search(
-        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor
     ) -> None:
         rounds = min(_MOST, max(_FEWEST, _OPERATORS // instance.count))
         first_schedules(instance, best, seed=options.seed, rounds=rounds, exhaustive=True)
@@ -79,7 +79,9 @@ class MakespanExact(MakespanSearch):
         _rest(instance, best, options, monitor)
 
 
-def _rest(instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor) -> None:
+def _rest(
+    instance: MakespanInstance, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor
+) -> None:
     """What is left without separators: schedules by windows and neighbourhoods, one model of all to prove them."""
     intervals = instance.count * instance.devices + len(instance.problem.flows) * instance.devices**2
     if intervals > _TINY and not best.done:

@@ -21,7 +21,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.result import Status
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import devices_of, order_of
 from partita.problems.makespan.timetable import Timetable, timetable
@@ -35,7 +35,7 @@ _GROWTH, _SHRINK = 1.15, 0.8
 class Neighbourhoods:
     """One search; the incumbent must have a schedule."""
 
-    def __init__(self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options) -> None:
+    def __init__(self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: MakespanOptions) -> None:
         self.instance, self.best, self.options = instance, best, options
         self.random = random.Random(options.seed)
         self.size = float(_SIZE)

@@ -26,7 +26,7 @@ from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import offer, search
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.separators import Block, Chain, ChainPaths
@@ -92,7 +92,7 @@ class Arc:
             # All its flows go from one device to another: one after the other, or at once, there is no choice.
             self.best.prove(self.best.value, "one way")
 
-    def prove(self, cut: float, stop: Callable[[], bool], left_s: float, options: Options) -> None:
+    def prove(self, cut: float, stop: Callable[[], bool], left_s: float, options: MakespanOptions) -> None:
         """Find out more: by trying everything, or where that is too much by annealing, the first time, and CP-SAT.
 
         Makespans above ``cut`` do not matter.
@@ -131,7 +131,7 @@ class Arc:
 class ShortestPath:
     """One search; what it finds goes to the incumbent."""
 
-    def __init__(self, chain: Chain, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor) -> None:
+    def __init__(self, chain: Chain, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor) -> None:
         self.chain, self.best, self.options, self.monitor = chain, best, options, monitor
         self.arcs: dict[tuple[int, int, int], Arc] = {}
         self._bounds = cache(lambda number: BlockBounds(chain.blocks[number]))

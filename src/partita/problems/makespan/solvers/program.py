@@ -15,7 +15,7 @@ from partita.engines.search.result import Status
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import MakespanSearch, first_schedules
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.options import Options
+from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.timetable import timetable
 
@@ -31,7 +31,7 @@ def prove_by_program(
     stop: Callable[[], bool],
     *,
     time_s: float,
-    options: Options,
+    options: MakespanOptions,
     horizon: float | None = None,
 ) -> bool:
     """Run CP-SAT until done, or for ``time_s``: better schedules and bounds go to ``best``; whether it came to an end.
@@ -51,7 +51,7 @@ def _prove(
     best: Incumbent[MakespanPlan],
     stop: Callable[[], bool],
     time_s: float,
-    options: Options,
+    options: MakespanOptions,
     horizon: float | None,
 ) -> tuple[bool, bool]:
     """One run of ``prove_by_program``; whether it has come to an end, and whether another one would be finer.
@@ -106,11 +106,11 @@ class MakespanProgram(MakespanSearch):
     summary = "CP-SAT on optional intervals of all operators and flows, after a short annealing"
     argument = "CP-SAT bounded the program of all schedules, whose times are rounded down"
 
-    def supports(self, problem: MakespanProblem, options: Options) -> str | None:
+    def supports(self, problem: MakespanProblem, options: MakespanOptions) -> str | None:
         return schedule_refusal()
 
     def search(
-        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: Options, monitor: Monitor
+        self, instance: MakespanInstance, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor
     ) -> None:
         first_schedules(instance, best, seed=options.seed, rounds=_ROUNDS)
         if not best.done:

@@ -17,7 +17,7 @@ from partita.problems.throughput.baselines.layers import accelerator_devices, fi
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.free.search import free_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Outcome, Solver, ThroughputOptions
 
 RESTARTS = 10
 #: Moves between two looks at the clock.
@@ -29,7 +29,7 @@ _TOTAL = 10**8
 
 
 class _FreeSplits(Solver):
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         if options.contiguity != "free":
             return f"{self.name} gives free splits only; ask for them with --contiguity free"
         return None
@@ -45,7 +45,7 @@ class LocalSearch(_FreeSplits):
     name = "local-search"
     summary = "best single moves from random splits, 10 restarts; ignores memory, CPUs and contiguity"
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         free = free_instance(problem)
         kinds = [kind for _, kind in accelerator_devices(problem)]
         arrays = free.arrays._replace(
@@ -82,13 +82,13 @@ class Scotch(_FreeSplits):
     name = "scotch"
     summary = "graph partitioning (by METIS): even work, small total cut; ignores direction and memory"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         refusal = super().supports(problem, options)
         if refusal is None and importlib.util.find_spec("pymetis") is None:
             return str(MissingExtraError("pymetis", "baselines"))
         return refusal
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         import pymetis
 
         instance = build_instance(problem, free=True)

@@ -33,7 +33,7 @@ from partita.problems.throughput.contraction.instance import Instance, build_ins
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.nodes import stage_of_operators
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Outcome, Solver, ThroughputOptions
 from partita.problems.throughput.simulated import simulated_pipeline
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.variants import refuse_variants
@@ -60,12 +60,12 @@ class ParmesanSplit(Solver):
     name = "parmesan"
     summary = "Parmesan's partitioner: hyper-operators, best cuts of these, refinement; ignores splits inside clusters"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         if options.contiguity != "acyclic":
             return f"{self.name} makes contiguous splits only; leave --contiguity free out"
         return refuse_variants(problem)
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         instance = build_instance(problem, directed=True)
         best: tuple[float, Plan] | None = None
         for number, alpha in enumerate(ALPHAS):

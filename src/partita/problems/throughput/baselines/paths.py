@@ -16,7 +16,7 @@ from partita.problems.throughput.baselines.layers import find_blocks
 from partita.problems.throughput.contiguity import colocated
 from partita.problems.throughput.contraction.instance import Instance, build_instance
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Outcome, Solver, ThroughputOptions
 from partita.problems.throughput.solvers.plain import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
 from partita.problems.throughput.solvers.slicing_search import OrderSlicer
@@ -31,7 +31,7 @@ class LayerCuts(Solver):
     name = "layer-cuts"
     summary = "the best cuts between whole layers, by all costs; ignores cuts inside layers"
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         # Edges never lead to an earlier layer, so the path is the chain.
         blocks = find_blocks(problem)
         return best_cuts(problem, blocks.layer_of[blocks.instance.group])
@@ -50,7 +50,7 @@ class PipeDreamCuts(Solver):
     name = "pipedream"
     summary = "PipeDream's planner: best cuts of a path; contracts branches, ignores replication"
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         instance = build_instance(problem)
         return best_cuts(problem, contract_branches(instance)[instance.group])
 

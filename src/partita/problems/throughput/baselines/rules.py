@@ -24,7 +24,7 @@ from partita.problems.throughput.baselines.layers import (
     plan_from_labels,
 )
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Outcome, Solver, ThroughputOptions
 
 
 class LayerBaseline(Solver, ABC):
@@ -37,7 +37,7 @@ class LayerBaseline(Solver, ABC):
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
         """First layer of every device after the first, ascending."""
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         layers, devices = self.layers(problem), len(accelerator_devices(problem))
         cuts = np.array(self.cuts(problem, layers, devices)[: devices - 1], dtype=np.int64)
         run = np.searchsorted(cuts, layers.layer_of, side="right")
@@ -213,7 +213,7 @@ class BlockLayout(LayerBaseline):
     def counts(self, blocks: int, devices: int) -> list[int]:
         """Blocks of every device, first device first."""
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         return self.refusal(find_blocks(problem).blocks, len(accelerator_devices(problem)))
 
     def cuts(self, problem: ThroughputProblem, layers: Layers, devices: int) -> list[int]:
@@ -274,7 +274,7 @@ class VllmLayout(BlockLayout):
     name = "vllm"
     summary = "vLLM: even, the remainder from the last device but one backwards; ignores all costs"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         if problem.training:
             return "vLLM serves models and trains none; megatron and torchtitan are the layouts for training"
         return super().supports(problem, options)

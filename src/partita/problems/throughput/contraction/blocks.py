@@ -11,7 +11,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.contraction.lossless import absorb, memory_is_ample
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.variants import refuse_variants
 
 
@@ -72,7 +72,7 @@ def uniform(problem: ThroughputProblem, *, free: bool = False, instance: Instanc
     return blocks_at(instance, problem.present[0], problem.device_count)
 
 
-def blocks_refusal(problem: ThroughputProblem, options: Options) -> str | None:
+def blocks_refusal(problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
     """Why the searches over orders and partitions do not take a problem on; None if they do."""
     if options.contiguity != "acyclic":
         return "it searches acyclic splits; use the solver 'annealing' for free ones"

@@ -58,7 +58,7 @@ def _stage_document(problem: ThroughputProblem, entry: Stage, stage: StageEvalua
     }
 
 
-class PlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
+class ThroughputPlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
     """Result files, and the published split format."""
 
     writers = (

@@ -23,7 +23,7 @@ from partita.problems.annealing import AnnealingSearch
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, outcome_of
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions, outcome_of
 
 #: Trials between two looks at the stop button, about a tenth of a second.
 SLICE = 1_000_000
@@ -195,16 +195,16 @@ class FreeSolver(ABC):
     argument: str
 
     @abstractmethod
-    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: ThroughputOptions, monitor: Monitor) -> None:
         """Work on ``best`` until done or ``over``; there may be a split."""
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         """Free splits whose memory does not depend on a stage's position."""
         if options.contiguity != "free":
             return "it searches free splits; use contiguity free, or solver exact for contiguous ones"
         return refusal(problem)
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         """Run until the bound meets the value, or told to stop."""
         best = start(problem, monitor)
         if not best.infeasible:
@@ -274,7 +274,7 @@ class FreeAnnealing(FreeSolver):
     summary = "simulated annealing over all splits; proves nothing beyond the capacity bound"
     argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
-    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: ThroughputOptions, monitor: Monitor) -> None:
         """Anneal on every thread; small problems, and all without a time limit, get a fixed number of rounds."""
         small = best.free.items * len(best.free.devices) <= SMALL
         last = math.inf if monitor.time_limit_s is not None and not small else ROUNDS

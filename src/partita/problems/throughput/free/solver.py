@@ -21,7 +21,7 @@ from partita.problems.throughput.free.covering import FreeCovering
 from partita.problems.throughput.free.program import Assignment, part
 from partita.problems.throughput.free.search import ROUNDS, FreeIncumbent, FreeInstance, FreeRounds, FreeSolver
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Solver
+from partita.problems.throughput.protocol import Solver, ThroughputOptions
 
 #: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
 FIRST_ROUNDS = 16
@@ -122,11 +122,11 @@ class FreeProgram(FreeSolver):
         self.summary = f"{title} on the assignment program of free splits, warm-started by annealing"
         self.argument = f"{title} bounded the program of all assignments, lowered by its tolerances"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         """As all solvers of free splits, where the backend is installed."""
         return super().supports(problem, options) or missing(self.name)
 
-    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: ThroughputOptions, monitor: Monitor) -> None:
         """A short annealing, then the backend; if it crashes once there is a split, the history says so."""
         FreeRounds(best, options.seed).run(over, rounds=6)
         if over():
@@ -156,7 +156,7 @@ class Free(FreeSolver):
         """A solver of acyclic splits, which are free ones, too, gives a first one."""
         self.contiguous = contiguous
 
-    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: Options, monitor: Monitor) -> None:
+    def run(self, best: FreeIncumbent, over: Callable[[], bool], options: ThroughputOptions, monitor: Monitor) -> None:
         """Search and prove; without MIP packages a fixed number of rounds."""
         _FreeRun(best, over, options, monitor, self.contiguous).go()
 
@@ -167,7 +167,7 @@ class _FreeRun:
 
     best: FreeIncumbent
     over: Callable[[], bool]
-    options: Options
+    options: ThroughputOptions
     monitor: Monitor
     contiguous: Solver
     failed: bool = False
@@ -211,7 +211,7 @@ class _FreeRun:
 
     def _contiguous(self) -> None:
         """Start from a contiguous split, which is a free one too, where a short search finds any."""
-        options = Options(contiguity="acyclic", seed=self.options.seed, threads=1)
+        options = ThroughputOptions(contiguity="acyclic", seed=self.options.seed, threads=1)
         free, solver = self.best.free, self.contiguous
         if free.items < 2 or solver.supports(free.problem, options) is not None:
             return

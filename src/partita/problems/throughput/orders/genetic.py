@@ -20,7 +20,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.orders import decode
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.throughput.orders.order_run import Cutter, OrderSolver
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 
 POPULATION, GENERATIONS = 100, 100
 #: Shares of a population that survive as the elite, and that are replaced by new random keys.
@@ -94,7 +94,7 @@ class Evolution(OrderSolver):
     arrange = False
 
     def search(
-        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: ThroughputOptions, *, timed: bool
     ) -> dict[str, float]:
         """All generations; every better order is cut."""
         genetic = Genetic(blocks, options.seed, incumbent.stop, arrange=self.arrange)

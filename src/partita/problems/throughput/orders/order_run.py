@@ -22,7 +22,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE, clearly_below
 from partita.problems.throughput.contraction.blocks import blocks_refusal, make_blocks, plan_of
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, run_search
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions, run_search
 
 #: Orders without a time limit, as many as the published comparison takes.
 ORDERS = 10_000
@@ -130,18 +130,18 @@ class OrderSolver(ABC):
 
     @abstractmethod
     def search(
-        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: ThroughputOptions, *, timed: bool
     ) -> dict[str, float]:
         """Offer partitions (the block of every item) until done or ``incumbent.done``; the counters of the search.
 
         ``blocks`` are contracted, and ``timed`` tells whether there is a time limit.
         """
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         """Identical devices, acyclic splits, no variants but streaming."""
         return blocks_refusal(problem, options)
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         """Contract the problem and search until done or ``monitor.stopping``; counters per second are added.
 
         The bound is the simple one: the largest item and the average work.
@@ -174,7 +174,7 @@ class RandomOrders(OrderSolver):
     summary = f"best cuts of {ORDERS} random topological orders, for identical devices; its bound is the simple one"
 
     def search(
-        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: ThroughputOptions, *, timed: bool
     ) -> dict[str, float]:
         """Cut order after order until all are done."""
         random, cutter = np.random.default_rng(options.seed), Cutter(blocks, incumbent.stop)

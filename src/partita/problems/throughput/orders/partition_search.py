@@ -24,7 +24,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import up_to
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.throughput.orders.order_run import Cutter, OrderSolver
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 
 #: (power, first temperature, last temperature) of rounds that take turns. A low power moves load between all blocks; a
 #: high one sees the largest only.
@@ -178,7 +178,7 @@ class PartitionAnnealing(OrderSolver):
     summary = "annealing on acyclic partitions, for identical devices; its bound is the simple one"
 
     def search(
-        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: Options, *, timed: bool
+        self, blocks: BlockProblem, incumbent: Incumbent[Ints], options: ThroughputOptions, *, timed: bool
     ) -> dict[str, float]:
         """Round after round; a fixed number of them without a time limit, and of small problems."""
         engine = PartitionSearch(blocks, seed=options.seed, stop=incumbent.stop, report=incumbent.offer)

@@ -23,7 +23,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.throughput.contiguity import colocated, colocation_classes, order_pairs
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.problem import ThroughputProblem, UnitChain
-from partita.problems.throughput.protocol import Options, Outcome, Solver
+from partita.problems.throughput.protocol import Outcome, Solver, ThroughputOptions
 from partita.problems.throughput.solvers.exact import MOST_CODES
 from partita.problems.throughput.variants import refuse_variants
 
@@ -35,7 +35,7 @@ class ChainCuts(Solver):
     summary = "chains of units with proof: the best runs by a dynamic program; for problems with a chain only"
     argument = "a dynamic program went through every way to cut the chain"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         if problem.row is None:
             return "it cuts a chain of units, and the problem has none; use the solver 'exact'"
         if options.contiguity != "acyclic":
@@ -45,7 +45,7 @@ class ChainCuts(Solver):
             return f"{self.name} counts used devices by kind, and there are too many kinds with too many devices"
         return refuse_variants(problem, ("row", "overlap", "gpipe", "replicas"))
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         """Try every number of replicas; without proof if it is stopped."""
         assert problem.row is not None
         costs = ChainCosts(problem, problem.row)

@@ -26,7 +26,7 @@ from partita.problems.throughput.contraction.lossless import memory_is_ample
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.orders.partition_search import PartitionSearch
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options
+from partita.problems.throughput.protocol import ThroughputOptions
 from partita.problems.throughput.solvers.contiguous_run import DOWNSETS, ContiguousRun, GapCloser
 from partita.problems.throughput.solvers.plain import ChargedItems
 from partita.problems.throughput.solvers.slicing_search import SlicingSearch
@@ -65,7 +65,7 @@ class CombinedRun(ContiguousRun):
     ``downsets_s`` are the seconds of the search over downsets.
     """
 
-    def __init__(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> None:
+    def __init__(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> None:
         super().__init__(problem, options)
         self.monitor = monitor
         self.knowledge: Knowledge | None = None

@@ -12,7 +12,7 @@ from partita.ground.errors import DisagreementError
 from partita.ground.rounding import GAP, TOLERANCE
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, run_search
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions, run_search
 from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, PlainView, plain_view
 from partita.problems.throughput.solvers.race import Searcher, Target, check
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
@@ -226,7 +226,7 @@ def views_of(problem: ThroughputProblem) -> list[SearchView]:
 class ContiguousRun:
     """State of one run; ``search`` works on the incumbent until it is told to stop."""
 
-    def __init__(self, problem: ThroughputProblem, options: Options) -> None:
+    def __init__(self, problem: ThroughputProblem, options: ThroughputOptions) -> None:
         self.problem, self.options = problem, options
         self.incumbent: Incumbent[ViewedSplit] = Incumbent(closeness=GAP)
         self.stop = self.incumbent.stop

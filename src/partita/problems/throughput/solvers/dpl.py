@@ -18,7 +18,7 @@ from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome, outcome_of
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions, outcome_of
 from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.problems.throughput.solvers.plain import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
@@ -34,11 +34,11 @@ class Dpl:
     summary = "exact cuts of five fixed topological orders (DPL); ignores every split that follows none of them"
     argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         """Every problem without variants, for acyclic splits."""
         return contiguous_only(self.name, options) or refuse_variants(problem)
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         """Cut order after order; the bound is the division of work, and the seed plays no part."""
         view = plain_view(problem)
         low = lower_bounds(view)

@@ -7,7 +7,7 @@ import math
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Options, Outcome
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
 
@@ -22,11 +22,11 @@ class Exact:
     summary = "acyclic splits with proof: slicing, then a search over downsets; ignores nothing of the problem"
     argument = "every set closed under predecessors was searched, or a bound of the hierarchy met the best split"
 
-    def supports(self, problem: ThroughputProblem, options: Options) -> str | None:
+    def supports(self, problem: ThroughputProblem, options: ThroughputOptions) -> str | None:
         """Every problem, for acyclic splits; of groups at most two."""
         return contiguous_only(self.name, options, problem)
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
         if combined_refusal(problem) is not None:
             return ContiguousRun(problem, options).search(monitor)
@@ -39,7 +39,7 @@ class Exact:
         return outcome
 
 
-def contiguous_only(name: str, options: Options, problem: ThroughputProblem | None = None) -> str | None:
+def contiguous_only(name: str, options: ThroughputOptions, problem: ThroughputProblem | None = None) -> str | None:
     """What a solver of acyclic splits says about other requests."""
     if options.contiguity != "acyclic":
         return f"{name} searches acyclic splits; use the solver 'annealing' for free ones"
@@ -64,7 +64,7 @@ class Slicing(Exact):
     summary = "acyclic splits fast: the best cuts of many topological orders; its bound is only the division of work"
     argument = "a device holds the largest operator, and one device does at least the mean of the work"
 
-    def solve(self, problem: ThroughputProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
         """Run until orders stop giving better splits, or until ``monitor.stopping``."""
         return ContiguousRun(problem, options).search(monitor, proof=False)
 
@@ -84,10 +84,10 @@ class DownsetsBound:
 
     def supports(self, problem: ThroughputProblem) -> str | None:
         """What the exact solver takes on."""
-        return contiguous_only(self.name, Options(), problem)
+        return contiguous_only(self.name, ThroughputOptions(), problem)
 
     def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
         """The largest target refuted; infinite if the problem is proven infeasible."""
-        outcome = ContiguousRun(problem, Options()).search(monitor)
+        outcome = ContiguousRun(problem, ThroughputOptions()).search(monitor)
         value = float("inf") if outcome.infeasible else outcome.bound or 0.0
         return Bound(value, self.name, self.scope, monitor.elapsed_s)

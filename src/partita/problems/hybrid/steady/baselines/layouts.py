@@ -17,7 +17,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import choices_of
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Baseline, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, HybridOptions, Outcome
 from partita.problems.hybrid.steady.evaluate import evaluate, step_time
 
 #: Why there is no plan where a recipe has no layout at all.
@@ -146,7 +146,7 @@ class LaidOut(Baseline):
     family: Callable[[Layouts], Iterable[Sequence[LaidOutStage]]]  #: The layouts, each in the order of its stages.
     without: str = _UNUSED  #: Why there is no plan where the family is empty.
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         layouts = Layouts(problem)
         return layouts.best(self.family(layouts), monitor, self.without)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.blocks import LikeBlocks, divisors, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options, Outcome, Solver
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver
 from partita.problems.hybrid.steady.baselines.layouts import LaidOut, LaidOutStage, Layouts, replica_degrees
 
 #: Tensor parallelism is not usual beyond this many devices; a machine has as many where nothing is said about that.
@@ -72,7 +72,7 @@ class MegatronRecipe(Solver):
     name = "Megatron's recipe"
     summary = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         layouts = Layouts(problem)
         blocks = find_blocks(layouts.order)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))

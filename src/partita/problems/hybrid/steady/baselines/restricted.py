@@ -12,7 +12,7 @@ import msgspec
 
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Baseline, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, HybridOptions, Outcome
 from partita.problems.hybrid.restrictions import Configurations, fastest_only, with_configurations
 from partita.problems.hybrid.steady.solvers.exact import HybridExact
 
@@ -25,12 +25,14 @@ class Restricted(Baseline):
     restrict: Callable[[HybridProblem], HybridProblem | str]
     replicas: bool = True  #: Whether data-parallel degrees above 1 are an answer.
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         restricted = self.restrict(problem)
         if isinstance(restricted, str):
             return Outcome(None, reason=restricted)
         # What is reported of the problem with less choice, bounds above all, does not hold for the original one.
-        outcome = HybridExact().solve(restricted, Options(seed=options.seed, threads=options.threads), monitor.part())
+        outcome = HybridExact().solve(
+            restricted, HybridOptions(seed=options.seed, threads=options.threads), monitor.part()
+        )
         if outcome.plan is None and not outcome.infeasible:
             return Outcome(None, reason="no plan was found in the time given")
         if outcome.plan is None or (not self.replicas and any(s.data_parallel > 1 for s in outcome.plan.stages)):

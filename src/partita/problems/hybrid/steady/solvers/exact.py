@@ -17,7 +17,7 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import all_downsets, along_orders, downset_order, some_orders
 from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options, Outcome, Solver, run_search
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver, run_search
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.steady.solvers.decision import Family, Tight
 
@@ -43,7 +43,7 @@ class HybridExact(Solver):
         "for every set closed under successors the fewest devices were counted under a target, and they are too many"
     )
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         search = _Bisection(problem, options)
         return run_search(search.best, monitor, search.prove)
 
@@ -51,7 +51,7 @@ class HybridExact(Solver):
 class _Bisection:
     """What one run works on; ``prove`` runs in a worker thread."""
 
-    def __init__(self, problem: HybridProblem, options: Options) -> None:
+    def __init__(self, problem: HybridProblem, options: HybridOptions) -> None:
         self.problem, self.options = problem, options
         self.best: Incumbent[Plan] = Incumbent()
 

@@ -16,7 +16,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.problems.hybrid.blocks import divisors, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Baseline, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, HybridOptions, Outcome
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import WAYS, MeshLayout, layout_plan
 
@@ -32,7 +32,7 @@ class Recipe(Baseline):
     ways: Sequence[str] = WAYS  #: What blocks may recompute.
     first: bool = True  #: Whether the first layout that fits is taken, not the best of all.
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         best, value, reason = None, float("inf"), ""
         # Nobody leaves devices idle where another layout that fits uses them all.
         for layout in sorted(self.layouts(problem), key=lambda layout: layout.devices != problem.devices):

@@ -20,7 +20,7 @@ from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import divisors
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Baseline, Options, Outcome
+from partita.problems.hybrid.protocol import Baseline, HybridOptions, Outcome
 from partita.problems.hybrid.restrictions import fastest_only
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.mesh import DeviceMesh
@@ -34,12 +34,12 @@ class RestrictedStep(Baseline):
     admits: Callable[[DeviceMesh], bool] | None = None
     restrict: Callable[[HybridProblem], HybridProblem] | None = None
 
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
         return "it is for devices of one kind" if problem.others else None
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         restricted = problem if self.restrict is None else self.restrict(problem)
-        usual = Options(seed=options.seed, threads=options.threads)
+        usual = HybridOptions(seed=options.seed, threads=options.threads)
         outcome = UniformMesh(self.admits).solve(restricted, usual, monitor.part())
         if outcome.plan is not None:
             return Outcome(outcome.plan)
@@ -63,12 +63,12 @@ NO_RECOMPUTATION = RestrictedStep(
 class OnKinds(Baseline):
     """A baseline for several kinds of devices."""
 
-    plans: Callable[[HybridProblem, Options, Monitor], Iterator[Plan]]
+    plans: Callable[[HybridProblem, HybridOptions, Monitor], Iterator[Plan]]
 
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
         return None if problem.others else "it is for several kinds of devices"
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         best, value = None, math.inf
         for plan in self.plans(problem, options, monitor):
             found = evaluate(problem, plan)
@@ -79,7 +79,7 @@ class OnKinds(Baseline):
         return Outcome(best, reason="no plan of this kind fits" if best is None else "")
 
 
-def _fastest(problem: HybridProblem, options: Options, monitor: Monitor) -> Iterator[Plan]:
+def _fastest(problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Iterator[Plan]:
     """The best uniform mesh on each kind alone."""
     for kind in problem.kinds:
         plan = UniformMesh().solve(kind.replace(others=()), options, monitor.part()).plan
@@ -88,7 +88,7 @@ def _fastest(problem: HybridProblem, options: Options, monitor: Monitor) -> Iter
             yield msgspec.structs.replace(plan, stages=stages)
 
 
-def _proportional(problem: HybridProblem, options: Options, monitor: Monitor) -> Iterator[Plan]:
+def _proportional(problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Iterator[Plan]:
     """All devices in stages of equal degrees, the fastest kind first, and blocks in proportion to their speed."""
     training = problem.step
     order = problem.order()

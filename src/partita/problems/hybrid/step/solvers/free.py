@@ -28,7 +28,7 @@ from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options, Outcome, Solver, run_search
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver, run_search
 from partita.problems.hybrid.room import is_tight, sure_room
 from partita.problems.hybrid.step.evaluate import evaluate, stage_costs
 from partita.problems.hybrid.step.limits import uncut
@@ -67,18 +67,18 @@ class FreeMesh(Solver):
         "over suffix sets"
     )
 
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
         if problem.step.mesh == "free" or problem.others:
             return None
         return "it plans steps of stages with degrees of their own; give the step's training the mesh free"
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         search = PipelineSearch(problem, options)
         return run_search(search.best, monitor, search.run)
 
 
 def bound_of_free(
-    result: Result[HybridProblem, Plan, HybridEvaluation], options: Options, monitor: Monitor
+    result: Result[HybridProblem, Plan, HybridEvaluation], options: HybridOptions, monitor: Monitor
 ) -> float | None:
     """What no step beats whose stages have degrees of their own, given the best uniform mesh; None if nothing is known.
 
@@ -109,7 +109,7 @@ class PipelineSearch:
     def __init__(
         self,
         problem: HybridProblem,
-        options: Options,
+        options: HybridOptions,
         known: Plan | None = None,
         passes: tuple[float, ...] = PASSES,
         of_meshes: float | None = None,

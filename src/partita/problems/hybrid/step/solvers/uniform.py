@@ -24,7 +24,7 @@ from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_downsets, along_orders, some_orders
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import Options, Outcome, Solver, run_search
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver, run_search
 from partita.problems.hybrid.room import Room, is_tight, most_room, sure_room
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.interleaved import interleaved_plan
@@ -52,11 +52,11 @@ class UniformMesh(Solver):
     def __init__(self, admits: Callable[[DeviceMesh], bool] | None = None) -> None:
         self.admits = admits
 
-    def supports(self, problem: HybridProblem, options: Options) -> str | None:
+    def supports(self, problem: HybridProblem, options: HybridOptions) -> str | None:
         alike = problem.step.mesh == "uniform" and not problem.others
         return None if alike else "it plans uniform meshes of devices of one kind; use rows"
 
-    def solve(self, problem: HybridProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         search = MeshSearch(problem, options, self.admits)
         return run_search(search.best, monitor, search.run)
 
@@ -71,7 +71,7 @@ class MeshSearch:
     def __init__(
         self,
         problem: HybridProblem,
-        options: Options,
+        options: HybridOptions,
         admits: Callable[[DeviceMesh], bool] | None = None,
         best: Incumbent[Plan] | None = None,
         device: str = "",

@@ -10,7 +10,7 @@ from partita.problems.makespan.baselines.placeto.world import World
 from partita.problems.makespan.coarse import coarse, packed
 from partita.problems.makespan.heuristics import NO_ROOM
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.options import Options, Outcome, Solver
+from partita.problems.makespan.options import MakespanOptions, Outcome, Solver
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.schedules import list_schedule
 
@@ -29,10 +29,10 @@ class Placeto(Solver):
     name = "Placeto"
     summary = "a small graph network, trained on this problem by policy gradient, places groups; keeps HEFT's order"
 
-    def supports(self, problem: MakespanProblem, options: Options) -> str | None:
+    def supports(self, problem: MakespanProblem, options: MakespanOptions) -> str | None:
         return str(MissingExtraError("torch", "torch")) if importlib.util.find_spec("torch") is None else None
 
-    def solve(self, problem: MakespanProblem, options: Options, monitor: Monitor) -> Outcome:
+    def solve(self, problem: MakespanProblem, options: MakespanOptions, monitor: Monitor) -> Outcome:
         if monitor.stopping:
             return Outcome(None, reason="there was no time")
         instance = build_instance(problem)
