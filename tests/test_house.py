@@ -96,7 +96,7 @@ def test_the_search_for_names_finds_them() -> None:
 #: What passes in a unit of time is called as the problem that makes the most of it.
 WORD = ("simulator/", "throughput")
 #: What YAML calls its objects is called as a problem.
-YAML = "nouns/topology/importers/yaml.py"
+YAML = "nouns/topology/importers/text.py"
 
 
 def test_nothing_else_names_a_problem_but_the_lists() -> None:

@@ -98,7 +98,7 @@ def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
 
     def work():
         try:
-            host.run(endless(timeout_s=2.0))
+            host.run(endless(timeout_s=6.0))
         except Exception as found:
             error.append(found)
 
@@ -106,6 +106,7 @@ def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
     thread.start()
     while not error and (host.child is None or len(children(host.child.process.pid)) <= rank):
         time.sleep(0.001)
+    assert not error
     ranks = children(host.child.process.pid)
     os.kill(ranks[rank], signal.SIGSTOP)
     thread.join(SOON_S)

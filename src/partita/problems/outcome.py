@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from partita.engines.search.incumbent import Incumbent
 
 CoL = TypeVar("CoL", covariant=True)
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,29 @@ class Outcome(Generic[CoL]):
     certificate: msgspec.Struct | None = None
 
 
-def searched(best: Incumbent[Any], monitor: Monitor, work: Callable[[], object]) -> Outcome[Any]:
+def searched(
+    best: Incumbent[AnswerT],
+    monitor: Monitor,
+    work: Callable[[], object],
+    plan: Callable[[AnswerT], CoL] | None = None,
+) -> Outcome[CoL]:
     """Run ``work``, which works on ``best``, until it ends or is told to stop, and say what is known then."""
     from partita.engines.search.background import run_in_background
 
     run_in_background(best, monitor, work)
-    _, plan, bound = best.snapshot()
-    return Outcome(plan, None if best.infeasible else bound, best.infeasible, proven_by=best.proven_by)
+    return outcome_of(best, plan)
+
+
+def outcome_of(
+    best: Incumbent[AnswerT], plan: Callable[[AnswerT], CoL] | None = None, *, missing: str = ""
+) -> Outcome[CoL]:
+    """The answer and the bound of one moment; ``missing`` says why there is no answer, where that is not proven.
+
+    ``plan`` makes the plan of an answer; None where answers are plans.
+    """
+    value, answer, bound = best.snapshot()
+    # A bound of 0 says something of a plan that takes no time.
+    known = not best.infeasible and (bound > 0 or value == 0)
+    found: Any = answer if answer is None or plan is None else plan(answer)
+    reason = missing if answer is None and not best.infeasible else ""
+    return Outcome(found, bound if known else None, best.infeasible, reason, proven_by=best.proven_by)

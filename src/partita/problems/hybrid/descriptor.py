@@ -10,6 +10,7 @@ from partita.problems.facets.stages import Replication
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.step.baselines.restricted import OnKinds
 from partita.problems.kind import Solver, lazy
 
 if TYPE_CHECKING:
@@ -93,8 +94,6 @@ class StepKind(HybridKind):
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, Any, Any]]:
         """Those for as many kinds of devices as there are."""
-        from partita.problems.hybrid.step.baselines.restricted import OnKinds
-
         return [each for each in self.baselines if isinstance(each, OnKinds) == bool(problem.others)]
 
 

@@ -208,14 +208,13 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
 
     def least_device_times(self) -> dict[int, float]:
         """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
-        allowed = set(self.degrees())
         found = dict.fromkeys((layer.id for layer in self.layers), math.inf)
         for context, layers in ((1, self.layers), *((shared.context, shared.layers) for shared in self.spreads)):
             for layer in layers:
                 times = (
                     t * context * min(c.time for c in row)
                     for t, row in layer.configurations.items()
-                    if row and t in allowed
+                    if row and t <= self.devices_per_machine
                 )
                 found[layer.id] = min([found[layer.id], *times])
         return found

@@ -68,7 +68,7 @@ class LatencyCombined(Solver):
             if not done():
                 _settle(view, search, options, incumbent, monitor)
 
-        outcome = searched(incumbent, monitor, work)
+        outcome: Outcome = searched(incumbent, monitor, work)
         monitor.statistics.counters["trials"] = search.trials
         return outcome
 

@@ -20,10 +20,11 @@ from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import offer, offer_heuristics, search
-from partita.problems.makespan.options import MakespanOptions, Outcome, Solver, outcome_of
+from partita.problems.makespan.options import NONE_FOUND, MakespanOptions, Outcome, Solver
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.windows import Windows
+from partita.problems.outcome import outcome_of
 
 #: Operators up to which everything is annealed at once, at first; more leave no time for it.
 _FEW = 600
@@ -64,7 +65,7 @@ class MakespanSearch(Solver):
                 self.search(instance, best, options, monitor)
 
         run_in_background(best, monitor, work)
-        return outcome_of(best)
+        return outcome_of(best, missing=NONE_FOUND)
 
 
 def first_schedules(

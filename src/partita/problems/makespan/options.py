@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from partita.engines.search.incumbent import Incumbent
 from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
 from partita.problems.makespan.fusion import fuse_problem
@@ -25,14 +24,8 @@ class MakespanOptions(kind.SearchOptions, frozen=True, kw_only=True):
 Outcome = outcome.Outcome[MakespanPlan]
 Solver = kind.Solver[MakespanProblem, MakespanPlan, MakespanOptions]
 
-
-def outcome_of(best: Incumbent[MakespanPlan]) -> Outcome:
-    """The best schedule and bound."""
-    value, plan, bound = best.snapshot()
-    # A bound of 0 says something of a plan that takes no time.
-    known = not best.infeasible and (bound > 0 or value == 0)
-    reason = "" if plan is not None or best.infeasible else "it found no schedule that fits into memory"
-    return Outcome(plan, bound if known else None, best.infeasible, reason, proven_by=best.proven_by)
+#: Why a search ends without a plan.
+NONE_FOUND = "it found no schedule that fits into memory"
 
 
 #: How fusing is asked for, of a problem in a file and of a model.

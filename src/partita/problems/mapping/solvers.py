@@ -51,7 +51,7 @@ class MappingSolver(Solver):
             else:
                 best.refute("counting devices")
 
-        outcome = searched(best, monitor, work)
+        outcome: Outcome = searched(best, monitor, work)
         if self.anneals:
             monitor.statistics.counters["moves"] = search.trials
         return outcome

@@ -13,9 +13,10 @@ from partita.problems.makespan.fusion import fuse_problem, lift
 from partita.problems.makespan.improving import MakespanSearch, begin, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import State, offer, offer_heuristics, search, state_of
-from partita.problems.makespan.options import MakespanOptions, Outcome, Solver, outcome_of
+from partita.problems.makespan.options import NONE_FOUND, MakespanOptions, Outcome, Solver
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.outcome import outcome_of
 
 #: Rounds of annealing everything, on problems that are not too large for that.
 _ROUNDS = 40
@@ -56,15 +57,15 @@ class FusedFirst(Solver):
         best: Incumbent[MakespanPlan] = Incumbent()
         instance = begin(problem, best)
         if instance is None:
-            return outcome_of(best)
+            return outcome_of(best, missing=NONE_FOUND)
         offer_heuristics(instance, best)
         monitor.report(objective=best.value if math.isfinite(best.value) else None)
         if monitor.stopping:
-            return outcome_of(best)
+            return outcome_of(best, missing=NONE_FOUND)
         states = self._coarse(instance, options, monitor, best)
         work = partial(search, instance, best, seed=options.seed, rounds=_ROUNDS, states=states)
         run_in_background(best, monitor, work)
-        return outcome_of(best)
+        return outcome_of(best, missing=NONE_FOUND)
 
     def _coarse(
         self, instance: MakespanInstance, options: MakespanOptions, monitor: Monitor, best: Incumbent[MakespanPlan]

@@ -20,10 +20,11 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE, lowered, up_to
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.annealing import AnnealingSearch
+from partita.problems.outcome import outcome_of
 from partita.problems.throughput.bounds.capacity import CapacityBound
 from partita.problems.throughput.contraction.instance import Instance, build_instance, operators_at
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Outcome, ThroughputOptions, outcome_of
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 
 #: Trials between two looks at the stop button, about a tenth of a second.
 SLICE = 1_000_000

@@ -20,9 +20,10 @@ from partita.engines.kernels.throughput.slicing import order_by
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE, clearly_below
+from partita.problems.outcome import searched
 from partita.problems.throughput.contraction.blocks import blocks_refusal, make_blocks, plan_of
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Outcome, ThroughputOptions, run_search
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 
 #: Orders without a time limit, as many as the published comparison takes.
 ORDERS = 10_000
@@ -161,7 +162,7 @@ class OrderSolver(ABC):
             seconds = max(time.perf_counter() - started, 1e-9)
             incumbent.counters |= counters | {f"{name}_per_s": count / seconds for name, count in counters.items()}
 
-        return run_search(incumbent, monitor, work, lambda label: plan_of(problem, made[0], label))
+        return searched(incumbent, monitor, work, lambda label: plan_of(problem, made[0], label))
 
 
 class RandomOrders(OrderSolver):

@@ -10,9 +10,10 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import GAP, TOLERANCE
+from partita.problems.outcome import searched
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Outcome, ThroughputOptions, run_search
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, PlainView, plain_view
 from partita.problems.throughput.solvers.race import Searcher, Target, check
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds
@@ -239,7 +240,7 @@ class ContiguousRun:
             if search is not None:
                 (self.prove if proof else SlicingSearch.start)(search)
 
-        return run_search(self.incumbent, monitor, work, lambda found: found.view.plan(found.split))
+        return searched(self.incumbent, monitor, work, lambda found: found.view.plan(found.split))
 
     def prove(self, search: SlicingSearch) -> None:
         """Heuristic, then targets until the gap is closed."""

@@ -17,8 +17,9 @@ from partita.engines.kernels.graph_arrays import lists
 from partita.engines.kernels.throughput.arrays import Arrays
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.problems.outcome import outcome_of
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.protocol import Outcome, ThroughputOptions, outcome_of
+from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.solvers.exact import contiguous_only
 from partita.problems.throughput.solvers.plain import plain_view
 from partita.problems.throughput.solvers.remaining_capacity import lower_bounds

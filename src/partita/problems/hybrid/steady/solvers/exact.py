@@ -17,9 +17,10 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.downsets import all_downsets, along_orders, downset_order, some_orders
 from partita.problems.hybrid.instance import HybridInstance, build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver, run_search
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.steady.solvers.decision import Family, Tight
+from partita.problems.outcome import searched
 
 #: Most downsets, and most entries of a table: beyond these only sets along some orders are searched.
 MOST_SETS = 200_000
@@ -45,7 +46,7 @@ class HybridExact(Solver):
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         search = _Bisection(problem, options)
-        return run_search(search.best, monitor, search.prove)
+        return searched(search.best, monitor, search.prove)
 
 
 class _Bisection:

@@ -28,7 +28,7 @@ from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver, run_search
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver
 from partita.problems.hybrid.room import is_tight, sure_room
 from partita.problems.hybrid.step.evaluate import evaluate, stage_costs
 from partita.problems.hybrid.step.limits import uncut
@@ -44,6 +44,7 @@ from partita.problems.hybrid.step.solvers.free_family import (
 )
 from partita.problems.hybrid.step.solvers.uniform import MOST_SETS, MeshSearch
 from partita.problems.hybrid.training import Training
+from partita.problems.outcome import searched
 
 #: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
 PASSES = (9e-3, CLOSE)
@@ -74,7 +75,7 @@ class FreeMesh(Solver):
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         search = PipelineSearch(problem, options)
-        return run_search(search.best, monitor, search.run)
+        return searched(search.best, monitor, search.run)
 
 
 def bound_of_free(

@@ -24,7 +24,7 @@ from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_downsets, along_orders, some_orders
 from partita.problems.hybrid.instance import build_instance
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver, run_search
+from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver
 from partita.problems.hybrid.room import Room, is_tight, most_room, sure_room
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.interleaved import interleaved_plan
@@ -33,6 +33,7 @@ from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.candidates import CandidateMesh, at_degrees, candidates_of, terms_of
 from partita.problems.hybrid.step.solvers.mesh_family import MeshFamily
 from partita.problems.hybrid.step.solvers.step_family import Box
+from partita.problems.outcome import searched
 
 #: Most downsets of which all pairs are looked at; beyond these only sets along some orders are.
 MOST_SETS = 800
@@ -58,7 +59,7 @@ class UniformMesh(Solver):
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
         search = MeshSearch(problem, options, self.admits)
-        return run_search(search.best, monitor, search.run)
+        return searched(search.best, monitor, search.run)
 
 
 class MeshSearch:
