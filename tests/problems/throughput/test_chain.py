@@ -75,20 +75,20 @@ def test_what_must_not_pass_over_a_stage_costs_stages() -> None:
     [
         (UnitChain(units=((0,), (1,), (2,))), "operator 3 is not"),
         (UnitChain(units=((0,), (1, 1), (2, 3))), "operator 1 is not"),
-        (UnitChain(units=((0,), (), (1, 2, 3))), "unit 1 of its row has no operators"),
+        (UnitChain(units=((0,), (), (1, 2, 3))), "unit 1 of its chain has no operators"),
         (UnitChain(units=((0,), (1, 2, 3)), handed=((1, 0),)), "no pair of units in order"),
         (UnitChain(units=((0,), (1, 2, 3)), handed=((0, 2),)), "no pair of units in order"),
     ],
 )
-def test_rows_of_other_operators_are_refused(row: UnitChain, said: str) -> None:
+def test_chains_of_other_operators_are_refused(row: UnitChain, said: str) -> None:
     with pytest.raises(InputError, match=said):
         CHAIN.replace(row=row)
 
 
 @pytest.mark.parametrize("solver", ["exact", "slicing", "dpl", "annealing"])
-def test_other_solvers_send_rows_on(solver: str) -> None:
+def test_other_solvers_send_chains_on(solver: str) -> None:
     options = {"contiguity": "free"} if solver == "annealing" else {}
-    with pytest.raises(UnsupportedError, match="row"):
+    with pytest.raises(UnsupportedError, match="chain"):
         pt.solve(CHAIN, solver=solver, **options)
 
 
@@ -113,7 +113,7 @@ def staged(*groups: tuple[int, ...], kind: str = "gpu") -> Plan:
         (UnitChain(units=((1,), (0,), (2,), (3,))), staged((0,), (1, 2, 3)), "nor on the next one"),
     ],
 )
-def test_what_breaks_a_row_is_named(row: UnitChain, plan: Plan, said: str) -> None:
+def test_what_breaks_a_chain_is_named(row: UnitChain, plan: Plan, said: str) -> None:
     assert said in "; ".join(evaluate(CHAIN.replace(row=row), plan).violations)
 
 
