@@ -20,11 +20,23 @@ from typing import Any
 
 import pytest
 
-from partita.conductor.judge import adopt, adopt_better, best_of, evaluate, judge, judge_plan, proven, with_bound
+from partita.conductor.judge import (
+    adopt,
+    adopt_better,
+    best_of,
+    evaluate,
+    explained,
+    judge,
+    judge_plan,
+    judge_stated,
+    proven,
+    with_bound,
+)
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Event, Result, Rival, Status, StopReason
 from partita.ground.errors import DisagreementError, InputError
 from partita.nouns.pipeline import Contiguity, Plan, Stage
+from partita.problems import kind_of
 from partita.problems.outcome import Outcome
 from partita.problems.throughput.options import ThroughputOptions
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
@@ -95,6 +107,24 @@ class TestJudge:
         assert (found.solver, found.seed, found.gap) == ("oracle", 3, 0.2)
         assert found.statistics is monitor.statistics
         assert found.runtime_s >= found.bound.runtime_s > 0
+
+    def test_arguments(self) -> None:
+        """Of a bound that of the method that proved it, or the solver's; of a result only where there is no plan."""
+        capacity = kind_of(PROBLEM).argument("capacity")
+        for method, argument in (("capacity", capacity), ("", "it was told so")):
+            found = judged(BEST, 4.0, proven_by=method)
+            assert found.bound is not None
+            assert (found.bound.argument, found.argument) == (argument, "")
+        assert judged(None, infeasible=True).argument == "it was told so"
+
+    @pytest.mark.parametrize(("memory", "status"), [(20.0, Status.FEASIBLE), (5.0, Status.INFEASIBLE)])
+    def test_a_plan_that_was_asked_for(self, memory: float, status: Status) -> None:
+        problem = PROBLEM.replace(memory_bytes=memory)
+        worth = evaluate(problem, BEST)
+        assert judge_stated(problem, BEST, ACYCLIC) == Result(
+            problem, BEST, worth, None, status, StopReason.FINISHED, "stated", 3, 0.0, "; ".join(worth.violations)
+        )
+        assert len(worth.violations) == (0 if status is Status.FEASIBLE else 2)
 
     def test_a_bound_that_meets_the_plan_proves_it(self) -> None:
         found = judged(BEST, 5.0)
@@ -357,6 +387,16 @@ class TestAnotherBound:
     def test_above_the_plan(self) -> None:
         with pytest.raises(DisagreementError, match=r"other claims bound 6\.0"):
             with_bound(judged(BEST, 3.0), Bound(6.0, "other"))
+
+
+def test_bounds_are_explained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, certificate = kind_of(PROBLEM), DeviceKind(name="shown", count=1)
+    monkeypatch.setattr(type(kind), "certify", staticmethod(lambda problem, bound: certificate))
+    found = explained(PROBLEM, Bound(4.0, "capacity"))
+    assert found == Bound(4.0, "capacity", argument=kind.argument("capacity"), certificate=certificate)
+    assert found.argument
+    other = Bound(4.0, "capacity", argument="as told", certificate=PROBLEM.kinds[0])
+    assert explained(PROBLEM, other) == other
 
 
 def test_evaluate_needs_a_problem() -> None:

@@ -11,9 +11,17 @@ from typing import Any, ClassVar
 import msgspec
 import pytest
 
-from partita.documents.result_file import read_plan_bytes, result_document
+from partita.documents.result_file import (
+    decode_split,
+    proof_document,
+    read_plan_bytes,
+    result_document,
+    split_document,
+    with_problem,
+)
 from partita.engines.search.result import Bound, Event, Result, Statistics, Status, StopReason
 from partita.ground.errors import FormatError, InputError
+from partita.nouns.split import Split, StagePart
 
 
 class Toy(msgspec.Struct, frozen=True):
@@ -29,6 +37,10 @@ class Toy(msgspec.Struct, frozen=True):
 
 #: Compact, keys in order, the fields behind format and version.
 CANONICAL = b'{"format":"test.toy","name":"toy","notes":["assumed"],"times":{"7":0.5},"unit":"ms","version":4}'
+
+
+SPLIT = Split(model="toy", stages=(StagePart(rank=0, devices=("gpu:0",), operators=(0, 1)),))
+CHANGED = {"model": "other"}
 
 
 def result(**changes: Any) -> Result[Any, Any, Any]:
@@ -82,6 +94,33 @@ def test_without_a_plan() -> None:
     )
     assert (found["objective"], found["bound"], found["gap"], found["plan"], found["bound_method"]) == (None,) * 5
     assert (found["status"], found["reason"]) == ("infeasible", "too small")
+
+
+def test_proofs_that_there_is_no_plan() -> None:
+    assert proof_document(result(bound=None)) is None
+    assert proof_document(result(bound=None, argument="too large")) == {
+        "method": "search",
+        "scope": "",
+        "argument": "too large",
+        "certificate": None,
+    }
+
+
+def test_the_problem_itself() -> None:
+    found = with_problem({"seed": 3, "problem": {"name": "toy"}}, Toy())
+    assert found["seed"] == 3
+    assert found["problem"]["name"] == "toy"
+    assert json.loads(msgspec.json.encode(found["problem"]["stated"])) == json.loads(CANONICAL)
+
+
+def test_splits_there_and_back() -> None:
+    """One without a digest is taken as it is."""
+    document = split_document(SPLIT)
+    assert decode_split(msgspec.json.encode(document), "r.json") == SPLIT
+    with pytest.raises(InputError, match=r"^r\.json: split was changed after it was written; "):
+        decode_split(msgspec.json.encode(document | CHANGED), "r.json")
+    del document["sha256"]
+    assert decode_split(msgspec.json.encode(document), "r.json") == SPLIT
 
 
 def test_statuses_are_plain_text() -> None:

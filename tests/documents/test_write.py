@@ -116,3 +116,22 @@ def test_a_file_system_without_nameless_files(tmp_path: Path, monkeypatch: pytes
     write_atomic(tmp_path / "a.json", b"{}")
     assert (tmp_path / "a.json").read_bytes() == b"{}"
     assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="there are no nameless files")
+@pytest.mark.parametrize("step", ["open", "link"])
+def test_a_file_system_that_refuses_nameless_files(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = os.open
+
+    def refused(*arguments: object, **settings: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    def opened(path: Path, flags: int, mode: int = 0o777, **settings: int) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(95, "Operation not supported")
+        return usual(path, flags, mode, **settings)
+
+    monkeypatch.setattr(os, step, opened if step == "open" else refused)
+    write_atomic(tmp_path / "a.json", b"{}")
+    assert (tmp_path / "a.json").read_bytes() == b"{}"
+    assert os.listdir(tmp_path) == ["a.json"]

@@ -12,6 +12,7 @@ _MAKESPAN = "tests/problems/makespan"
 _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate.py",
     f"{_THROUGHPUT}/test_contiguity.py",
+    f"{_THROUGHPUT}/test_chain.py",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_arbitrary_plans",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_every_plan_of_tiny_problems",
     f"{_THROUGHPUT}/test_evaluate_random.py::test_evaluate_agrees_on_variants",
@@ -46,7 +47,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "partita.problems.throughput.bounds.knowledge": (f"{_THROUGHPUT}/bounds/test_knowledge.py",),
     "partita.conductor.judge": ("tests/conductor/test_judge.py",),
-    "partita.documents.document": ("tests/documents/test_document.py",),
+    "partita.documents.document": ("tests/documents/test_document.py", "tests/documents/test_write.py"),
     "partita.documents.stated": ("tests/documents/test_stated.py", "tests/problems/test_importers.py"),
     "partita.documents.result_file": ("tests/documents/test_result_file.py",),
     "partita.problems.throughput.files.dnn_partitioning": (f"{_THROUGHPUT}/files/test_dnn_partitioning.py",),

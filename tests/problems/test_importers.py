@@ -13,7 +13,7 @@ from cli.conftest import workload
 from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.importers import ForeignFormat, detect_format, open_problem
+from partita.problems.importers import ForeignFormat, detect_format, open_problem, stated_problem
 from partita.problems.throughput.problem import DeviceKind, LinkedGroup, MovedTensor, ThroughputProblem, TimedOperator
 from toy.registered import registered
 from toy.samples import SIX
@@ -106,6 +106,17 @@ def test_one_key_is_enough_for_a_workload(tmp_path: Path, key: str) -> None:
         pt.read_problem(write(tmp_path, {key: 1}))
 
 
+@pytest.mark.parametrize("key", ["devices", "flows"])
+def test_one_key_is_enough_for_flows(tmp_path: Path, key: str) -> None:
+    for problem in (None, "makespan"):
+        with pytest.raises(FormatError, match="missing key"):
+            pt.read_problem(write(tmp_path, {key: []}), problem=problem)
+
+
+def test_a_workload_of_one_sample(tmp_path: Path) -> None:
+    assert type(pt.read_problem(write(tmp_path, workload()), problem="latency")).kind == "latency"
+
+
 @pytest.mark.parametrize("key", ["maxDevices", "maxMemoryPerDevice"])
 def test_one_key_is_enough_for_a_hybrid_workload(tmp_path: Path, key: str) -> None:
     with pytest.raises(FormatError, match="missing key"):
@@ -181,6 +192,7 @@ def test_factors_on_own_files(tmp_path: Path, factor: float) -> None:
     found = pt.read_problem(path, scale_communication=factor)
     assert isinstance(found, ThroughputProblem)
     assert found.kinds[0].transfer_time_per_unit == 0.5 * factor
+    assert stated_problem(path.read_bytes(), path) == NATIVE
 
 
 def test_every_transfer_is_scaled(tmp_path: Path) -> None:

@@ -251,3 +251,11 @@ def test_rounding_is_no_violation() -> None:
         assert evaluate(problem, plan).feasible
         early = msgspec.structs.replace(plan.operators[1], start=unit * 0.999999, end=unit * 1.999999)
         assert not evaluate(problem, MakespanPlan(operators=plan.operators | {1: early})).feasible
+
+
+def test_each_of_two_flows_is_checked() -> None:
+    """Also one that comes after a flow which stays on a device."""
+    operators = {v: msgspec.structs.replace(p, device=0) if v == 1 else p for v, p in PLAN.operators.items()}
+    flows = {f: sent for f, sent in PLAN.flows.items() if f == 11}
+    found = evaluate(PROBLEM, MakespanPlan(operators=operators, flows=flows))
+    assert "flow 13 is not moved, but operators 2 and 3 are on two devices" in found.violations

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_edges, order_pairs
+from partita.problems.throughput.contiguity import (
+    colocated,
+    colocation_classes,
+    distinct_pairs,
+    order_edges,
+    order_pairs,
+)
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 
@@ -25,6 +31,11 @@ def test_classes_are_numbered_by_first_appearance() -> None:
     """Two untied operators are not in one class, and the number given has no meaning but equality."""
     problem = build([(5, False, 9), (3, False, None), (8, False, 9), (1, False, None), (2, True, 0)])
     assert colocation_classes(problem).tolist() == [0, 1, 0, 2, 3]
+
+
+def test_parts_take_the_place_of_ties() -> None:
+    problem = build([(5, False, 9), (3, False, None), (8, False, 9)], (5, 3))
+    assert colocated(problem, [1.0, 1.0, 0.0]) == build([(5, False, 1), (3, False, 1), (8, False, 0)], (5, 3))
 
 
 def test_forward_edges_are_kept_once_and_loops_dropped() -> None:

@@ -13,6 +13,8 @@ import pytest
 import partita as pt
 from partita.documents.document import sha256, tagged
 from partita.ground.errors import FormatError
+from partita.nouns.split import Card, RuntimeLayer, Split, StagePart
+from partita.problems import kind_of
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from running.command_line import Run
@@ -156,3 +158,61 @@ def test_results_name_their_problem_and_keep_the_plan(partita: Callable[..., Run
     assert partita("solve", problem, "--memory", 0.5, "--output", result).code == 1
     document = json.loads(result.read_text())
     assert (document["plan"], document["objective"], document["status"]) == (None, None, "infeasible")
+
+
+LAYERS = tuple(
+    RuntimeLayer(name=str(v), part="block", recompute=way) for v, way in enumerate(("none", "operators", "attention"))
+)
+PARTS = (
+    StagePart(rank=0, devices=("a",), planned=(0,)),
+    StagePart(rank=1, devices=("b", "c"), replicas=2, planned=(1, 2)),
+)
+SPLIT = Split(
+    model="small", stages=PARTS, layers=LAYERS, cards=tuple(Card(kind="gpu") for _ in range(3)), schedule="1f1b", zero=1
+)
+STAGES: tuple[dict[str, Any], ...] = (
+    {"operators": [0], "data_parallel": 1, "tensor_parallel": 1, "configurations": {"0": "offload"}},
+    {"operators": [1, 2], "data_parallel": 2, "tensor_parallel": 1, "configurations": dict.fromkeys("12", "selective")},
+)
+SUMS = {"devices": 3, "microbatches": 3, "schedule": "1f1b", "zero": 1}
+
+
+def contradictions(changes: dict[str, Any], split: Split | None, *stages: dict[str, Any]) -> list[str]:
+    plan = {**SUMS, "stages": [one | other for one, other in zip(STAGES, stages or ({}, {}), strict=True)], **changes}
+    return list(kind_of(PLAIN).files.contradictions(json.dumps(plan).encode(), split, "r.json"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"devices": 4}, ["plan.devices is 4, and plan.stages have 3"]),
+        ({"schedule": "gpipe"}, ["plan.schedule is gpipe, and split.schedule is 1f1b"]),
+        ({"zero": 2}, ["plan.zero is 2, and split.zero is 1"]),
+    ],
+)
+def test_what_a_plan_says_twice(changes: dict[str, Any], expected: list[str]) -> None:
+    assert contradictions(changes, SPLIT) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [([{"data_parallel": 1}], True), ([{"data_parallel": 1}, {}], False), ([1], False), (None, False)],
+)
+def test_which_plans_are_of_these_files(keys: Any, found: bool) -> None:
+    assert kind_of(PLAIN).files.wrote({"stages": keys}) is found
+
+
+def test_what_plan_and_split_say_of_a_stage() -> None:
+    assert contradictions({}, SPLIT, {"configurations": {"0": "full"}}, {}) == [
+        "plan.stages[0].configurations has full for layer 0, and split.layers[0].recompute is none"
+    ]
+    short = msgspec.structs.replace(SPLIT, stages=PARTS[:1])
+    assert contradictions({}, short) == ["split.stages are 1, and plan.stages have 2 parts"]
+    other = msgspec.structs.replace(
+        SPLIT, stages=(msgspec.structs.replace(PARTS[0], context=2, planned=(2,)), PARTS[1])
+    )
+    assert contradictions({}, other) == [
+        "plan.stages[0].operators are not the layers of split.stages[0].planned",
+        "plan.stages[0].context_parallel is 1, and split.stages[0] has 2",
+    ]

@@ -12,6 +12,7 @@ import partita as pt
 from partita.engines.mip.schedule import schedule_refusal
 from partita.ground.errors import FormatError, InputError
 from partita.problems import kind_of
+from partita.problems.makespan.files.moirai import read_moirai
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
 
 needs_program = pytest.mark.skipif(schedule_refusal() is not None, reason="ortools is not installed")
@@ -22,7 +23,7 @@ def document(**changes: Any) -> dict[str, Any]:
         "devices": [{"memory_bits": 8.0}, {"memory_bits": None, "name": "big", "ignored": 1}],
         "operators": [
             {"id": 0, "time_ms": [1.0, 2.0], "memory_bits": 3.0, "name": "conv"},
-            {"id": 1, "time_ms": [4.0, None]},
+            {"id": 1, "time_ms": [4.0, None], "type": "pool"},
             {"id": 3, "time_ms": [1.0, 1.0]},
         ],
         "flows": [{"id": 2, "source": 0, "target": 1, "time_ms": [[0.0, 0.5], [0.25, 0.0]]}],
@@ -47,7 +48,7 @@ def test_every_field(tmp_path: Path) -> None:
         devices=(Device(name="device 0", memory=8.0), Device(name="big")),
         operators=(
             MakespanOperator(id=0, times=(1.0, 2.0), memory=3.0, name="conv"),
-            MakespanOperator(id=1, times=(4.0, None)),
+            MakespanOperator(id=1, times=(4.0, None), type="pool"),
             MakespanOperator(id=3, times=(1.0, 1.0)),
         ),
         flows=(MakespanFlow(id=2, source=0, target=1, times=((0.0, 0.5), (0.25, 0.0))),),
@@ -59,6 +60,7 @@ def test_communication_is_scaled(tmp_path: Path) -> None:
     found = pt.read_problem(write(tmp_path, document()), format="moirai", scale_communication=4.0)
     assert isinstance(found, MakespanProblem)
     assert found.flows[0].times == ((0.0, 2.0), (1.0, 0.0))
+    assert read_moirai(json.dumps(document()).encode(), "small.json").flows[0].times == ((0.0, 0.5), (0.25, 0.0))
 
 
 @pytest.mark.parametrize(

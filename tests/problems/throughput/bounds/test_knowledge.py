@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import DisagreementError, SolverCrashError
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.knowledge import Knowledge, SimpleBound, suits_programs
+from partita.problems.throughput.contraction.blocks import uniform
+from partita.problems.throughput.problem import DeviceKind, ThroughputProblem, TimedOperator
 
 #: No method is run here, so nothing looks at the relaxation.
 NONE: Any = None
@@ -132,3 +135,27 @@ def test_a_monitor_stops_it_and_gets_its_notes() -> None:
     assert (known.threads, known.stop()) == (1, False)
     monitor.interrupt()
     assert known.stop()
+
+
+@pytest.mark.parametrize(("devices", "items", "found"), [(5, 1, True), (6, 150, False), (6, 151, True)])
+def test_programs_suit_few_or_large_blocks(devices: int, items: int, found: bool) -> None:
+    assert suits_programs(SimpleNamespace(devices=devices, items=items)) is found
+
+
+@pytest.mark.parametrize(("works", "bound"), [((4.0, 1.0, 1.0), 4.0), ((2.0, 2.0, 4.0), 4.0), ((3.0, 3.0, 2.0), 4.0)])
+def test_the_simple_bound(works: tuple[float, ...], bound: float) -> None:
+    """On two devices the largest work, or half of all."""
+    problem = ThroughputProblem(
+        name="row",
+        kinds=(DeviceKind(name="gpu", count=2),),
+        operators=tuple(TimedOperator(id=v, times=(work,)) for v, work in enumerate(works)),
+    )
+    method = SimpleBound()
+    assert method.supports(problem) is None
+    found = method.bound(problem, Monitor())
+    assert (found.value, found.method, found.scope) == (pytest.approx(bound), "simple", "free")
+    assert found.runtime_s > 0
+    known = Knowledge(uniform(problem, free=True))
+    assert method.share(known.uniform) == 1.0
+    assert known.offer_blocks(labels(0, 1, 1), "by hand") == max(works[0], works[1] + works[2])
+    assert known.value == max(works[0], works[1] + works[2])

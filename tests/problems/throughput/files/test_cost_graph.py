@@ -176,3 +176,9 @@ def test_free_nodes_in_the_middle_and_free_makers_stay() -> None:
 def test_other_text_is_not_a_cost_graph(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="not valid JSON"):
         pt.read_problem(write(tmp_path, "nodes: 3"))
+
+
+def test_the_last_of_two_values_counts_under_either_name() -> None:
+    text = "node { name: 'a' compute_cost: 1 compute_cost: 3 device_persistent_memory_size: 5 }"
+    (op,) = read_cost_graph(text.encode(), "g").operators
+    assert (op.times[0], op.memory_bytes) == (3.0, 5.0)

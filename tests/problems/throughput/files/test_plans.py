@@ -12,6 +12,8 @@ import pytest
 import partita as pt
 from partita.documents.document import sha256, tagged
 from partita.ground.errors import FormatError
+from partita.nouns.split import Split, StagePart
+from partita.problems import kind_of
 from partita.problems.throughput.problem import (
     DeviceKind,
     LinkedGroup,
@@ -215,3 +217,68 @@ def test_splits_are_written_and_read(partita: Callable[..., Run], tmp_path: Path
     assert [device["nodes"] for device in document["fpgas"]] == [[5, 7], [], []]
     for plan in (result, published):
         assert partita("evaluate", problem, plan, "--json").document["objective"] == 6.0
+
+
+def listed(**changes: Any) -> dict[str, Any]:
+    fields = {
+        "name": "gpu:0",
+        "kind": "accelerator",
+        "device_kind": "gpu",
+        "replica_devices": ["gpu:0"],
+        "operators": [5],
+    }
+    return fields | changes
+
+
+SECOND_LISTED = listed(name="host:0", kind="cpu", device_kind="host", replica_devices=["host:0"], operators=[7, 9])
+SPLIT = Split(
+    model="small",
+    stages=(
+        StagePart(rank=0, devices=("gpu:0",), operators=(5, 6)),
+        StagePart(rank=1, devices=("host:0",), accelerator=False, operators=(7, 9)),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("devices", "stages", "expected"),
+    [
+        ([listed(), SECOND_LISTED], None, []),
+        ([listed(), listed(operators=[]), SECOND_LISTED], None, []),
+        ([listed(), SECOND_LISTED], [listed(), SECOND_LISTED], []),
+        ([listed(), SECOND_LISTED], [listed()], ["plan.stages are 1, and plan.devices 2"]),
+        (
+            [listed(), SECOND_LISTED],
+            [listed(operators=[6]), SECOND_LISTED],
+            ["plan.stages[0] and plan.devices[0] differ in operators"],
+        ),
+        ([listed()], None, ["split.stages are 2, and plan.devices with operators 1"]),
+        (
+            [listed(name="gpu:1", replica_devices=["gpu:1"]), SECOND_LISTED],
+            None,
+            ["plan.devices[0] is on gpu:1, and split.stages[0] on gpu:0"],
+        ),
+        (
+            [listed(operators=[3, 4, 5]), SECOND_LISTED],
+            None,
+            ["plan.devices[0] has operator 3, and split.stages[0] has not"],
+        ),
+        (
+            [listed(kind="cpu"), SECOND_LISTED],
+            None,
+            ["plan.devices[0].kind is cpu, and split.stages[0] says otherwise"],
+        ),
+    ],
+)
+def test_contradictions(devices: list[Any], stages: list[Any] | None, expected: list[str]) -> None:
+    plan = {"contiguity": "acyclic", "devices": devices} | ({} if stages is None else {"stages": stages})
+    files = kind_of(PROBLEM).files
+    assert list(files.contradictions(json.dumps(plan).encode(), SPLIT, "r.json")) == expected
+    assert list(files.contradictions(json.dumps(plan).encode(), None, "r.json")) == [
+        text for text in expected if "split" not in text
+    ]
+
+
+@pytest.mark.parametrize(("keys", "found"), [("devices contiguity", True), ("devices", False), ("contiguity", False)])
+def test_which_plans_are_of_these_files(keys: str, found: bool) -> None:
+    assert kind_of(PROBLEM).files.wrote(dict.fromkeys(keys.split())) is found
