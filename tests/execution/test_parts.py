@@ -101,7 +101,8 @@ def test_replicas_may_differ_from_stage_to_stage() -> None:
     assert all(orders.holder(action.stage, action.microbatch) == number for number, action in found)
     assert len(found) == 2 * 2 * 6
     # The first stage is ahead by as many microbatches as there are replicas behind it, and itself.
-    assert [action.letter for action in orders.processes[0].actions[:6]] == ["F", "F", "F", "F", "B", "F"]
+    letters = ["".join(action.letter for action in process.actions) for process in orders.processes]
+    assert letters == ["FFFFBFBFBBBB", "FBFB", "FBFB", "FBFB"]
     alone = make_orders(split_of([0], 2, training=True), 1, 4, "gpipe")
     assert [[str(action) for action in p.actions[:2]] for p in alone.processes] == [["0F0", "0F2"], ["0F1", "0F3"]]
 
@@ -281,8 +282,11 @@ def test_draws_of_a_model_are_seeded_by_their_numbers() -> None:
         also = functional.scaled_dot_product_attention(heads, heads, heads, None, 0.5)
         single = torch.rand(())
         last = torch.dropout(x, 0.25, True)
-        in_place = functional.dropout(x.clone(), 0.5, True, True)
-    assert numbers == [0, 1, 2, 3, 4, 5, 6]
+        written = x.clone()
+        in_place = functional.dropout(written, 0.5, True, True)
+        # All is dropped without a draw, which has a number nevertheless.
+        gone = [functional.dropout(x, 1.0), torch.dropout(x, 1.0, True)]
+    assert numbers == list(range(9))
     assert torch.equal(first, alone(0, lambda: torch.rand(3)))
     assert torch.equal(plain, x)
     assert torch.equal(dropped, alone(1, lambda: torch.native_dropout(x, 0.5, True)[0]))
@@ -292,7 +296,10 @@ def test_draws_of_a_model_are_seeded_by_their_numbers() -> None:
         assert torch.equal(found, again)
     assert float(single) == KEEPS_LAYERS
     assert torch.equal(last, alone(5, lambda: torch.native_dropout(x, 0.25, True)[0]))
-    assert set(in_place.tolist()) <= {0.0, 2.0}
+    assert in_place is written
+    assert set(in_place.tolist()) == {0.0, 2.0}
+    assert x.tolist() == [1.0] * 50
+    assert not torch.cat(gone).any()
     assert functional.scaled_dot_product_attention.__name__ == "scaled_dot_product_attention"
 
 
@@ -308,7 +315,7 @@ def test_microbatches_have_seeds_of_their_own(seed: int, microbatch: int) -> Non
 
 
 def test_a_seed_is_made_of_its_parts() -> None:
-    for seed, microbatch, number in ((0, 0, 0), (2, 3, 5), (10**13, 7, 1)):
+    for seed, microbatch, number in ((0, 0, 0), (2, 3, 5), (10**13, 7, 1), (10**7, 7, 1)):
         seeder(seed, microbatch)(number)
         assert torch.initial_seed() == ((seed * 1_000_003 + microbatch) * 1_000_003 + number) % 2**63
 
@@ -333,7 +340,12 @@ def test_attention_of_a_module_draws_once(weights: bool) -> None:
     module, x, numbers = torch.nn.MultiheadAttention(4, 2, dropout=0.5), torch.ones(3, 1, 4), list[int]()
     with seeded(numbers.append):
         module(x, x, x, need_weights=weights)
-    assert numbers == [0]
+        # Everything dropped counts, too; nothing dropped does not, though kernels of attention count as random.
+        module.dropout = 1.0
+        module(x, x, x, need_weights=weights)
+        module.eval()
+        module(x, x, x, need_weights=weights)
+    assert numbers == [0, 1]
     assert (functional.scaled_dot_product_attention, functional.dropout) == originals
 
 

@@ -265,6 +265,8 @@ def test_what_many_read_is_sent_to_each() -> None:
     assert set(pieces[2].receives) == {1}
     assert pieces[2].receives[1] == [HandedTensor(made, 1), HandedTensor(early, 0)]
     programs = [compile_piece(tape, piece, {}, training=False) for piece in pieces]
+    lines = [line.strip() for line in programs[1].source.splitlines()]
+    assert {f"t{made} = t{made}.clone()", f"e{made}_1 = t{made}"} <= set(lines)
     x_value = torch.arange(4.0)
     found = run_pieces(pieces, programs, {"x": x_value})
     assert [found[place].tolist() for place in range(2)] == [each.tolist() for each in tape.run({"x": x_value}, {})]
@@ -302,15 +304,15 @@ def test_arguments_of_all_sorts() -> None:
 
     def record(*args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
         seen.append((args, kwargs))
-        return args[0] + 1, "no tensor", args[0] + 2
+        return args[0] + 1, "no tensor", args[0] + 2, args[0] + 3
 
     tape = Hand()
     x = tape.given("input", "x")
-    first, second = tape.add((4,)), tape.add((4,))
+    first, second, unread = tape.add((4,)), tape.add((4,)), tape.add((4,))
     nested = [Ref(x), (Ref(x), 1.5)]
     args = (Ref(x), nested, (Ref(x),), [1, 2], (None, True), None, True, 7, 0.25, "word", torch.bfloat16)
     entry = TapedCall(
-        func=record, args=args, kwargs={"other": Ref(x), "size": 3}, single=False, outs=(first, None, second),
+        func=record, args=args, kwargs={"other": Ref(x), "size": 3}, single=False, outs=(first, None, second, unread),
         reads=(x,), writes=(), call=0, grad=True, random=False,
     )  # fmt: skip
     tape.calls.append((False, "m"))
@@ -331,9 +333,9 @@ def test_arguments_of_all_sorts() -> None:
     assert given[3:] == ([1, 2], (None, True), None, True, 7, 0.25, "word", torch.float32)
     assert named == {"other": value, "size": 3}
     assert "None, True, 7," in program.source
-    # Each tensor is let go after its last reader, results are not.
+    # Each tensor is let go after its last reader, or at once without one; results are not.
     freed = [line.strip() for line in program.source.splitlines() if "del " in line]
-    assert freed == [f"del t{x}", f"del t{first}, t{second}"]
+    assert freed == [f"del t{x}, t{unread}", f"del t{first}, t{second}"]
 
 
 def test_a_single_number_keeps_layers() -> None:

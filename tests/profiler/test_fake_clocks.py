@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,7 +202,7 @@ def test_a_line_through_exact_times(latency_us: int, gigabytes: int) -> None:
     assert found == pytest.approx((latency, bandwidth), rel=1e-6)
 
 
-def test_a_line_counts_relative_errors() -> None:
+def test_a_line_counts_relative_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Doubling all times halves the bandwidth; a second more on all is latency; less than nothing is none."""
     line = [MessageTime(bytes=size, time_s=size / 1e6) for size in (1000, 2000, 4000)]
     slower = [MessageTime(bytes=t.bytes, time_s=2 * t.time_s) for t in line]
@@ -211,6 +212,8 @@ def test_a_line_counts_relative_errors() -> None:
     assert fit_line(bent)[0] == 0.0
     flat = [MessageTime(bytes=size, time_s=time_s) for size, time_s in ((1000, 4.0), (2000, 3.5), (3000, 2.0))]
     assert fit_line(flat)[1] == pytest.approx(1500.0)
+    monkeypatch.setattr(links.np.linalg, "lstsq", lambda *_, **__: (np.array([4.0, 0.0]),))
+    assert fit_line(flat) == (4.0, 1500.0)
 
 
 def test_messages_of_a_gpu_are_over_before_the_clock_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,8 +351,10 @@ def seen_of(forward: Any, *, training: bool = False, parameter: Any = None) -> A
     return observe(step, Ticking(), warm_up=1, repeats=2, alone=nullcontext)
 
 
-def test_passes_begin_with_the_same_seeds_and_collect_nothing() -> None:
+def test_passes_begin_with_the_same_seeds_and_collect_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: set[tuple[float, float, bool]] = set()
+    collected: list[bool] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(bool(drawn)))
 
     def forward(module: Any, x: Any) -> Any:
         noise = torch.rand(1)
@@ -360,6 +365,7 @@ def test_passes_begin_with_the_same_seeds_and_collect_nothing() -> None:
     random.seed(0)
     torch.manual_seed(0)
     assert drawn == {(random.random(), float(torch.rand(1)), False)}
+    assert collected == [False]
 
 
 def test_a_model_that_changes_is_refused() -> None:

@@ -45,13 +45,10 @@ def time_messages(rank: int, device: str = "cpu") -> list[MessageTime]:
 
 def fit_line(transfers: Sequence[MessageTime]) -> tuple[float, float]:
     """Latency in seconds and bandwidth in bytes per second: the line with the least relative errors, squared."""
-    sizes = np.array([t.bytes for t in transfers], dtype=np.float64)
-    times = np.array([t.time_s for t in transfers], dtype=np.float64)
+    sizes, times = np.array([t.bytes for t in transfers]), np.array([t.time_s for t in transfers])
     rows = np.stack([1 / times, sizes / times], axis=1)
     latency, slope = np.linalg.lstsq(rows, np.ones(len(times)), rcond=None)[0]
     if slope <= 0:
         # Noise above all: the largest message says most about bandwidth.
         slope = times[-1] / sizes[-1]
-    if latency < 0:
-        latency = 0.0
-    return float(latency), float(1 / slope)
+    return max(0.0, float(latency)), float(1 / slope)

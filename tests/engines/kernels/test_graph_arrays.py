@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instances.kernel_arrays import dags, paths_between, row_of, values
-from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows, row_masks
+from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows, row_masks, zeros
 from partita.engines.kernels.bits import add, has, listed
 from partita.engines.kernels.closures import chain_sums, closure_bits, closure_sums
 from partita.engines.kernels.compiled import compiled
@@ -45,6 +45,14 @@ def test_a_named_tuple_of_arrays_from_a_mapping() -> None:
     assert type(made.many) is int
     turned = as_arrays(Struct, {**made._asdict(), "numbers": np.ones((3, 2)).T})
     assert turned.numbers.flags.c_contiguous
+
+
+def test_a_named_tuple_of_zeros() -> None:
+    made = zeros(Struct, ("numbers", (2, 3)), ("places", 4), many=5, on=True, other="x")
+    assert made.numbers.tolist() == [[0.0] * 3] * 2
+    assert made.places.tolist() == [0] * 4
+    assert (made.numbers.dtype, made.places.dtype) == (np.float64, np.int32)
+    assert made[2:] == (5, True, "x")
 
 
 @given(st.integers(1, 150).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.sets(st.integers(0, n - 1))))))

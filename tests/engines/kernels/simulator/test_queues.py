@@ -43,7 +43,9 @@ def queue_up(q: Queue, who: Longs, key: np.ndarray, taken: Longs) -> int:
     return count
 
 
-STEPS = st.lists(st.tuples(st.integers(TAKE, COUNT - 1), st.integers(0, 4)), max_size=80)
+STEPS = st.lists(
+    st.tuples(st.one_of(st.just(TAKE), *[st.integers(0, COUNT - 1)] * 2), st.integers(0, 9)), min_size=10, max_size=80
+)
 
 
 @examples(200)
@@ -65,6 +67,9 @@ def test_a_queue_gives_the_least_key_first(steps: list[tuple[int, int]]) -> None
     assert q.size[0] == len(waiting)
     assert {v for v in range(COUNT) if q.place[v] >= 0} == set(waiting)
     assert all(q.members[q.place[v]] == v for v in waiting)
+    rest = np.full(COUNT, TAKE)
+    assert queue_up(q, rest, np.zeros(COUNT), taken := rest.copy()) == len(waiting)
+    assert taken[: len(waiting)].tolist() == sorted(waiting, key=lambda v: (waiting[v], v))
 
 
 @compiled
