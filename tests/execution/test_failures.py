@@ -94,7 +94,9 @@ def test_a_hanging_rank_is_named_and_the_others_end(host):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
     """Before it has shown any life, and while the other waits for it."""
-    error = []
+    error, made = [], source("tied")
+    # So that the process that ranks come from is there, and only ranks are waited for.
+    host.run(RunJob(split=split(made, 2), source=made, microbatches=2))
 
     def work():
         try:
