@@ -120,6 +120,8 @@ def test_rounds_run_in_waves(training: bool) -> None:
     assert forward == ["0F0", "2F0", "0F1", "2F1", "0F2", "2F2"]
     backward = [str(action) for action in orders.processes[0].actions if action.letter == "B"]
     assert backward == [each.replace("F", "B") for each in reversed(forward)] * training
+    # A rank without stages has no process.
+    assert [p.group for p in make_orders(split_of([0, 2]), 2, 3, None).processes] == [0, 2]
     circle = split_of([0, 1], training=training, schedule="gpipe" if training else "forward", sequential=True)
     assert len(passes(make_orders(circle, 1, 3, None), 2, 3)) == (2 if training else 1) * 2 * 3
 

@@ -66,8 +66,9 @@ def make_orders(split: Split, rounds: int, microbatches: int, schedule: str | No
                 "--context-parallel-degrees 1"
             )
     groups = [stage.rank for stage in split.stages]
-    of_rank = {stage.rank: stage.replicas * times for stage in split.stages}
-    replicas = [of_rank[rank] for rank in range(split.ranks)]
+    replicas = [0] * split.ranks
+    for stage in split.stages:
+        replicas[stage.rank] = stage.replicas * times
     if microbatches < max(replicas):
         raise InputError(f"{microbatches} microbatches are too few for {max(replicas)} replicas; give --microbatches")
     name = schedule or (split.schedule if split.training else "forward")
