@@ -74,11 +74,11 @@ class _WholeCalls(TorchFunctionMode):  # type: ignore[misc]
         if func is functional.scaled_dot_product_attention:
             return _attention(self.draws, func, *args, **kwargs)
         if func is functional.dropout or func is torch.dropout:
-            return _dropout(self.draws, *args, **kwargs)
+            return _dropout(self.draws, func, *args, **kwargs)
         if func is functional.multi_head_attention_forward:
             originals = functional.scaled_dot_product_attention, functional.dropout
             functional.scaled_dot_product_attention = partial(_attention, self.draws, originals[0])
-            functional.dropout = partial(_dropout, self.draws)
+            functional.dropout = partial(_dropout, self.draws, originals[1])
             try:
                 return func(*args, **kwargs)
             finally:
@@ -94,18 +94,17 @@ def _attention(draws: _Draws, func: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _dropout(
     draws: _Draws,
+    func: Any,
     input: Any,
-    p: float,
+    p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
     *,
     train: bool | None = None,
 ) -> Any:
     active = training if train is None else train
-    if inplace:
-        return torch.dropout_(input, p, active)
-    if not active or p == 0:
-        return input
+    if not active or p == 0 or inplace:
+        return func(input, p, active, inplace) if func is functional.dropout else func(input, p, active)
     return draws.whole(torch.native_dropout, input, p, True)[0]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,9 +43,12 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 def _dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
     """Whether the elements fill a row of memory, each place once."""
-    filled = sorted((step, side) for step, side in zip(stride, shape, strict=True) if side > 1)
-    sizes = itertools.accumulate((side for _, side in filled), operator.mul, initial=1)
-    return all(step == size for (step, _), size in zip(filled, sizes, strict=False))
+    size = 1
+    for step, side in sorted((step, side) for step, side in zip(stride, shape, strict=True) if side > 1):
+        if step != size:
+            return False
+        size *= side
+    return True
 
 
 class Wire:
