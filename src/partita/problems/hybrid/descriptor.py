@@ -10,7 +10,6 @@ from partita.problems.facets.stages import Replication
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.baselines.restricted import OnKinds
 from partita.problems.kind import Solver, lazy
 
 if TYPE_CHECKING:
@@ -72,6 +71,8 @@ class StepKind(HybridKind):
     title = "hybrid problems about a step"
     solvers: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.step.solvers:SOLVERS")
     baselines: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.step.baselines:BASELINES")
+    #: Of the baselines those for several kinds of devices.
+    on_kinds: lazy[Solvers[HybridProblem, Plan]] = lazy("partita.problems.hybrid.step.baselines:ON_KINDS")
     model: lazy[StepFromModel] = lazy("partita.problems.hybrid.step.from_model:StepFromModel")
     files: lazy[StepPlanFiles] = lazy("partita.problems.hybrid.files.plans:StepPlanFiles")
     report: lazy[StepReport] = lazy("partita.problems.hybrid.step.report:StepReport")
@@ -94,7 +95,7 @@ class StepKind(HybridKind):
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, Any, Any]]:
         """Those for as many kinds of devices as there are."""
-        return [each for each in self.baselines if isinstance(each, OnKinds) == bool(problem.others)]
+        return [each for each in self.baselines if (each in self.on_kinds) == bool(problem.others)]
 
 
 STEADY, STEP = SteadyKind(), StepKind()

@@ -15,13 +15,13 @@ RECIPES: tuple[Solver, ...] = (
     recipes.TORCHTITAN,
     recipes.NANOTRON,
 )
-#: The last two are for several kinds of devices.
+#: For several kinds of devices; all others are for one.
+ON_KINDS: tuple[Solver, ...] = (restricted.FASTEST_KIND, restricted.PROPORTIONAL)
 RESTRICTED: tuple[Solver, ...] = (
     restricted.NO_DATA_PARALLEL,
     restricted.NO_TENSOR_PARALLEL,
     restricted.NO_RECOMPUTATION,
-    restricted.FASTEST_KIND,
-    restricted.PROPORTIONAL,
+    *ON_KINDS,
 )
 #: By hand first, then the restricted planners.
 BASELINES = (*RECIPES, *RESTRICTED)
