@@ -49,7 +49,7 @@ class Layouts:
         self.problem = problem
         self.order = [problem.layers[number] for number in problem.order()]
         numbers: dict[tuple[object, ...], int] = {}
-        self.spaces = [numbers.setdefault(choices_of(layer), len(numbers)) for layer in self.order]
+        self.kinds = [numbers.setdefault(choices_of(layer), len(numbers)) for layer in self.order]
         self._chosen: dict[tuple[object, ...], tuple[tuple[int, ...], ...] | None] = {}
         self._shards = problem.shards
         self._limit = math.inf if problem.memory_bytes is None else up_to(problem.memory_bytes)
@@ -115,18 +115,18 @@ class Layouts:
         for place in range(laid.start, laid.end):
             if not self.order[place].configurations.get(degree):
                 return f"{self.order[place].label} has no configuration of tensor-parallel degree {degree}"
-            kinds.setdefault(self.spaces[place], []).append(place)
-        spaces = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
+            kinds.setdefault(self.kinds[place], []).append(place)
+        counted = [(self.order[places[0]].configurations[degree], len(places)) for places in kinds.values()]
         replicas = laid.data_parallel if self._shards else 1
         key = (tuple((kind, len(places)) for kind, places in kinds.items()), degree, in_flight, replicas)
         if key not in self._chosen:
-            self._chosen[key] = fastest_choices(spaces, in_flight, self._limit, replicas)
+            self._chosen[key] = fastest_choices(counted, in_flight, self._limit, replicas)
         found = self._chosen[key]
         if found is None:
-            return float(least_memory(spaces, in_flight, replicas) - (self.problem.memory_bytes or 0.0))
+            return float(least_memory(counted, in_flight, replicas) - (self.problem.memory_bytes or 0.0))
         configurations: dict[int, str] = {}
-        for (space, _), places, counts in zip(spaces, kinds.values(), found, strict=True):
-            names = [choice.id for choice, times in zip(space, counts, strict=True) for _ in range(times)]
+        for (choices, _), places, counts in zip(counted, kinds.values(), found, strict=True):
+            names = [choice.id for choice, times in zip(choices, counts, strict=True) for _ in range(times)]
             configurations |= {self.order[place].id: name for place, name in zip(places, names, strict=True)}
         held = [layer.id for layer in self.problem.layers if layer.id in configurations]
         return Stage(
@@ -187,16 +187,16 @@ def replica_degrees(problem: HybridProblem, most: int, every: int = 64) -> list[
 #: Points kept while choices are combined; beyond these the answer is good, not always the best.
 _MOST_POINTS = 4096
 
-Space = tuple[Configuration, ...]
+Choices = tuple[Configuration, ...]
 
 
-def least_memory(kinds: Sequence[tuple[Space, int]], in_flight: int, replicas: int = 1) -> float:
+def least_memory(kinds: Sequence[tuple[Choices, int]], in_flight: int, replicas: int = 1) -> float:
     """Bytes that the layers need at least, with that many microbatches in flight and replicas."""
-    return sum(n * min(choice.held_bytes(in_flight, replicas) for choice in space) for space, n in kinds)
+    return sum(n * min(choice.held_bytes(in_flight, replicas) for choice in choices) for choices, n in kinds)
 
 
 def fastest_choices(
-    kinds: Sequence[tuple[Space, int]], in_flight: int, limit: float, replicas: int = 1
+    kinds: Sequence[tuple[Choices, int]], in_flight: int, limit: float, replicas: int = 1
 ) -> tuple[tuple[int, ...], ...] | None:
     """How many layers of each kind take each configuration, so that time is least; None if nothing fits.
 
@@ -204,23 +204,24 @@ def fastest_choices(
     Weights and synchronisation, which usually are the same for all configurations of a degree, are not looked at.
     ``kinds`` are configurations to choose from, each with the number of layers that have them; ``limit`` is in bytes.
     """
-    held = [[choice.held_bytes(in_flight, replicas) for choice in space] for space, _ in kinds]
+    held = [[choice.held_bytes(in_flight, replicas) for choice in choices] for choices, _ in kinds]
     fastest = [
-        min((choice.time, size, k) for k, (choice, size) in enumerate(zip(space, sizes, strict=True)))[2]
-        for (space, _), sizes in zip(kinds, held, strict=True)
+        min((choice.time, size, k) for k, (choice, size) in enumerate(zip(choices, sizes, strict=True)))[2]
+        for (choices, _), sizes in zip(kinds, held, strict=True)
     ]
     if sum(n * sizes[k] for (_, n), sizes, k in zip(kinds, held, fastest, strict=True)) <= limit:
         return tuple(
-            tuple(n * (k == best) for k in range(len(space))) for (space, n), best in zip(kinds, fastest, strict=True)
+            tuple(n * (k == best) for k in range(len(choices)))
+            for (choices, n), best in zip(kinds, fastest, strict=True)
         )
     left = least_memory(kinds, in_flight, replicas)
     if left > limit:
         return None
     memory, time = np.zeros(1), np.zeros(1)
     history: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
-    for kind, (space, n) in enumerate(kinds):
+    for kind, (choices, n) in enumerate(kinds):
         sizes = np.array(held[kind])
-        times = np.array([choice.time for choice in space])
+        times = np.array([choice.time for choice in choices])
         for _ in range(n):
             left -= float(sizes.min())
             grown = (memory[:, None] + sizes[None, :]).ravel()
@@ -228,11 +229,11 @@ def fastest_choices(
             kept = _front(grown, slower, limit - lowered(left))
             if not len(kept):
                 return None
-            history.append((kind, kept // len(space), kept % len(space)))
+            history.append((kind, kept // len(choices), kept % len(choices)))
             memory, time = grown[kept], slower[kept]
     # The front falls in time as memory grows.
     place = len(memory) - 1
-    counts = [[0] * len(space) for space, _ in kinds]
+    counts = [[0] * len(choices) for choices, _ in kinds]
     for kind, parent, choice in reversed(history):
         counts[kind][int(choice[place])] += 1
         place = int(parent[place])
