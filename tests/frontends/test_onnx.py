@@ -22,9 +22,9 @@ onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 torch = pytest.importorskip("torch", reason="models are exported by torch")
 pytest.importorskip("onnxscript", reason="torch exports by onnxscript")
 
-from models.onnx_models import HUB, PLAIN, Built  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from models.onnx_models import HUB, PLAIN, Built  # noqa: E402
 from partita.frontends.onnx.shapes import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64

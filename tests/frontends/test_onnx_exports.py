@@ -16,9 +16,8 @@ onnx = pytest.importorskip("onnx", reason="ONNX files are read by onnx")
 torch = pytest.importorskip("torch", reason="models are exported by torch")
 runtime = pytest.importorskip("onnxruntime", reason="it optimises and quantises files")
 
-from models.onnx_models import PLAIN, _hub  # noqa: E402
-
 from frontends.test_onnx import entering, traffic  # noqa: E402
+from models.onnx_models import PLAIN, _hub  # noqa: E402
 from partita.costs.roofline import Roofline  # noqa: E402
 
 MODELS = {**PLAIN, "vit": _hub("vit", image_size=32, patch_size=8, hidden_size=64, num_hidden_layers=2,
