@@ -9,15 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from partita.api.answer import Answer as Answer
+    from partita.api.planning import plan as plan
+    from partita.api.solving import solve as solve
     from partita.conductor.bound import bound as bound
     from partita.conductor.check import check as check
     from partita.conductor.compare import compare as compare
     from partita.conductor.judge import evaluate as evaluate
     from partita.conductor.place import place as place
-    from partita.conductor.plan import plan as plan
     from partita.conductor.plan import price as price
     from partita.conductor.simulate import simulate as simulate
-    from partita.conductor.solve import solve as solve
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
     from partita.documents.stated import write_problem as write_problem
@@ -58,15 +59,17 @@ if TYPE_CHECKING:
 
 #: Where the public names are.
 _NAMES = {
+    "partita.api.answer": "Answer",
+    "partita.api.planning": "plan",
+    "partita.api.solving": "solve",
     "partita.nouns.cluster": "Cluster",
     "partita.conductor.bound": "bound",
     "partita.conductor.check": "check",
     "partita.conductor.compare": "compare",
     "partita.conductor.judge": "evaluate",
     "partita.conductor.place": "place",
-    "partita.conductor.plan": "plan price",
+    "partita.conductor.plan": "price",
     "partita.conductor.simulate": "simulate",
-    "partita.conductor.solve": "solve",
     "partita.documents.stated": "read_graph write_graph write_problem",
     "partita.ground.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "
     "UnsupportedError",

@@ -28,6 +28,7 @@ from partita.problems.settings import read_settings
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
+    from partita.nouns.topology.topology import Topology
 
 #: Of a time limit, the share of the search; and of what that leaves, the shares of the baselines, of the plan without a
 #: runtime's limits, of what is better than the answer beyond its objective, and of the answer without a limit.
@@ -112,7 +113,9 @@ def price_all(
     return model.price(graph, cluster, settings, lambda problem: kind.change(problem, wanted))
 
 
-def price(graph: Graph, cluster: Cluster | str | Path, *, objective: str | None = None, **settings: Any) -> Any:
+def price(
+    graph: Graph, cluster: Cluster | Topology | str | Path, *, objective: str | None = None, **settings: Any
+) -> Any:
     """The problem of a model on a cluster, in seconds and bytes.
 
     Parameters
@@ -146,7 +149,7 @@ def price(graph: Graph, cluster: Cluster | str | Path, *, objective: str | None 
 
 def plan(
     graph: Graph,
-    cluster: Cluster | str | Path,
+    cluster: Cluster | Topology | str | Path,
     *,
     objective: str | None = None,
     time_limit_s: float | None = 60.0,
