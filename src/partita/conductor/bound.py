@@ -98,5 +98,6 @@ def _one_after_the_other(problem: Any, monitor: Monitor) -> Proof:
         raise InputError(f"nothing was proved about problem {problem.name!r} in the time given; give it more")
     best = max(holding, key=lambda part: part.value)
     if objective is not None:
-        best = proven(objective, best)[0] or best
+        agreed, _ = proven(objective, best)
+        best = best if agreed is None else agreed
     return Proof(best, tuple(parts), objective, math.isinf(best.value))

@@ -205,7 +205,7 @@ class _SweepRun:
         if any(entry.result.status is Status.INFEASIBLE for entry in relaxed):
             reason = "infeasible already with more devices, memory or bandwidth"
             return SweptPoint(point, self._known(problem, Status.INFEASIBLE, None, reason), None)
-        bound = max((e.result.bound for e in relaxed if e.result.bound), key=lambda b: b.value, default=None)
+        bound = max((e.result.bound for e in relaxed if e.result.bound is not None), default=None)
         clock = Monitor(self.time_limit_s)
         # A plan of a relaxed point may fit here as it is, if it leaves devices or memory unused.
         guesses = _neighbours(problem, relaxed)

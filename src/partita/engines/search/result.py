@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
@@ -29,9 +29,12 @@ class StopReason(enum.StrEnum):
     TARGET_REACHED = "target reached"
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A proven lower bound.
+@dataclass(frozen=True, repr=False, eq=False)
+class Bound(float):
+    """A proven lower bound: the number ``value``, with what is known of it.
+
+    It compares, computes, formats and hashes as the number does, in the problem's unit of time; what is computed from
+    it is a plain number. Two bounds are equal if all that is known of them is, a bound and a number if the values are.
 
     Attributes
     ----------
@@ -56,6 +59,30 @@ class Bound:
     runtime_s: float = 0.0
     argument: str = ""
     certificate: msgspec.Struct | None = None
+
+    def __new__(cls, value: float, *rest: object, **named: object) -> Self:
+        return super().__new__(cls, value)
+
+    #: As the number, which it may be equal to.
+    __hash__ = float.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if isinstance(other, Bound) else float.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __repr__(self) -> str:
+        """Value and method, and what else is known; of a certificate, which may be long, its type."""
+        known = {"value": self.value, "method": self.method, "scope": self.scope, "runtime_s": self.runtime_s}
+        known["argument"] = self.argument
+        shown = [f"{name}={value!r}" for name, value in known.items() if value != ""]
+        if self.certificate is not None:
+            shown.append(f"certificate={type(self.certificate).__name__}(…)")
+        return f"Bound({', '.join(shown)})"
+
+    def __str__(self) -> str:
+        return repr(self.value)
 
 
 @dataclass(frozen=True)

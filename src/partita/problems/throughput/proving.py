@@ -43,7 +43,7 @@ def prove(problem: ThroughputProblem, search: Solver, monitor: Monitor) -> Proof
     found, bound = _search(problem, search, monitor, first_s)
     value = _objective(problem, found.plan)
     if refused or found.infeasible:
-        best = bound or Bound(0.0, search.name, "acyclic", monitor.elapsed_s)
+        best = Bound(0.0, search.name, "acyclic", monitor.elapsed_s) if bound is None else bound
         return Proof(best, (best,), value, found.infeasible)
     relaxed = uniform(problem)
     # Splits of the relaxation may cost more as plans, or be none: only plans count.
