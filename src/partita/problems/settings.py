@@ -14,7 +14,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -44,6 +44,11 @@ class Setting:
     training: bool = False  #: Whether it says nothing of inference.
     inverted: bool = False  #: For flags that switch something off: ``--no-x`` sets ``x`` to false.
     in_bytes: bool = False  #: For numbers of bytes: a unit such as GB or GiB may be written.
+    unit: str = ""  #: Of numbers: what is counted, or the unit; bytes where ``in_bytes`` says so.
+    #: What it means as a keyword of a Python function, where ``help`` speaks of the flag.
+    meaning: str = ""
+    hint: str = ""  #: Its type as a keyword, where values are not checked by it; names as ``module:name``.
+    python_only: bool = False  #: Whether it is a keyword, and no flag.
     #: Of the field; filled in by ``settings_of``.
     name: str = ""
     type: Any = None
@@ -146,14 +151,17 @@ class Setting:
 setting = Setting
 
 
-def settings_of(declaration: type[msgspec.Struct]) -> dict[str, Setting]:
-    """The settings of a declaration by field name; fields without an annotation are no settings."""
+def settings_of(declaration: type[msgspec.Struct], *, python: bool = False) -> dict[str, Setting]:
+    """The settings of a declaration by field name, of Python alone those too that have no flag.
+
+    Fields without an annotation are no settings.
+    """
     found = {}
     hints = typing.get_type_hints(declaration, include_extras=True)
     for field in msgspec.structs.fields(declaration):
         hint = hints[field.name]
         marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Setting)]
-        if not marks:
+        if not marks or (marks[0].python_only and not python):
             continue
         kind = typing.get_args(hint)[0]
         if typing.get_origin(kind) in (typing.Union, types.UnionType):
@@ -199,8 +207,9 @@ def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: s
                 value = values[name] = _read_bytes(entry, value)
             if entry.choices and not entry.is_list and value not in entry.choices:
                 raise InputError(f"{name} {value!r} is unknown; use {' or '.join(entry.choices)}")
-            if entry.is_list and not isinstance(value, (tuple, list)):
-                values[name] = (value,)
+            if entry.is_list:
+                several = isinstance(value, Sequence) and not isinstance(value, str)
+                value = values[name] = tuple(value) if several else (value,)
             entry.check(value)
     try:
         return msgspec.convert(values, declaration, strict=True)

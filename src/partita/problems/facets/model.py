@@ -28,7 +28,8 @@ class AcceleratorChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """What may be changed of a stated problem over accelerators; a problem adds its own fields."""
 
     devices: Annotated[
-        int | None, setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True)
+        int | None,
+        setting("Number of accelerators.", metavar="N", least=0, group="problem", stated=True, unit="devices"),
     ] = None
     memory: Annotated[
         float | None,
@@ -40,7 +41,8 @@ class DeviceChanges(AcceleratorChanges, frozen=True, kw_only=True):
     """The same where these work on microbatches."""
 
     microbatches: Annotated[
-        int | None, setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True)
+        int | None,
+        setting("Microbatches of the batch.", metavar="N", least=1, group="problem", stated=True, unit="microbatches"),
     ] = None
     weight_sync_per_batch: Annotated[
         bool, setting("Replicas synchronise weights once per batch, not per microbatch.", group="problem")
@@ -50,19 +52,58 @@ class DeviceChanges(AcceleratorChanges, frozen=True, kw_only=True):
 class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every pricing of a model may be asked for; a problem adds its own fields."""
 
-    optimizer: Annotated[str, setting("Training: its state.", metavar="NAME", group="training", training=True)] = "adam"
-    optimizer_dtype: Annotated[str, setting("Of its state.", metavar="NAME", group="training", training=True)] = (
-        "float32"
-    )
-    #: Where operator times come from: a cost source, or the path of a table of measured ones; the roofline if None.
-    costs: Annotated[Any, setting("Measured times.", metavar="TABLE", group="model")] = None
-    #: Name of the runtime that is to run the plan, which must keep its limits (``partita.nouns.catalogue.runtimes``).
-    runtime: Annotated[
-        str | None, setting("Plan what this runtime can run, exactly.", metavar="NAME", group="model")
+    optimizer: Annotated[
+        str,
+        setting(
+            "Training: its state.",
+            metavar="NAME",
+            group="training",
+            training=True,
+            meaning="The optimizer whose state is held.",
+            hint="partita.costs.optimizer:Optimizer",
+        ),
+    ] = "adam"
+    optimizer_dtype: Annotated[
+        str,
+        setting(
+            "Of its state.",
+            metavar="NAME",
+            group="training",
+            training=True,
+            meaning="The number format of the optimizer's state.",
+        ),
+    ] = "float32"
+    costs: Annotated[
+        Any,
+        setting(
+            "Measured times.",
+            metavar="TABLE",
+            group="model",
+            hint="partita.costs.roofline:CostSource | str | None",
+            meaning="Where operator times come from: a source of costs, or the path of a table or profile of measured "
+            "ones; the roofline if None.",
+        ),
     ] = None
-    #: Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it.
-    master_weights: bool | None = None
-    name: str | None = None  #: The problem's; the model's and the cluster's unless stated.
+    #: See ``partita.nouns.catalogue.runtimes``.
+    runtime: Annotated[
+        str | None,
+        setting(
+            "Plan what this runtime can run, exactly.",
+            metavar="NAME",
+            group="model",
+            meaning="Plan what this runtime can run, exactly: a name that `partita exporters` lists.",
+        ),
+    ] = None
+    master_weights: Annotated[
+        bool | None,
+        setting(
+            "Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower.",
+            python_only=True,
+        ),
+    ] = None
+    name: Annotated[
+        str | None, setting("The problem's name; the model's and the cluster's if None.", python_only=True)
+    ] = None
 
 
 @dataclass(frozen=True)

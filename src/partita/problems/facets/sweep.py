@@ -46,7 +46,11 @@ def listed(entry: Setting) -> Setting:
 
 #: Devices, memory of each, and bandwidth: what most problems vary.
 DEVICE_AXES = (
-    Axis("devices", listed(setting("Accelerators.", "--devices", type=int, metavar="N", least=1)), "devices"),
+    Axis(
+        "devices",
+        listed(setting("Accelerators.", "--devices", type=int, metavar="N", least=1, unit="devices")),
+        "devices",
+    ),
     Axis(
         "memory",
         listed(setting("Bytes per accelerator, or inf.", "--memory", type=float, metavar="B", in_bytes=True, least=0)),
@@ -58,7 +62,13 @@ DEVICE_AXES = (
         "bandwidth",
         listed(
             setting(
-                "Factors on every bandwidth, e.g. 0.5,1,2.", "--bandwidth", type=float, above=0, most=sys.float_info.max
+                "Factors on every bandwidth, e.g. 0.5,1,2.",
+                "--bandwidth",
+                type=float,
+                above=0,
+                most=sys.float_info.max,
+                unit="factor",
+                meaning="Factors on every bandwidth, for example (0.5, 1, 2).",
             )
         ),
         "bandwidth",

@@ -22,9 +22,15 @@ ScheduleName = Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
 class HybridOptions(SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
-    #: Devices of one machine, for baselines that keep tensor parallelism inside; unless stated those of the problem's
-    #: hierarchy, and without one 8.
-    machine_devices: int | None = None
+    machine_devices: Annotated[
+        int | None,
+        setting(
+            "Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's "
+            "hierarchy if None, and without one 8.",
+            python_only=True,
+            unit="devices",
+        ),
+    ] = None
 
     @property
     def scope(self) -> str:
@@ -36,7 +42,8 @@ class HybridChanges(DeviceChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem; it has at least one accelerator."""
 
     devices: Annotated[
-        int | None, setting("Number of accelerators.", metavar="N", least=1, group="problem", stated=True)
+        int | None,
+        setting("Number of accelerators.", metavar="N", least=1, group="problem", stated=True, unit="devices"),
     ] = None
     weight_sync_per_batch: Annotated[
         bool,
@@ -45,18 +52,7 @@ class HybridChanges(DeviceChanges, frozen=True, kw_only=True):
 
 
 class HybridPricing(Pricing, frozen=True, kw_only=True):
-    """How a model on a cluster becomes a problem; ``pricing.hybrid_problem`` says what each means.
-
-    Attributes
-    ----------
-    offload
-        As for ``pricing.strategy_spaces``; in Python only.
-    samples
-        Samples of a microbatch of the traced model, for ``global_batch``; in Python only.
-    trace
-        The model traced with so many samples in a microbatch: with a global batch their number is then chosen, too. In
-        Python only.
-    """
+    """How a model on a cluster becomes a problem; ``pricing.hybrid_problem`` says what each means."""
 
     microbatches: Annotated[
         tuple[int, ...],
@@ -66,27 +62,43 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             least=1,
             counts=True,
             group="training",
+            unit="microbatches",
+            meaning="Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device "
+            "if not given.",
         ),
     ] = ()
     global_batch: Annotated[
         int | None,
-        setting("Samples of a step, instead of its microbatches.", metavar="G", least=1, group="training"),
+        setting(
+            "Samples of a step, instead of its microbatches.", metavar="G", least=1, group="training", unit="samples"
+        ),
     ] = None
     minimise: Annotated[
         Aim,
-        setting("The time of an optimizer step, or per sample of an endless stream of microbatches; both with proof."),
+        setting(
+            "The time of an optimizer step, or per sample of an endless stream of microbatches; both with proof.",
+            meaning="What is minimised: the time of an optimizer step, or per sample of an endless stream of "
+            "microbatches.",
+        ),
     ] = "step"
     mesh: Annotated[
         Literal["uniform", "free"] | None,
-        setting("The same degrees in every stage, or each stage its own; uniform for steps."),
+        setting(
+            "The same degrees in every stage, or each stage its own; uniform for steps.",
+            meaning="uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps.",
+        ),
     ] = None
     schedule: Annotated[
         tuple[ScheduleName, ...],
-        setting("Of a step; the best of 1f1b, interleaved and zero-bubble if not given.", metavar="NAME,…"),
+        setting(
+            "Of a step; the best of 1f1b, interleaved and zero-bubble if not given.",
+            metavar="NAME,…",
+            meaning="Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given.",
+        ),
     ] = ()
     zero: Annotated[
         tuple[int, ...],
-        setting("Stages of ZeRO to choose from; all if not given.", metavar="Z,…", least=0),
+        setting("Stages of ZeRO to choose from; all if not given.", metavar="Z,…", least=0, unit="0, 1, 2 or 3"),
     ] = ()
     layout: Annotated[
         str | None,
@@ -99,16 +111,37 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     gradient_dtype: Annotated[
         str,
         setting(
-            "Of a step: gradients are added up and exchanged in it; parameter for that of weights.", metavar="NAME"
+            "Of a step: gradients are added up and exchanged in it; parameter for that of weights.",
+            metavar="NAME",
+            meaning="Of a step, the number format in which gradients are added up and exchanged; parameter for that of "
+            "weights.",
         ),
     ] = "float32"
     zero1: Annotated[bool, setting("Replicas share out the optimizer's states, as --zero 1.")] = False
-    sequence_parallel: Annotated[bool, setting("Tensor-parallel groups do not share out tokens.", inverted=True)] = True
+    sequence_parallel: Annotated[
+        bool,
+        setting(
+            "Tensor-parallel groups do not share out tokens.",
+            inverted=True,
+            meaning="Whether tensor-parallel groups share out tokens between their products.",
+        ),
+    ] = True
     fused: Annotated[
-        bool | None, setting("Chains of elementwise operators run as one kernel, as in compiled models.")
+        bool | None,
+        setting(
+            "Chains of elementwise operators run as one kernel, as in compiled models.",
+            meaning="Whether chains of elementwise operators run as one kernel; if None, where the model is compiled.",
+        ),
     ] = None
     tensor_parallel_degrees: Annotated[
-        tuple[int, ...], setting("1, 2, 4, … up to a machine's devices if not given.", metavar="T,T,…", least=1)
+        tuple[int, ...],
+        setting(
+            "1, 2, 4, … up to a machine's devices if not given.",
+            metavar="T,T,…",
+            least=1,
+            unit="devices",
+            meaning="Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given.",
+        ),
     ] = ()
     context_parallel_degrees: Annotated[
         tuple[int, ...],
@@ -116,15 +149,23 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             "Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given.",
             metavar="C,C,…",
             least=1,
+            unit="devices",
         ),
     ] = ()
     expert_parallel_degrees: Annotated[
         tuple[int, ...],
-        setting("Devices that share out experts; 1, 2, 4, … that divide them if not given.", metavar="E,E,…", least=1),
+        setting(
+            "Devices that share out experts; 1, 2, 4, … that divide them if not given.",
+            metavar="E,E,…",
+            least=1,
+            unit="devices",
+        ),
     ] = ()
     expert_capacity: Annotated[
         float,
-        setting("Rows of the busiest device that shares out experts, relative to the mean.", metavar="FACTOR"),
+        setting(
+            "Rows of the busiest device that shares out experts, relative to the mean.", metavar="FACTOR", unit="factor"
+        ),
     ] = 1.0
     recompute_options: Annotated[
         tuple[Literal["none", "selective", "full"], ...],
@@ -133,8 +174,22 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     offload_activations: Annotated[
         bool, setting("Of a step: layers may keep activations in the host's memory, sent and brought back in time.")
     ] = False
-    offload: Any = None
-    trace: Any = None
+    offload: Annotated[
+        Any,
+        setting(
+            "Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).",
+            python_only=True,
+            hint="partita.problems.hybrid.spaces:Offload | None",
+        ),
+    ] = None
+    trace: Annotated[
+        Any,
+        setting(
+            "The model traced with so many samples in a microbatch: with global_batch their number is then chosen.",
+            python_only=True,
+            hint="collections.abc:Callable[[int], partita.nouns.graph:Graph] | None",
+        ),
+    ] = None
 
 
 def change(problem: HybridProblem, changes: HybridChanges) -> HybridProblem:

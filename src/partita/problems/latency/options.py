@@ -17,7 +17,9 @@ Solver = kind.Solver[LatencyProblem, LatencyPlan, kind.SearchOptions]
 class LatencyChanges(AcceleratorChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem."""
 
-    pieces: Annotated[int | None, setting("Most contiguous pieces of an accelerator.", metavar="Q", least=1)] = None
+    pieces: Annotated[
+        int | None, setting("Most contiguous pieces of an accelerator.", metavar="Q", least=1, unit="pieces")
+    ] = None
 
 
 def change(problem: LatencyProblem, changes: LatencyChanges) -> LatencyProblem:

@@ -18,7 +18,9 @@ from partita.problems.settings import setting
 class MakespanOptions(kind.SearchOptions, frozen=True, kw_only=True):
     """What a search may use."""
 
-    episodes: Annotated[int, setting("Episodes that the learned baseline trains for.", metavar="N", least=1)] = 200
+    episodes: Annotated[
+        int, setting("Episodes that the learned baseline trains for.", metavar="N", least=1, unit="episodes")
+    ] = 200
 
 
 Outcome = outcome.Outcome[MakespanPlan]

@@ -30,7 +30,9 @@ class MappingChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Form | None,
         setting("Terms of the time of a replica: transfers and all-reduce, or one of them.", group="problem"),
     ] = None
-    replicas: Annotated[int | None, setting("Replicas of each stage.", metavar="R", least=1, group="problem")] = None
+    replicas: Annotated[
+        int | None, setting("Replicas of each stage.", metavar="R", least=1, group="problem", unit="replicas")
+    ] = None
 
 
 def change(problem: MappingProblem, changes: MappingChanges) -> MappingProblem:

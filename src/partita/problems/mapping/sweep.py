@@ -18,7 +18,11 @@ class MappingSweep(Sweep[MappingProblem, Placement]):
     """Replicas, and factors on every bandwidth."""
 
     axes: Sequence[Axis] = (
-        Axis("replicas", listed(setting("Replicas.", "--replicas", type=int, metavar="R", least=1)), "replicas"),
+        Axis(
+            "replicas",
+            listed(setting("Replicas.", "--replicas", type=int, metavar="R", least=1, unit="replicas")),
+            "replicas",
+        ),
         DEVICE_AXES[2],
     )
 

@@ -39,28 +39,59 @@ class ThroughputOptions(SearchOptions, frozen=True, kw_only=True):
 class ThroughputChanges(DeviceChanges, frozen=True, kw_only=True):
     """What may be changed of a stated problem, and, but for what a cluster says, of one made from a model."""
 
-    cpus: Annotated[int | None, setting("Number of CPUs.", metavar="L", least=0, group="problem", stated=True)] = None
+    cpus: Annotated[
+        int | None, setting("Number of CPUs.", metavar="L", least=0, group="problem", stated=True, unit="CPUs")
+    ] = None
     schedule: Annotated[
         Literal["1f1b", "gpipe"] | None,
-        setting("gpipe adds the largest forward and the largest backward load.", group="problem", stated=True),
+        setting(
+            "gpipe adds the largest forward and the largest backward load.",
+            group="problem",
+            stated=True,
+            meaning="The schedule of the microbatches; gpipe adds the largest forward and the largest backward load.",
+        ),
     ] = None
     communication: Annotated[
-        Communication | None, setting("work + transfers, max(work, transfers), or max(work, in, out).")
+        Communication | None,
+        setting(
+            "work + transfers, max(work, transfers), or max(work, in, out).",
+            meaning="Load of a device: work + transfers, max(work, transfers), or max(work, in, out).",
+        ),
     ] = None
-    max_replicas: Annotated[int | None, setting("Most devices that share a stage.", metavar="R", least=1)] = None
-    groups: Annotated[int | None, setting("Devices in G groups behind slower links.", metavar="G", least=1)] = None
+    max_replicas: Annotated[
+        int | None, setting("Most devices that share a stage.", metavar="R", least=1, unit="devices")
+    ] = None
+    groups: Annotated[
+        int | None, setting("Devices in G groups behind slower links.", metavar="G", least=1, unit="groups")
+    ] = None
     group_bandwidth: Annotated[
         float,
-        setting("With --groups: of a group's link, relative to an accelerator's.", metavar="X", above=0),
+        setting(
+            "With --groups: of a group's link, relative to an accelerator's.",
+            metavar="X",
+            above=0,
+            unit="share of an accelerator's bandwidth",
+            meaning="With groups: the bandwidth of a group's link, relative to an accelerator's.",
+        ),
     ] = 0.1
     streaming: Annotated[bool, setting("Memory over the limit is allowed, and fetched for each sample.")] = False
     working_memory: Annotated[
         WorkingMemory | None,
-        setting("With --streaming: the largest workspace, or the peak of the order in which operators run."),
+        setting(
+            "With --streaming: the largest workspace, or the peak of the order in which operators run.",
+            meaning="With streaming, memory of a running stage: the largest workspace, or the peak of the order in "
+            "which operators run.",
+        ),
     ] = None
     reload_bandwidth: Annotated[
         float | None,
-        setting("With --streaming; the file's or the link's if not given.", metavar="BYTES_PER_S", above=0),
+        setting(
+            "With --streaming; the file's or the link's if not given.",
+            metavar="BYTES_PER_S",
+            above=0,
+            unit="bytes/s",
+            meaning="With streaming: the bandwidth of reloading; the file's or the link's if None.",
+        ),
     ] = None
 
 
@@ -69,9 +100,19 @@ class ThroughputPricing(Pricing, frozen=True, kw_only=True):
 
     microbatches: Annotated[
         int | None,
-        setting("Of the whole batch; 1, or 4 per device for training.", metavar="N", least=1, group="training"),
+        setting(
+            "Of the whole batch; 1, or 4 per device for training.",
+            metavar="N",
+            least=1,
+            group="training",
+            unit="microbatches",
+            meaning="Microbatches of the whole batch; if None 1, or 4 per device for training.",
+        ),
     ] = None
-    schedule: Annotated[Literal["1f1b", "gpipe"], setting("Of the microbatches.", group="training")] = "1f1b"
+    schedule: Annotated[
+        Literal["1f1b", "gpipe"],
+        setting("Of the microbatches.", group="training", meaning="The schedule of the microbatches."),
+    ] = "1f1b"
     recompute: Annotated[
         bool, setting("Keep only what enters a stage, and run its forward part again.", group="training")
     ] = False
@@ -86,7 +127,11 @@ class ThroughputPricing(Pricing, frozen=True, kw_only=True):
     hierarchy: Annotated[bool, setting("Machines are groups: fast links inside, the network between.")] = False
     working_memory: Annotated[
         WorkingMemory,
-        setting("The largest workspace, or the peak of the order in which operators run (which streams)."),
+        setting(
+            "The largest workspace, or the peak of the order in which operators run (which streams).",
+            meaning="Memory of a running stage: the largest workspace, or the peak of the order in which operators run "
+            "(which streams).",
+        ),
     ] = "largest"
 
 
