@@ -10,15 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from partita.api.answer import Answer as Answer
+    from partita.api.comparing import Comparison as Comparison
+    from partita.api.comparing import compare as compare
+    from partita.api.exporting import Exported as Exported
+    from partita.api.judging import bound as bound
+    from partita.api.judging import check as check
+    from partita.api.judging import evaluate as evaluate
+    from partita.api.loading import load as load
     from partita.api.planning import plan as plan
+    from partita.api.planning import price as price
+    from partita.api.profiling import ProfileAnswer as ProfileAnswer
+    from partita.api.profiling import load_profile as load_profile
+    from partita.api.profiling import profile as profile
+    from partita.api.running import MeasuredRun as MeasuredRun
+    from partita.api.simulation import SimulationAnswer as SimulationAnswer
+    from partita.api.solving import map_stages as map_stages
     from partita.api.solving import solve as solve
-    from partita.conductor.bound import bound as bound
-    from partita.conductor.check import check as check
-    from partita.conductor.compare import compare as compare
-    from partita.conductor.judge import evaluate as evaluate
+    from partita.api.sweeping import SweepAnswer as SweepAnswer
+    from partita.api.sweeping import sweep as sweep
+    from partita.api.using import export as export
+    from partita.api.using import run as run
+    from partita.api.using import simulate as simulate
     from partita.conductor.place import place as place
-    from partita.conductor.plan import price as price
-    from partita.conductor.simulate import simulate as simulate
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
     from partita.documents.stated import write_problem as write_problem
@@ -60,16 +73,19 @@ if TYPE_CHECKING:
 #: Where the public names are.
 _NAMES = {
     "partita.api.answer": "Answer",
-    "partita.api.planning": "plan",
-    "partita.api.solving": "solve",
+    "partita.api.comparing": "Comparison compare",
+    "partita.api.exporting": "Exported",
+    "partita.api.judging": "bound check evaluate",
+    "partita.api.loading": "load",
+    "partita.api.planning": "plan price",
+    "partita.api.profiling": "ProfileAnswer load_profile profile",
+    "partita.api.running": "MeasuredRun",
+    "partita.api.simulation": "SimulationAnswer",
+    "partita.api.solving": "map_stages solve",
+    "partita.api.sweeping": "SweepAnswer sweep",
+    "partita.api.using": "export run simulate",
     "partita.nouns.cluster": "Cluster",
-    "partita.conductor.bound": "bound",
-    "partita.conductor.check": "check",
-    "partita.conductor.compare": "compare",
-    "partita.conductor.judge": "evaluate",
     "partita.conductor.place": "place",
-    "partita.conductor.plan": "price",
-    "partita.conductor.simulate": "simulate",
     "partita.documents.stated": "read_graph write_graph write_problem",
     "partita.ground.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "
     "UnsupportedError",

@@ -2,114 +2,465 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from partita.engines.search.result import (
-    Bound,
-    EvaluationT,
-    PlanT,
-    ProblemT,
-    Result,
-    Rival,
-    Statistics,
-    Status,
-    StopReason,
-)
+import msgspec
+
+from partita.api.arguments import Devices
+from partita.api.exporting import Exported, export_split
+from partita.api.found import Found
+from partita.api.frames import Frame, frame
+from partita.api.plots import draw_stages
+from partita.api.running import MeasuredRun
+from partita.api.saved import saved_rows, saved_tables
+from partita.api.short import best_baseline, short_repr, stage_lines
+from partita.api.simulation import SimulationAnswer
+from partita.checker.certificate import as_in_file
+from partita.checker.document import Verdict
+from partita.conductor.check import check_result
+from partita.conductor.documents import answer_document, result_document, runtime_sentences
+from partita.conductor.place import PLACE_S, PlacedPlan, place, placement_document
+from partita.conductor.search import Searched
+from partita.conductor.simulate import simulate_plan
+from partita.conductor.split import split_of
+from partita.documents.document import write_json
+from partita.documents.result_file import decode_split, with_problem
+from partita.documents.tables.text import as_text, paragraphs
+from partita.engines.search.result import EvaluationT, PlanT, ProblemT, Result, Rival
+from partita.execution.run import run_split
+from partita.ground.errors import InputError, require
+from partita.nouns.cluster import Cluster
+from partita.nouns.graph import Graph
+from partita.nouns.split import Split
+from partita.problems import kind_of
+from partita.problems.facets.model import ModelPlan, Priced
+from partita.problems.facets.records import MemoryUse, OperatorPlace, StageSummary
+from partita.problems.planned import Planned
+from partita.report.pages import cell, write_page
+from partita.report.placement import placement_sentences, placement_tables, search_document, search_tables
+from partita.report.results import comparison_table, summary_lines
+from partita.simulator.program import Contention
 
 if TYPE_CHECKING:
-    from partita.nouns.cluster import Cluster
-    from partita.nouns.graph import Graph
-    from partita.problems.facets.model import ModelPlan
+    from matplotlib.axes import Axes
+    from rich.console import RenderableType
+
+#: What can be had as a frame.
+What: TypeAlias = Literal["stages", "memory", "baselines", "operators"]
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(Generic[ProblemT, PlanT, EvaluationT]):
-    """A plan with what is proven about it, whatever the problem."""
+class Answer(Found[ProblemT, PlanT, EvaluationT]):
+    """A plan with what is proven about it, whatever the problem: what ``plan``, ``solve`` and ``load`` return.
 
-    result: Result[ProblemT, PlanT, EvaluationT]
+    ``print`` shows the verdict with the stages, a notebook a picture; ``summary`` has the tables of the command line.
+
+    Attributes
+    ----------
+    result
+        The run: problem, plan, evaluation, bound, status and statistics.
+    model_plan
+        What is known beside it of a model's plan; None of a stated problem, and of an answer from a file.
+    choice
+        Why a model was planned as this problem.
+    placed
+        Where the stages run, where that matters; ``not_placed`` says why it is not known.
+    searched
+        The search for numbers of stages and replicas, where that was asked for.
+    rows
+        What was compared with a stated problem's plan; None where nothing was.
+    saved
+        The result document that it was read from; None for a new answer.
+    """
+
     model_plan: ModelPlan[ProblemT] | None = None
+    choice: tuple[str, ...] = ()
+    placed: PlacedPlan | None = None
+    not_placed: str = ""
+    searched: Searched | None = None
+    rows: tuple[Rival, ...] | None = None
+    saved: Mapping[str, Any] | None = None
 
-    @property
-    def problem(self) -> ProblemT:
-        """What was solved."""
-        return self.result.problem
-
-    @property
-    def plan(self) -> PlanT | None:
-        """The best plan; None if there is none."""
-        return self.result.plan
-
-    @property
-    def evaluation(self) -> EvaluationT | None:
-        """What the plan is worth, by the problem's evaluator; None without a plan."""
-        return self.result.evaluation
-
-    @property
-    def objective(self) -> float | None:
-        """The plan's objective, in the problem's unit."""
-        return self.result.objective
-
-    @property
-    def bound(self) -> Bound | None:
-        """What no plan can beat; None if nothing is proven."""
-        return self.result.bound
-
-    @property
-    def gap(self) -> float | None:
-        """(objective − bound) / objective."""
-        return self.result.gap
-
-    @property
-    def status(self) -> Status:
-        """What is proven."""
-        return self.result.status
-
-    @property
-    def stop_reason(self) -> StopReason:
-        """Why the run ended."""
-        return self.result.stop_reason
-
-    @property
-    def statistics(self) -> Statistics:
-        """History and counters of the run."""
-        return self.result.statistics
-
-    @property
-    def runtime_s(self) -> float:
-        """Wall time."""
-        return self.result.runtime_s
-
-    @property
-    def solver(self) -> str:
-        """What ran."""
-        return self.result.solver
-
-    @property
-    def seed(self) -> int:
-        """From which seed."""
-        return self.result.seed
-
-    @property
-    def reason(self) -> str:
-        """For an infeasible problem what is missing, otherwise empty."""
-        return self.result.reason
-
-    @property
+    @functools.cached_property
     def baselines(self) -> Sequence[Rival]:
-        """What people do by hand, judged by the same evaluator."""
-        return () if self.model_plan is None else self.model_plan.baselines
+        """What people do by hand, judged by the same evaluator; empty where nothing was compared.
+
+        Of an answer from a file they have no plans, and of what each is worth only the objective.
+        """
+        if self.model_plan is not None:
+            return self.model_plan.baselines
+        return saved_rows(self.saved) if self.saved is not None else self.rows or ()
+
+    @functools.cached_property
+    def stages(self) -> Sequence[StageSummary]:
+        """What runs where, in the order of the plan; empty without a plan."""
+        if self.plan is None or self.evaluation is None:
+            return ()
+        return kind_of(self.problem).report.stages(self.problem, self.plan, self.evaluation)
+
+    @functools.cached_property
+    def memory(self) -> Sequence[MemoryUse]:
+        """What each device of every stage holds, against its limit; empty where nothing is known of memory."""
+        if self.plan is None or self.evaluation is None:
+            return ()
+        return kind_of(self.problem).report.memory(self.problem, self.plan, self.evaluation)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What a reader should know about model, cluster and pricing."""
+        return tuple(self._document["notes"])
+
+    @property
+    def limits(self) -> Sequence[str]:
+        """What limits the plan, in sentences, the most important first."""
+        found = self._document.get("limits")
+        return () if found is None else tuple(found["sentences"])
+
+    @property
+    def placement(self) -> Mapping[str, Any] | None:
+        """Where every replica of every stage runs, as plain values; None where that does not matter or is not known."""
+        found: Mapping[str, Any] | None = self._document.get("placement")
+        return found
+
+    # What it was made from.
 
     @property
     def graph(self) -> Graph | None:
-        """The model; None of a stated problem."""
+        """The model; None of a stated problem, and of an answer from a file."""
         return None if self.model_plan is None else self.model_plan.graph
 
-    @property
+    @functools.cached_property
     def cluster(self) -> Cluster | None:
         """The devices; None of a stated problem."""
-        return None if self.model_plan is None else self.model_plan.cluster
+        if self.model_plan is not None:
+            return self.model_plan.cluster
+        found = None if self.saved is None else self.saved.get("cluster")
+        return None if found is None else msgspec.convert(found, Cluster)
+
+    @property
+    def priced(self) -> Priced[ProblemT]:
+        """The problem with the model, the cluster and the settings that it was made from.
+
+        Raises ``InputError`` of a stated problem, and of an answer from a file.
+        """
+        return self._made.priced
+
+    @property
+    def free(self) -> Result[ProblemT, Any, Any] | None:
+        """What was found without the limits of a runtime; None where nothing was looked for. Errors as ``priced``."""
+        return self._made.free
+
+    @property
+    def _made(self) -> ModelPlan[ProblemT]:
+        if self.model_plan is None:
+            why = "was read from a file" if self.saved is not None else "is of a stated problem"
+            raise InputError(f"the answer {why}, without its traced model; plan the model for this")
+        return self.model_plan
+
+    @functools.cached_property
+    def split(self) -> Split | None:
+        """Which part of the model each stage has; None for stated problems and plans without stages."""
+        if self.model_plan is not None:
+            return split_of(self.model_plan)
+        found = None if self.saved is None else self.saved.get("split")
+        return None if found is None else decode_split(msgspec.json.encode(found), "the answer")
+
+    # What it says.
+
+    @functools.cached_property
+    def _document(self) -> Mapping[str, Any]:
+        if self.saved is not None:
+            return self.saved
+        if self.model_plan is None:
+            return result_document(self.result, self.rows)
+        document = answer_document(self.model_plan, self.choice)
+        document["placement"] = None
+        if self.placed is not None:
+            document["placement"] = placement_document(self.placed) | {"sentences": placement_sentences(self.placed)}
+        if self.searched is not None:
+            document["search"] = search_document(self.searched)
+        return document
+
+    def document(self, *, stated: bool = True) -> dict[str, Any]:
+        """The result document that ``save`` writes; without the stated problem what ``--json`` prints."""
+        document = dict(self._document)
+        if self.saved is None:
+            return with_problem(document, self.problem) if stated else document
+        if not stated:
+            document["problem"] = {name: value for name, value in document["problem"].items() if name != "stated"}
+        return document
+
+    def tables(self) -> list[RenderableType]:
+        """Tables and paragraphs of the command line, without the lines of the verdict."""
+        report = kind_of(self.problem).report
+        if self.saved is not None:
+            return saved_tables(self.result, self.saved)
+        if self.model_plan is None:
+            shown: list[RenderableType] = []
+            if self.plan is not None and self.evaluation is not None:
+                shown += report.tables(self.problem, self.plan, self.evaluation)
+            return shown if self.rows is None else [*shown, comparison_table(report, self.result, self.rows)]
+        shown = list(report.answer_tables(self.model_plan))
+        if self.searched is not None:
+            shown += search_tables(self.searched)
+        if self.placed is not None:
+            shown += placement_tables(self.placed)
+        shown.append(paragraphs("Runtime", runtime_sentences(self.model_plan)))
+        shown.append(comparison_table(report, self.result, self.baselines))
+        return [*shown, paragraphs("Notes", self.notes)]
+
+    def verdict(self) -> list[str]:
+        """Objective, bound, gap and status in a few lines."""
+        return summary_lines(kind_of(self.problem).report, self.result)
+
+    def summary(self) -> str:
+        """Everything that the command line prints, as text."""
+        return as_text([*self.tables(), *self.verdict()])
+
+    def to_frame(self, what: What = "stages") -> Frame:
+        """A row for each stage, device's memory, baseline or operator.
+
+        Returns a ``pandas.DataFrame``, or a list of dictionaries where pandas is not installed.
+        """
+        return frame(self.records(what))
+
+    def records(self, what: What = "stages") -> list[dict[str, Any]]:
+        """The rows of ``to_frame`` as plain values."""
+        if what == "baselines":
+            rows: list[dict[str, Any]] = self._document.get("baselines") or []
+            return [dict(row) for row in rows]
+        found: Sequence[msgspec.Struct]
+        if what == "stages":
+            found = self.stages
+        elif what == "memory":
+            found = self.memory
+        elif what == "operators":
+            found = self._operators()
+        else:
+            raise InputError(f"there is no frame of {what!r}; known are stages, memory, baselines, operators")
+        return [msgspec.structs.asdict(one) for one in found]
+
+    def _operators(self) -> Sequence[OperatorPlace]:
+        if self.plan is None or self.evaluation is None:
+            return ()
+        return kind_of(self.problem).report.operators(self.problem, self.plan, self.evaluation)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw how long each stage is busy, and with what, beside objective and bound.
+
+        Parameters
+        ----------
+        ax
+            Where to draw; None for a figure of its own, ``ax.figure`` of what comes back.
+
+        Raises
+        ------
+        InputError
+            If there is no plan.
+        MissingExtraError
+            If matplotlib is not installed.
+        """
+        if self.plan is None:
+            raise InputError(f"there is no plan to draw: {self.reason or self.status}")
+        return draw_stages(self.stages, self.unit, ax)
+
+    # What can be done with it.
+
+    def simulate(
+        self,
+        *,
+        schedule: str | None = None,
+        chunks: int | None = None,
+        microbatches: int | None = None,
+        contention: Contention = "dedicated",
+        weight_sync: Literal["after", "behind"] = "after",
+        interval: float = 0.0,
+    ) -> SimulationAnswer:
+        """Run the plan through the simulator.
+
+        Parameters
+        ----------
+        schedule
+            Name of a schedule, or path of a CSV file that holds one; None for what suits the plan.
+        chunks
+            Stages that every rank's stage is cut into.
+        microbatches
+            Of the batch, over all replicas.
+        contention
+            Of transfers: none (``dedicated``), fair shares (``shared``), or one at a time (``serial``).
+        weight_sync
+            Whether weights are synchronised ``after`` the batch or ``behind`` its last backward part.
+        interval
+            Time between the arrivals of two microbatches, in the problem's unit.
+
+        Raises
+        ------
+        InputError
+            If there is no plan, or it cannot run as asked.
+        """
+        asked = {
+            "schedule": schedule,
+            "chunks": chunks,
+            "microbatches": microbatches,
+            "contention": contention,
+            "weight_sync": weight_sync,
+            "interval": interval,
+        }
+        return SimulationAnswer(simulate_plan(self.problem, self._planned("simulated"), self.evaluation, **asked))
+
+    def _planned(self, done: str) -> PlanT:
+        """The plan; an answer without one cannot be ``done`` so."""
+        if self.plan is None:
+            raise InputError(f"there is no plan to be {done}: {self.reason or self.status}")
+        return self.plan
+
+    def _parts(self, done: str) -> Split:
+        self._planned(done)
+        if self.split is None:
+            raise InputError(
+                "the answer does not say what of a model each stage has; only plans of models in stages do: plan the "
+                "model with partita.plan"
+            )
+        return self.split
+
+    def export(self, runtime: str, path: str | Path, *, model: str | None = None) -> Exported:
+        """Write the plan for a runtime that people use; ``partita exporters`` lists them.
+
+        Parameters
+        ----------
+        runtime
+            Its name.
+        path
+            A file, or for runtimes that take several a folder that does not exist or is empty.
+        model
+            The model, for runtimes that get it with the plan, if it is not what was planned.
+
+        Raises
+        ------
+        InputError
+            If there is no such runtime or plan, the model cannot be built, or the path not be written.
+        UnsupportedError
+            If the runtime cannot run the plan; nothing is written.
+        """
+        return export_split(self._parts("exported"), runtime, path, model)
+
+    def run(
+        self,
+        *,
+        model: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        processes: int | None = None,
+        microbatches: int | None = None,
+        schedule: str | None = None,
+        steps: int = 1,
+        optimizer: Literal["sgd", "adam"] = "sgd",
+        learning_rate: float = 1e-3,
+        repeats: int = 3,
+        seed: int = 0,
+        threads: int = 1,
+        tolerance: float = 1e-4,
+        timeout_s: float = 20.0,
+        port: int | None = None,
+    ) -> MeasuredRun:
+        """Run the plan on processes of this machine, and compare it with the model that is not split.
+
+        Parameters
+        ----------
+        model, settings
+            How the model is made, if the answer does not say or says something else: its name, and by name
+            ``batch_size``, ``sequence_length``, ``dtype``, ``task``, ``set`` and ``inputs``.
+        processes
+            A multiple of the plan's: so many copies of it; None for one.
+        microbatches, schedule
+            Of the batch, over all replicas, and how they run; None for the plan's.
+        steps, optimizer, learning_rate
+            Of training that is compared.
+        repeats
+            Batches that are timed.
+        seed, threads, tolerance
+            Of weights and inputs; of each process; the largest relative error.
+        timeout_s, port
+            Seconds without progress after which a process counts as hanging; where processes meet, a file unless given.
+
+        Raises
+        ------
+        InputError
+            If the plan, the model and what is asked for do not fit together.
+        RankError
+            If a process failed, was killed or hung.
+        MissingExtraError
+            If torch is not installed.
+        """
+        require("torch", "torch")
+        found = run_split(
+            self._parts("run"),
+            "the answer",
+            operators=(self._document.get("model") or {}).get("operators"),
+            planned=lambda: Planned(self.problem, self.plan, self.split),
+            model=model,
+            settings=settings,
+            processes=processes,
+            microbatches=microbatches,
+            schedule=schedule,
+            steps=steps,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            repeats=repeats,
+            seed=seed,
+            threads=threads,
+            tolerance=tolerance,
+            timeout_s=timeout_s,
+            port=port,
+        )
+        return MeasuredRun(found)
+
+    def place(
+        self, topology: Devices, *, time_limit_s: float | None = PLACE_S, seed: int = 0, threads: int = 2
+    ) -> PlacedPlan:
+        """Give every replica of every stage its devices on a topology; errors as those of ``partita.place``."""
+        plan = self._planned("placed")
+        return place(
+            self.problem,
+            plan,
+            topology,
+            evaluation=self.evaluation,
+            time_limit_s=time_limit_s,
+            seed=seed,
+            threads=threads,
+        )
+
+    def check(self) -> Verdict:
+        """Whether plan and proof hold out, by a checker that trusts no solver."""
+        return check_result(self.result, as_in_file(self.document()))
+
+    def save(self, path: str | Path) -> None:
+        """Write the result file, atomically: what ``partita plan --output`` writes, and ``load`` reads."""
+        write_json(path, self.document())
+
+    def report(self, path: str | Path) -> None:
+        """Write one page that opens offline, atomically."""
+        write_page(path, self.document())
+
+    # How it is shown.
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                *self.verdict(),
+                *stage_lines(self.stages, self.unit),
+                *best_baseline(self.records("baselines"), self.unit),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def _repr_html_(self) -> str:
+        return cell(self.document())
 
 
 #: An answer about any problem.

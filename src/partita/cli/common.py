@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 import msgspec
@@ -19,6 +19,10 @@ from partita.cli.flags import json_option, option, path_option, seed_type, time_
 from partita.engines.search.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.ground.errors import InputError
 from partita.ground.units import format_time
+
+if TYPE_CHECKING:
+    from partita.api.answer import AnyAnswer
+    from partita.api.search import Search
 
 #: As the path of a file to write: standard output.
 STDOUT = "-"
@@ -49,6 +53,18 @@ class SearchArguments:
         """Take them out of a command's parameters."""
         return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
 
+    def with_progress(self, progress: Progress) -> Search:
+        """The same as public functions take it, with who is told of progress."""
+        from partita.api.search import Search
+
+        return Search(
+            time_limit_s=self.time_limit,
+            seed=self.seed,
+            solver=self.solver,
+            threads=self.threads,
+            progress=progress,
+        )
+
 
 #: Where the result goes; see ``Output``.
 output_options = together(
@@ -73,15 +89,21 @@ class Output:
         check_writable(found.path, *others)
         return found
 
-    def document(self, document: dict[str, Any], problem: Any = None) -> None:
-        """Write the document where it goes; a result's file also holds its problem."""
+    def document(self, document: dict[str, Any]) -> None:
+        """Write the document where it goes."""
         if self.path not in (None, STDOUT):
             from partita.documents.document import write_json
-            from partita.documents.result_file import with_problem
 
-            write_json(str(self.path), document if problem is None else with_problem(document, problem))
+            write_json(str(self.path), document)
         if self.as_json or self.path == STDOUT:
             emit_json(document)
+
+    def answer(self, answer: AnyAnswer) -> None:
+        """Write the document of an answer where it goes."""
+        if self.path not in (None, STDOUT):
+            answer.save(str(self.path))
+        if self.as_json or self.path == STDOUT:
+            emit_json(answer.document(stated=False))
 
     def show(self, parts: Iterable[Any], *, always: bool = False) -> None:
         """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""

@@ -236,3 +236,33 @@ def read_flags(
             raise InputError(f"{flag} changes a stated problem, and {what} is made from a model; leave it out")
         found[place][entry.name] = (not entry.inverted) if entry.is_switch else entry.parse(str(text))
     return found
+
+
+class FlagSettings:
+    """Flags as ``take_flags`` returns them, which are read once it is known whose settings they are.
+
+    It is a ``partita.api.given.Given``.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+
+    def value(self, name: str) -> Any:
+        """The text of a flag; None if it was not given."""
+        return self.given.get("--" + name.replace("_", "-"))
+
+    def of_model(self, kind: AnyKind) -> Sequence[dict[str, Any]]:
+        """For a model that is planned as a problem: of its search, of its pricing, and changes of the priced one."""
+        declarations = {each.objective: each.declarations for each in kinds() if each.model is not None}
+        own = declarations.pop(kind.objective)
+        others = {f"--objective {name}": structures for name, structures in declarations.items()}
+        return read_flags(self.given, own, f"a plan with objective {kind.objective}", others=others)
+
+    def of_stated(self, kind: AnyKind, what: str) -> Sequence[dict[str, Any]]:
+        """For a stated problem, which messages call ``what``: of its search, and changes of it."""
+        return read_flags(self.given, (kind.options, kind.changes), what)
+
+    def training(self, kind: AnyKind) -> str | None:
+        """The first that says nothing of inference, None for none."""
+        known = flags_of(kind.declarations)
+        return next((flag for flag, entry in known.items() if entry.training and flag in self.given), None)

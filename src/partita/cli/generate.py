@@ -9,7 +9,7 @@ import click
 from partita.cli.common import check_writable, warn
 from partita.cli.flags import path_option, read_flags, setting_flags, subcommand, take_flags
 from partita.cli.options import cluster_option, file_options, model_options, settings_of_conversion, take_reading
-from partita.cli.source import is_model, read_file, read_model
+from partita.cli.source import read_file, read_model
 from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind, ProblemFamily
@@ -50,12 +50,14 @@ def convert() -> click.Command:
         help="\n\n".join(made.help for made in converters.values()),
     )
     def command(what: str, output: str, **parameters: Any) -> None:
+        from partita.api.tracing import is_model
+
         check_writable(output)
         # Flags of conversions are theirs even where the problem has them, too.
         own = take_flags(parameters, flags_of(made.settings for made in converters.values()))
         if is_model(what):
             parameters["objective"] = next(kind.objective for kind in kinds() if kind.name in converters and kind.model)
-            scale = take_reading(parameters)[2]
+            scale = take_reading(parameters).scale_communication
             source = read_model(what, parameters, None)
             if scale == 0:
                 raise InputError("--scale-communication 0 makes a model's transfers free; use a small factor instead")

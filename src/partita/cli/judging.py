@@ -52,7 +52,7 @@ def check(result: str, problem_file: str | None, as_json: bool) -> int:
 
     Exit status: 0 verified, 1 something is wrong, 4 nothing is wrong and there is nothing to verify the bound by.
     """
-    from partita.conductor.check import check
+    from partita.api.judging import check
 
     found = check(result, problem_file)
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from partita.cli.flags import Command, Positive, axis_settings, option, setting_
 from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
+
+if TYPE_CHECKING:
+    from partita.api.source import Reading
 
 
 def settings_of(known: Sequence[AnyKind]) -> Callable[[Command], Command]:
@@ -70,9 +73,15 @@ def file_options(command: Command) -> Command:
     )(command)
 
 
-def take_reading(parameters: dict[str, Any]) -> tuple[str | None, str | None, float]:
+def take_reading(parameters: dict[str, Any]) -> Reading:
     """Take what ``file_options`` gave out of a command's parameters."""
-    return parameters.pop("file_format"), parameters.pop("problem_kind"), parameters.pop("scale_communication")
+    from partita.api.source import Reading
+
+    return Reading(
+        file_format=parameters.pop("file_format"),
+        problem=parameters.pop("problem_kind"),
+        scale_communication=parameters.pop("scale_communication"),
+    )
 
 
 cluster_option = option(

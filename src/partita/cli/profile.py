@@ -8,8 +8,9 @@ import click
 
 from partita.cli.common import Output, output_options, quiet_stdout, warn
 from partita.cli.flags import option, subcommand, together
-from partita.cli.options import model_options, read_fields, take_inputs
-from partita.ground.errors import InputError, require
+from partita.cli.options import model_options
+from partita.cli.source import take_tracing
+from partita.ground.errors import InputError
 
 _count = click.IntRange(min=1)
 
@@ -39,57 +40,41 @@ measuring_options = together(
     option("output", "--against", metavar="DEVICE", help="With --calibrate: an entry of the catalogue."),
     output_options,
 )
-def profile(model: str | None, by: str, calibrate: str | None, against: str | None, **parameters: Any) -> None:
+def profile(model: str | None, by: Any, calibrate: str | None, against: str | None, **parameters: Any) -> None:
     """Time MODEL's operators on this machine, and messages between processes.
 
     MODEL is path/to/file.py:callable or hf:TYPE_OR_FILE, with random weights. `partita plan MODEL --costs
     PROFILE.json` plans with what was measured, for the machine it was measured on. With --calibrate no model is
     run.
     """
-    from partita.costs.calibration import calibrate as compared
-    from partita.costs.calibration import device_toml
-    from partita.documents.tables import profile as tables
-
     output = Output.take(parameters)
     if calibrate is not None:
-        from partita.costs.profile import read_profile
-        from partita.nouns.catalogue.loader import load_catalogue
-
-        if model is not None:
-            raise InputError(f"--calibrate reads {calibrate} and runs no model; leave {model} out")
-        found = read_profile(calibrate)
-        calibration = compared(found, found.spec if against is None else load_catalogue().device(against))
-        output.document(tables.calibration_document(calibration))
-        output.show([tables.calibration_table(calibration), device_toml(calibration)])
+        _calibrate(output, calibrate, against, model)
         return
     if model is None:
         raise InputError("there is no model; name one to profile, or a profile with --calibrate")
     if against is not None:
         raise InputError("--against goes with --calibrate; leave it out")
-    from partita.frontends.options import Asked
-    from partita.profiler.profile import profile_model
+    from partita.api.profiling import profile_named
 
-    size, length, dtype, fields, task, training, decode = (
-        parameters[name]
-        for name in ("batch_size", "sequence_length", "dtype", "set_fields", "task", "training", "decode")
-    )
-    asked = Asked(size, length, dtype, read_fields(fields), task, training, decode, take_inputs(parameters))
-    if asked.decode is not None:
-        raise InputError("a step of decoding is planned only, not run; leave --decode out")
-    measuring = {name: parameters[name] for name in ("processes", "threads", "warm_up", "repeats", "device_name")}
+    asked = take_tracing(parameters)
     with quiet_stdout():
-        graph, found = profile_model(asked.source(model), device=parameters["device"] or _best_device(), **measuring)
-    missing = sum(place is None and not op.free for op, place in zip(graph.operators, found.operators, strict=True))
-    if missing:
-        warn(f"note: {missing} operators did not run as they were traced; plans take the roofline for them")
-    output.document(found.to_dict())
-    table = tables.block_table(graph, found) if by == "block" else tables.operator_table(found)
-    calibration = compared(found, found.spec)
-    output.show([table, tables.calibration_table(calibration), tables.profile_lines(graph, found)])
+        found = profile_named(model, asked, **parameters)
+    if found.missing:
+        warn(f"note: {found.missing} operators did not run as they were traced; plans take the roofline for them")
+    output.document(found.document())
+    output.show(found.tables(by))
 
 
-def _best_device() -> str:
-    require("torch", "torch")
-    import torch
+def _calibrate(output: Output, path: str, against: str | None, model: str | None) -> None:
+    from partita.costs.calibration import calibrate, device_toml
+    from partita.costs.profile import read_profile
+    from partita.documents.tables import profile as tables
+    from partita.nouns.catalogue.loader import load_catalogue
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    if model is not None:
+        raise InputError(f"--calibrate reads {path} and runs no model; leave {model} out")
+    found = read_profile(path)
+    calibration = calibrate(found, found.spec if against is None else load_catalogue().device(against))
+    output.document(tables.calibration_document(calibration))
+    output.show([tables.calibration_table(calibration), device_toml(calibration)])

@@ -61,7 +61,7 @@ def run(
     on the same microbatches with the same weights, which follow from the seed.
     """
     require("torch", "torch")
-    from partita.execution.report import measured_timeline, run_document, run_tables, verified
+    from partita.api.running import MeasuredRun
     from partita.execution.run import run_plan
     from partita.simulator.trace_file import write_trace
 
@@ -73,11 +73,13 @@ def run(
     given = take_inputs(options)
     if given:
         settings["inputs"] = given
-    ran = run_plan(result, model=model, settings=settings, processes=processes, microbatches=microbatches, **options)
+    found = MeasuredRun(
+        run_plan(result, model=model, settings=settings, processes=processes, microbatches=microbatches, **options)
+    )
     if trace is not None:
-        write_trace(trace, measured_timeline(ran))
+        write_trace(trace, found.timeline)
     if as_json:
-        emit_json(run_document(ran))
+        emit_json(found.document())
     else:
-        show(run_tables(ran))
-    return 0 if verified(ran) else 1
+        show(found.tables())
+    return 0 if found.verified else 1

@@ -52,12 +52,10 @@ def simulate(
     Prints when each device works, moves data and waits, what the length of the step is made of, and what would
     change it.
     """
-    from partita.conductor.simulate import sensitivities, simulate_plan
+    from partita.api.simulation import SimulationAnswer
+    from partita.conductor.simulate import simulate_plan
     from partita.problems.planned import read_planned
-    from partita.simulator.document import simulation_document
     from partita.simulator.gantt_plot import check_picture, write_gantt
-    from partita.simulator.gantt_text import gantt_lines
-    from partita.simulator.tables import simulation_tables
     from partita.simulator.trace_file import write_trace
 
     check_writable(trace, gantt)
@@ -67,17 +65,13 @@ def simulate(
     for note in planned.notes:
         warn(f"note: {note}")
     asked = {name: value for name, value in settings.items() if value is not None}
-    found = simulate_plan(planned.problem, planned.plan, **asked)
-    changes = sensitivities(found)
+    found = SimulationAnswer(simulate_plan(planned.problem, planned.plan, **asked))
     if trace is not None:
-        write_trace(trace, found.simulation.timeline)
+        write_trace(trace, found.timeline)
     if gantt is not None:
-        write_gantt(gantt, found.simulation.timeline)
+        write_gantt(gantt, found.timeline)
     if as_json:
-        document = simulation_document(found.simulation, changes, found.holdings)
-        document |= {"steady_period": found.steady_period, "objective": found.evaluation.objective}
-        emit_json({**document, "formulas": dict(found.expected)})
-        return 0
-    show(["\n".join(gantt_lines(found.simulation.timeline)), ""])
-    show(simulation_tables(found.simulation, changes, found.expected))
+        emit_json(found.document())
+    else:
+        show(found.tables())
     return 0

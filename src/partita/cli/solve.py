@@ -10,7 +10,7 @@ import click
 from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
 from partita.cli.flags import path_option, subcommand, together
 from partita.cli.options import file_options, settings_of
-from partita.cli.source import read_file, read_placing
+from partita.cli.source import read_file, read_mapped
 from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
@@ -37,30 +37,26 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
 
     @subcommand(click.argument("file", type=click.Path()), *flags, name=name, help=text)
     def command(file: str, **parameters: Any) -> int:
-        from partita.conductor.documents import result_document
-        from partita.conductor.solve import options_of, run_solver
-        from partita.engines.search.monitor import Monitor
-        from partita.report.results import summary_lines
+        from partita.api.solving import solve_source
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
         output, search = Output.take(parameters, *asked.values()), SearchArguments.take(parameters)
-        stated = (read_placing(file, parameters) if results else None) or read_file(file, parameters)
-        kind, problem, report = stated.kind, stated.problem, stated.kind.report
+        stated = read_mapped(file, parameters) if results else read_file(file, parameters)
+        kind = stated.kind
         if all(kind not in one.parts for one in known):
             raise InputError(f"{file} states a {kind.name} problem; give it to `partita solve`")
         own = {writer.flag: writer for writer in kind.files.writers}
         for flag in asked:
             if flag not in own:
                 raise InputError(f"{flag} does not write {kind.name} plans; use --output")
-        options = options_of(kind, search.seed, search.threads, stated.options)
-        with progress_line(problem.unit, report.doing) as progress:
-            result = run_solver(problem, search.solver, options, Monitor(search.time_limit, progress))
-        output.document(result_document(result), problem)
-        if result.plan is not None:
+        with progress_line(stated.unit, kind.report.doing) as progress:
+            answer = solve_source(stated, search.with_progress(progress))
+        output.answer(answer)
+        if answer.plan is not None:
             for flag, path in asked.items():
-                own[flag].write(path, problem, result.plan, result.evaluation)
-            output.show(report.tables(problem, result.plan, result.evaluation))
-        output.show(summary_lines(report, result), always=result.plan is None)
-        return exit_code(result)
+                own[flag].write(path, answer.problem, answer.plan, answer.evaluation)
+            output.show(answer.tables())
+        output.show(answer.verdict(), always=answer.plan is None)
+        return exit_code(answer.result)
 
     return command()

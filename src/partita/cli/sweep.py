@@ -42,10 +42,9 @@ def sweep(what: str, csv_path: str | None, plot_path: str | None, **parameters: 
     in machines of eight. --time-limit is that of each point. Points that have no plan are rows, too. Ctrl-C writes
     the rows so far and ends with status 130. --jobs solves points side by side that do not bound each other.
     """
-    from partita.conductor.sweep import grid
-    from partita.conductor.sweep import sweep as run
+    from partita.api.sweeping import sweep_source
     from partita.engines.processes.pool import Pool
-    from partita.report.sweep import save_sweep, sweep_csv, sweep_document, sweep_table
+    from partita.report.sweep import save_sweep
 
     output = Output.take(parameters, csv_path, plot_path)
     search, axes = SearchArguments.take(parameters), take_axes(parameters)
@@ -53,29 +52,14 @@ def sweep(what: str, csv_path: str | None, plot_path: str | None, **parameters: 
     if plot_path is not None:
         require("matplotlib", "plot")
     source = read_source(what, parameters, search.solver)
-    facet = source.kind.sweep
-    with progress_line(source.unit, "sweeping") as progress, Pool(*workers) as pool:
-        swept = run(
-            grid(axes_of(source.kind, axes)),
-            source.at,
-            time_limit_s=search.time_limit,
-            seed=search.seed,
-            solver=search.solver,
-            threads=search.threads,
-            pool=pool,
-            progress=progress,
-            **source.options,
-        )
-    document = sweep_document(source.name, source.unit, swept.rows(), interrupted=swept.interrupted)
-    output.document(document)
+    with progress_line(source.unit, "sweeping") as progress:
+        found = sweep_source(source, axes_of(source.kind, axes), search.with_progress(progress), Pool(*workers))
+    output.document(found.document())
     if csv_path is not None:
-        from partita.documents.document import write_atomic
-
-        write_atomic(csv_path, sweep_csv(document).encode())
-    if plot_path is not None and swept.points:
-        save_sweep(plot_path, facet.axes, document)
-    if swept.points:
-        output.show([sweep_table(facet, document)])
-    if swept.interrupted:
-        warn(f"interrupted after {len(swept.points)} rows")
-    return EXIT_INTERRUPTED if swept.interrupted else 0
+        found.save_csv(csv_path)
+    if plot_path is not None and found.points:
+        save_sweep(plot_path, found.facet.axes, found.document())
+    output.show(found.tables())
+    if found.interrupted:
+        warn(f"interrupted after {len(found.points)} rows")
+    return EXIT_INTERRUPTED if found.interrupted else 0

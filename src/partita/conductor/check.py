@@ -19,6 +19,7 @@ from partita.ground.errors import FormatError, InputError, PartitaError
 from partita.ground.rounding import TOLERANCE
 from partita.problems import kind_of
 from partita.problems.importers import read_problem, stated_problem
+from partita.problems.kind import AnyResult
 
 
 def check(result: Any, problem: Any = None) -> Verdict:
@@ -44,11 +45,15 @@ def check(result: Any, problem: Any = None) -> Verdict:
         If a file cannot be read, or nobody says what the problem is.
     """
     if isinstance(result, Result):
-        document = as_in_file(with_problem(result_document(result), result.problem))
-    else:
-        document = decode(read_bytes(result), dict[str, Any], result)
-        if document.get("format") != RESULT_FORMAT:
-            raise FormatError(f"{result} is not a {RESULT_FORMAT} file")
+        return check_result(result, as_in_file(with_problem(result_document(result), result.problem)), problem)
+    document = decode(read_bytes(result), dict[str, Any], result)
+    if document.get("format") != RESULT_FORMAT:
+        raise FormatError(f"{result} is not a {RESULT_FORMAT} file")
+    return check_result(result, document, problem)
+
+
+def check_result(result: AnyResult | str | Path, document: Mapping[str, Any], problem: Any = None) -> Verdict:
+    """``check`` for a result, or the path of its file, whose document is at hand."""
     stated, found = _problem(document, result, problem)
     verdict = check_document(document, stated)
     wrong = [*verdict.wrong, *_of_another_problem(document, found)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from partita.execution.job import RunAnswer, RunJob
 from partita.ground.errors import DisagreementError, InputError, PartitaError, RankError
 from partita.nouns.graph import Source
 from partita.nouns.split import Split
-from partita.problems.planned import read_planned, read_split
+from partita.problems.planned import Planned, read_planned, read_split
 from partita.simulator.simulate import Simulation
 
 #: Microbatches of a batch for every process, where the plan does not say.
@@ -128,27 +128,59 @@ def run_plan(
     split = read_split(path)
     keys = document_keys(read_bytes(path), path)
     facts = msgspec.json.decode(bytes(keys["model"])) if "model" in keys else {}
+    return run_split(
+        split,
+        str(path),
+        operators=facts.get("operators"),
+        planned=lambda: read_planned(path),
+        model=model,
+        settings=settings,
+        processes=processes,
+        microbatches=microbatches,
+        host=host,
+        **options,
+    )
+
+
+def run_split(
+    split: Split,
+    name: str,
+    *,
+    operators: int | None,
+    planned: Callable[[], Planned],
+    model: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    processes: int | None = None,
+    microbatches: int | None = None,
+    host: Host | None = None,
+    **options: Any,
+) -> Ran:
+    """``run_plan`` for a plan that is at hand as its split.
+
+    Messages call it ``name``; ``operators`` is how many its graph has, None if that is not known; ``planned`` gives the
+    plan with its problem, for the simulator. Errors are those of ``run_plan``.
+    """
     times, batch = _numbers(split, processes, microbatches)
     job = RunJob(
         split=split,
-        source=_source(path, split, model, settings or {}),
-        operators=facts.get("operators"),
+        source=_source(name, split, model, settings or {}),
+        operators=operators,
         times=times,
         microbatches=batch,
         **options,
     )
     with Host() if host is None else nullcontext(host) as place:
         answer = place.run(job)
-    return Ran(job, answer, _simulation(path, job))
+    return Ran(job, answer, _simulation(planned, job))
 
 
-def _source(path: str | Path, split: Split, model: str | None, settings: Mapping[str, Any]) -> Source:
+def _source(name: str, split: Split, model: str | None, settings: Mapping[str, Any]) -> Source:
     known = split.source
     if known is None and model is None:
-        raise InputError(f"{path} does not say how its model is made; name it with --model, for example hf:gpt2")
+        raise InputError(f"{name} does not say how its model is made; name it with --model, for example hf:gpt2")
     given = {} if known is None else known.settings
-    name = model if model is not None else known.model if known is not None else ""
-    return Source(model=name, settings={**given, **settings}, training=split.training)
+    spec = model if model is not None else known.model if known is not None else ""
+    return Source(model=spec, settings={**given, **settings}, training=split.training)
 
 
 def _numbers(split: Split, processes: int | None, microbatches: int | None) -> tuple[int, int]:
@@ -167,10 +199,10 @@ def _numbers(split: Split, processes: int | None, microbatches: int | None) -> t
     return times, microbatches
 
 
-def _simulation(path: str | Path, job: RunJob) -> Simulation | None:
+def _simulation(planned: Callable[[], Planned], job: RunJob) -> Simulation | None:
     """What the simulator says of one copy of the plan."""
     try:
-        found = read_planned(path)
+        found = planned()
         problem, plan = found.problem, found.plan
         if problem.unit not in _SECONDS:
             return None

@@ -23,7 +23,7 @@ from partita.nouns.cluster import Cluster
 from partita.nouns.split import Split, cards_of
 from partita.problems import kind_of, kinds
 from partita.problems.importers import read_problem, stated_problem
-from partita.problems.kind import AnyKind
+from partita.problems.kind import AnyKind, Stated
 
 #: What a user does about a file that contradicts itself.
 _REMEDY = (
@@ -46,8 +46,8 @@ class Planned:
     notes: tuple[str, ...] = ()
 
 
-def read_planned(path: str | Path, problem_path: str | Path | None = None) -> Planned:
-    """The plan of a result file with its problem: the one that the file holds, or that of another file."""
+def read_planned(path: str | Path, problem_path: Stated | str | Path | None = None) -> Planned:
+    """The plan of a result file with its problem: the one that the file holds, that of another file, or one given."""
     keys = document_keys(read_bytes(path), path)
     if "format" in keys:
         # Says what is wrong with a file that is no result, before a problem is missed in it.
@@ -55,9 +55,10 @@ def read_planned(path: str | Path, problem_path: str | Path | None = None) -> Pl
     entry = _entry(keys)
     notes = []
     if problem_path is not None:
-        problem = read_problem(problem_path)
+        problem = read_problem(problem_path) if isinstance(problem_path, str | Path) else problem_path
         if "sha256" in entry and msgspec.json.decode(entry["sha256"]) != problem_digest(problem):
-            notes.append(f"{path} was made for another problem than the one in {problem_path}, or with other options.")
+            other = f"the one in {problem_path}" if isinstance(problem_path, str | Path) else f"{problem.name!r}"
+            notes.append(f"{path} was made for another problem than {other}, or with other options.")
     elif "stated" in entry:
         problem = stated_problem(bytes(entry["stated"]), f"{path}: problem.stated")
     else:

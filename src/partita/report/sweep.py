@@ -113,6 +113,48 @@ def _draw(
     ax.legend(fontsize="small")
 
 
+def _there(document: dict[str, Any], key: str) -> bool:
+    """Whether some row has a value of a key."""
+    return any(row.get(key) is not None for row in document["rows"])
+
+
+def draw_sweep(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None = None) -> Axes:
+    """Draw the times of plan, bound and best baseline along the first axis of the grid with several values."""
+    found = new_figure(7.0, 4.5).add_subplot() if ax is None else ax
+    shown = [entry for entry in _TIMES if _there(document, entry[0])]
+    _draw(found, along, document, shown, f"time per microbatch ({document['unit']})")
+    return found
+
+
+def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Numbers of the points that no other one is as good as in both values and better in one, by the first value."""
+    best, found = math.inf, []
+    for place in sorted(range(len(points)), key=lambda place: (*points[place], place)):
+        if points[place][1] < best:
+            best = points[place][1]
+            found.append(place)
+    return found
+
+
+def draw_pareto(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None = None) -> Axes:
+    """Draw the objective over the first axis of the grid with several values, and the points that none dominates.
+
+    Less of both is better; points without a plan are left out.
+    """
+    found = new_figure(7.0, 4.5).add_subplot() if ax is None else ax
+    first = varied(along, document["rows"])[0]
+    rows = [row for row in document["rows"] if row["objective"] is not None and row[first.row_key] is not None]
+    points = [(float(row[first.row_key]), float(row["objective"])) for row in rows]
+    front = [points[place] for place in pareto(points)]
+    found.plot([x for x, _ in points], [y for _, y in points], "o", color="0.6", label="plans")
+    found.step([x for x, _ in front], [y for _, y in front], "o-", where="post", color="C0", label="not dominated")
+    found.set_ylim(bottom=0)
+    found.set_xlabel(first.title)
+    found.set_ylabel(f"objective ({document['unit']})")
+    found.legend(fontsize="small")
+    return found
+
+
 def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> None:
     """Draw a sweep along its axes into a file, whose ending decides the format: times, and efficiency where rows have
     one.
@@ -120,14 +162,10 @@ def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> No
     ``document`` is what ``report.sweep.sweep_document`` gives.
     """
 
-    def there(key: str) -> bool:
-        return any(row.get(key) is not None for row in document["rows"])
-
-    panels = 2 if there("efficiency") else 1
+    panels = 2 if _there(document, "efficiency") else 1
     figure = new_figure(7.0 if panels == 1 else 10.0, 4.5)
     times, *others = figure.subplots(1, panels, squeeze=False)[0]
-    shown = [entry for entry in _TIMES if there(entry[0])]
-    _draw(times, along, document, shown, f"time per microbatch ({document['unit']})")
+    draw_sweep(along, document, times)
     for ax in others:
         # Relative to the smallest point.
         _draw(ax, along, document, [("efficiency", "o-", "")], "efficiency, relative to the fewest devices")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from partita.ground.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
     from rich.table import Table
 
 
@@ -75,3 +77,19 @@ def module_ranges(names: Sequence[str]) -> list[str]:
         text = f"{prefix}{first}-{others[-1]}" if others else f"{prefix}{first}"
         result.append(text if numbered else prefix)
     return result
+
+
+#: Columns of tables that do not go to a terminal.
+WIDE = 140
+
+
+def as_text(parts: Iterable[RenderableType], width: int = WIDE) -> str:
+    """Tables and sentences as plain text; empty ones are left out."""
+    from rich.console import Console
+
+    stream = io.StringIO()
+    screen = Console(file=stream, width=width)
+    for part in parts:
+        if part != "":
+            screen.print(part, soft_wrap=isinstance(part, str), highlight=False, markup=False)
+    return stream.getvalue()

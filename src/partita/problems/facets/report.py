@@ -10,6 +10,7 @@ import msgspec
 from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_bytes, format_count
 from partita.problems.facets import E, Facet, L, P
+from partita.problems.facets.records import MemoryUse, OperatorPlace, StageSummary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,6 +70,40 @@ class Reporting(Facet, Generic[P, L, E]):
     def tables(self, problem: P, plan: L, evaluation: E) -> Sequence[RenderableType]:
         """A plan as tables."""
         return [f"{name}: {value}" for name, value in msgspec.to_builtins(plan, str_keys=True).items()]
+
+    def stages(self, problem: P, plan: L, evaluation: E) -> Sequence[StageSummary]:
+        """What runs where, in the order of the plan."""
+        return ()
+
+    def memory(self, problem: P, plan: L, evaluation: E) -> Sequence[MemoryUse]:
+        """What the devices of every stage hold, where anything is known of that."""
+        return [
+            MemoryUse(
+                stage=stage.number,
+                device=stage.device,
+                total_bytes=stage.memory_bytes,
+                limit_bytes=stage.memory_limit_bytes,
+            )
+            for stage in self.stages(problem, plan, evaluation)
+            if stage.memory_bytes
+        ]
+
+    def operators(self, problem: P, plan: L, evaluation: E) -> Sequence[OperatorPlace]:
+        """Where every operator, or layer, runs, by id."""
+        named = {op.id: op for op in getattr(problem, "operators", ()) or getattr(problem, "layers", ())}
+        found = [
+            OperatorPlace(
+                id=identity,
+                name=named[identity].name,
+                module=getattr(named[identity], "module", ""),
+                stage=stage.number,
+                device=stage.device,
+            )
+            for stage in self.stages(problem, plan, evaluation)
+            for identity in stage.operators
+            if identity in named
+        ]
+        return sorted(found, key=lambda place: place.id)
 
     def figures(self, problem: P, plan: L, evaluation: E) -> Mapping[str, str]:
         """Further columns of a comparison, by title."""

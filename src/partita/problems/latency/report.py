@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_bytes, format_time
+from partita.problems.facets.records import StageSummary
 from partita.problems.facets.report import Reporting
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
@@ -42,6 +43,31 @@ class LatencyReport(Reporting[LatencyProblem, LatencyPlan, LatencyEvaluation]):
             fullest = max(one.memory_bytes for one in evaluation.accelerators)
             share = fullest / problem.memory_bytes
             found.append(f"the fullest accelerator holds {format_bytes(fullest)}, {share:.0%} of its memory")
+        return found
+
+    def stages(
+        self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation
+    ) -> Sequence[StageSummary]:
+        """Every accelerator that has pieces, and the CPU for the rest."""
+        found = [
+            StageSummary(
+                number=device,
+                device=f"accelerator:{device}",
+                operators=tuple(v for piece in row for v in piece),
+                time=sum(piece.duration for piece in worth.pieces),
+                compute=sum(piece.compute for piece in worth.pieces),
+                communication=sum(piece.transfer_in + piece.transfer_out for piece in worth.pieces),
+                memory_bytes=worth.memory_bytes,
+                memory_limit_bytes=problem.memory_bytes,
+            )
+            for device, (row, worth) in enumerate(zip(plan.accelerators, evaluation.accelerators, strict=True))
+        ]
+        placed = {v for stage in found for v in stage.operators}
+        rest = [op for op in problem.operators if op.id not in placed]
+        if rest:
+            work = sum(op.cpu_time for op in rest)
+            ids = tuple(op.id for op in rest)
+            found.append(StageSummary(number=len(found), device="cpu", operators=ids, time=work, compute=work))
         return found
 
     def step(self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation) -> float | None:

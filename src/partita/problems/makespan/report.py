@@ -11,9 +11,10 @@ from partita.documents.tables.text import new_table
 from partita.engines.search.result import Result
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_bytes, format_time
+from partita.problems.facets.records import OperatorPlace, StageSummary
 from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
-from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
+from partita.problems.makespan.problem import MakespanPlan, MakespanProblem, device_labels
 from partita.problems.makespan.timeline import schedule_timeline
 from partita.simulator.critical import CriticalSummary, critical_path, critical_summary
 from partita.simulator.gantt_text import gantt_lines
@@ -62,6 +63,48 @@ class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation
         self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
     ) -> Sequence[RenderableType]:
         return [_devices(problem, plan, evaluation), _gantt(schedule_timeline(problem, plan))]
+
+    def stages(
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
+    ) -> Sequence[StageSummary]:
+        """Every device that runs something."""
+        on: dict[int, list[int]] = {}
+        for identity, placed in plan.operators.items():
+            on.setdefault(placed.device, []).append(identity)
+        modules = _part_modules(problem, plan, {op.id: op.module for op in problem.operators if op.module})
+        labels = device_labels([device.name for device in problem.devices])
+        in_bytes = problem.memory_unit == "bytes"
+        return [
+            StageSummary(
+                number=number,
+                device=labels[number],
+                operators=tuple(sorted(on[number])),
+                modules=tuple(shortened(modules[number])),
+                time=evaluation.busy[number],
+                compute=evaluation.busy[number],
+                memory_bytes=evaluation.memory[number] if in_bytes else None,
+                memory_limit_bytes=problem.devices[number].memory if in_bytes else None,
+            )
+            for number in sorted(on)
+        ]
+
+    def operators(
+        self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
+    ) -> Sequence[OperatorPlace]:
+        """With the time at which each runs."""
+        labels = device_labels([device.name for device in problem.devices])
+        return [
+            OperatorPlace(
+                id=op.id,
+                name=op.name,
+                module=op.module,
+                stage=plan.operators[op.id].device,
+                device=labels[plan.operators[op.id].device],
+                start=plan.operators[op.id].start,
+                end=plan.operators[op.id].end,
+            )
+            for op in problem.operators
+        ]
 
     def figures(
         self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation

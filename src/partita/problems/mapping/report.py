@@ -9,6 +9,7 @@ import msgspec
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
+from partita.problems.facets.records import StageSummary
 from partita.problems.facets.report import Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
@@ -51,6 +52,25 @@ class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
         self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation
     ) -> Sequence[RenderableType]:
         return [_stages(problem, plan, evaluation), _beside(problem, evaluation)]
+
+    def stages(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Sequence[StageSummary]:
+        """Every stage with the devices of its replicas, and what the slowest of these takes."""
+        found = []
+        for number, (row, loads) in enumerate(zip(plan.placement, evaluation.loads, strict=True)):
+            worst = max(loads, key=lambda load: load.total)
+            found.append(
+                StageSummary(
+                    number=number,
+                    device=problem.stages[number].name,
+                    devices=tuple(problem.device_name(device) for device in row),
+                    device_count=len(row),
+                    data_parallel=len(row),
+                    time=worst.total,
+                    compute=worst.compute,
+                    communication=worst.total - worst.compute,
+                )
+            )
+        return found
 
     def figures(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Mapping[str, str]:
         s, r = evaluation.critical

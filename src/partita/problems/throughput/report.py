@@ -13,6 +13,7 @@ from partita.documents.tables.text import new_table, paragraphs
 from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.pipeline import Plan
+from partita.problems.facets.records import MemoryUse, StageSummary
 from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation, StageMemory
 from partita.problems.throughput.problem import ThroughputProblem
@@ -67,6 +68,41 @@ class ThroughputReport(Reporting[ThroughputProblem, Plan, Evaluation]):
         if any(stage.memory.total for stage in evaluation.stages):
             found.append(_memory_table(evaluation))
         return found
+
+    def stages(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[StageSummary]:
+        modules = stage_modules(problem, plan)
+        return [
+            StageSummary(
+                number=number,
+                device=worth.device,
+                devices=stage.devices,
+                device_count=stage.device_count,
+                operators=stage.operators,
+                modules=tuple(shortened(names)),
+                data_parallel=stage.data_parallel,
+                tensor_parallel=stage.tensor_parallel,
+                time=worth.load,
+                compute=worth.compute,
+                communication=worth.communication,
+                memory_bytes=worth.memory.total or None,
+                memory_limit_bytes=worth.memory.limit,
+            )
+            for number, (stage, worth, names) in enumerate(zip(plan.stages, evaluation.stages, modules, strict=True))
+        ]
+
+    def memory(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[MemoryUse]:
+        """What every stage holds, by what it is for."""
+        return [
+            MemoryUse(
+                stage=number,
+                device=worth.device,
+                total_bytes=worth.memory.total,
+                limit_bytes=worth.memory.limit,
+                parts={name: size for name, size in worth.memory.parts.items() if size},
+            )
+            for number, worth in enumerate(evaluation.stages)
+            if worth.memory.total
+        ]
 
     def figures(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Mapping[str, str]:
         """The latency of one sample through the full pipeline."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from partita.documents.tables.text import paragraphs
+from partita.documents.tables.text import module_ranges, paragraphs
 from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
+from partita.problems.facets.records import StageSummary
 from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.kind import HybridKind
@@ -72,6 +73,29 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
 
     def tables(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Sequence[RenderableType]:
         return plan_tables(problem, plan, evaluation)
+
+    def stages(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Sequence[StageSummary]:
+        names = {layer.id: layer.name or f"layer {layer.id}" for layer in problem.layers}
+        return [
+            StageSummary(
+                number=number,
+                device=stage.kind,
+                devices=stage.devices,
+                device_count=stage.device_count,
+                operators=stage.operators,
+                modules=tuple(module_ranges([names[identity] for identity in stage.operators])),
+                data_parallel=stage.data_parallel,
+                tensor_parallel=stage.tensor_parallel,
+                context_parallel=stage.context_parallel,
+                expert_parallel=stage.expert_parallel,
+                time=worth.time_per_microbatch,
+                compute=worth.compute,
+                communication=worth.transfer + worth.weight_sync,
+                memory_bytes=worth.memory_bytes,
+                memory_limit_bytes=problem.on(stage.kind).memory_bytes or None,
+            )
+            for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True))
+        ]
 
     def figures(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Mapping[str, str]:
         step = self.kind.simulated_step(problem, plan, evaluation)

@@ -1,13 +1,10 @@
-"""Where the stages of a plan go, and the search for stages and replicas: when that is asked, and for people."""
+"""Where the stages of a plan go, and the search for stages and replicas: for people, and as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from partita.cli.common import SearchArguments, warn
 from partita.documents.tables.text import new_table, paragraphs
-from partita.ground.errors import PartitaError
 from partita.ground.units import format_time
 from partita.problems import kind_of
 
@@ -16,50 +13,12 @@ if TYPE_CHECKING:
 
     from partita.conductor.place import PlacedPlan
     from partita.conductor.search import Explored, Searched
-    from partita.engines.search.monitor import Monitor
-    from partita.nouns.topology.topology import Topology
-    from partita.problems.facets.model import ModelPlan
-
-#: Wall time for a placement, at least: where the stages go belongs to the answer.
-LEAST_PLACE_S = 0.1
 
 #: What a document says of a shape.
 _OF_SHAPES = ("stages", "replicas", "group", "zero", "schedule", "recompute")
 
 #: Replicas of a stage that are written out, and shapes of a search.
 _LISTED, _SHOWN = 8, 12
-
-
-def place_answer(
-    answer: ModelPlan[Any], topology: Callable[[], Topology], search: SearchArguments, clock: Monitor
-) -> PlacedPlan | None:
-    """A model's plan on its devices; None where it does not matter where it goes, or where it cannot be said."""
-    from partita.conductor.place import PLACE_S, place, uneven
-    from partita.engines.search.result import StopReason
-
-    result = answer.result
-    count = answer.cluster.device_count
-    if result.plan is None or count < 2 or result.stop_reason is StopReason.INTERRUPTED:
-        return None
-    if kind_of(result.problem).stages is None:
-        return None
-    try:
-        found = topology()
-        if not uneven(found):
-            return None
-        return place(
-            result.problem,
-            result.plan,
-            found,
-            evaluation=result.evaluation,
-            time_limit_s=min(PLACE_S, max(LEAST_PLACE_S, clock.remaining_s)),
-            seed=search.seed,
-            threads=search.threads,
-        )
-    except PartitaError as error:
-        # The plan is an answer all the same.
-        warn(f"note: the plan is not placed: {error}")
-        return None
 
 
 def placement_tables(found: PlacedPlan) -> list[RenderableType]:

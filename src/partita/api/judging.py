@@ -1,0 +1,100 @@
+"""What a plan is worth, what no plan can beat, and whether an answer holds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from partita.api.answer import Answer, AnyAnswer
+from partita.checker.document import Verdict
+from partita.conductor.bound import bound as bound_problem
+from partita.conductor.check import check as check_found
+from partita.conductor.judge import evaluate as evaluate_plan
+from partita.engines.search.result import Bound, Result
+from partita.problems.importers import read_problem
+from partita.problems.kind import Stated
+from partita.problems.planned import read_plan
+
+
+def stated_of(problem: Stated | str | Path) -> Any:
+    """A problem, or that of a file."""
+    return read_problem(problem) if isinstance(problem, str | Path) else problem
+
+
+def evaluate(problem: Stated | str | Path, plan: Any) -> Any:
+    """Objective and feasibility of a plan, from the problem alone.
+
+    Parameters
+    ----------
+    problem
+        The problem, or the path of its file.
+    plan
+        A plan of it, an answer, or the path of a result file or of another file that its plans are written in.
+
+    Returns
+    -------
+    PlanEvaluation
+        With the fields of the problem's own.
+
+    Raises
+    ------
+    FormatError
+        If a file is malformed.
+    InputError
+        If the plan is not a plan of this problem, or a file cannot be read.
+    """
+    stated = stated_of(problem)
+    if isinstance(plan, str | Path):
+        plan = read_plan(plan, stated)
+    elif isinstance(plan, Answer | Result):
+        plan = plan.plan
+    return evaluate_plan(stated, plan)
+
+
+def bound(problem: Stated | str | Path, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
+    """A proven lower bound on the best objective.
+
+    Parameters
+    ----------
+    problem
+        The problem, or the path of its file.
+    method
+        A bound's name, or a solver's that proves one; None takes all that fit together.
+    time_limit_s
+        Wall time; the bound reached by then is returned.
+
+    Raises
+    ------
+    InputError
+        If there is no such method, it proves nothing for this problem, or the problem is infeasible.
+    """
+    return bound_problem(stated_of(problem), method, time_limit_s=time_limit_s)
+
+
+def check(
+    result: AnyAnswer | Result[Any, Any, Any] | str | Path, problem: Stated | str | Path | None = None
+) -> Verdict:
+    """Whether the plan of a result keeps every rule and is worth what it says, and whether its bound is proven.
+
+    Parameters
+    ----------
+    result
+        An answer, or the path of a result file.
+    problem
+        The problem, or the path of its file, if the result file does not hold it.
+
+    Returns
+    -------
+    Verdict
+        ``verified`` is true where plan and bound are; what is wrong or not covered is said of each.
+
+    Raises
+    ------
+    FormatError
+        If the file is no result file, or the problem's is malformed.
+    InputError
+        If a file cannot be read, or nobody says what the problem is.
+    """
+    if isinstance(result, Answer):
+        return result.check()
+    return check_found(result, problem)
