@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from partita.components.register import register as register
+    from partita.components.register import unregister as unregister
     from partita.conductor.bound import bound as bound
     from partita.conductor.check import check as check
     from partita.conductor.compare import compare as compare
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 #: Where the public names are.
 _NAMES = {
+    "partita.components.register": "register unregister",
     "partita.nouns.cluster": "Cluster",
     "partita.conductor.bound": "bound",
     "partita.conductor.check": "check",
