@@ -63,7 +63,7 @@ tell: Callable[[str], None] = _warn
 _told: set[str] = set()
 
 
-def _tell_once(text: str) -> None:
+def tell_once(text: str) -> None:
     if text not in _told:
         _told.add(text)
         tell(text)
@@ -71,7 +71,7 @@ def _tell_once(text: str) -> None:
 
 def leave_out(one: Added, sort: str, why: str) -> None:
     """Say that a package's component is not used, and why."""
-    _tell_once(f"package {one.package}: its {sort} {one.label} is left out: {why}")
+    tell_once(f"package {one.package}: its {sort} {one.label} is left out: {why}")
 
 
 def everything() -> tuple[Added, ...]:
@@ -169,9 +169,7 @@ def _of_packages() -> Iterator[Added]:
                     yield described(made(component), package=package)
         except Exception as error:  # raised by the package's own code
             said = " ".join(f"{type(error).__name__}: {error}".split())
-            _tell_once(
-                f"package {package}: its entry point {point.name!r} ({point.value}) brings no components: {said}"
-            )
+            tell_once(f"package {package}: its entry point {point.name!r} ({point.value}) brings no components: {said}")
 
 
 def _listed(found: Any) -> Iterable[Any]:
