@@ -17,7 +17,7 @@ SOURCE = Path(partita.__file__).parent
 HEAVY = {
     *("numpy", "numba", "torch", "torchvision", "timm", "transformers", "diffusers", "onnx", "onnxruntime", "pandas"),
     *("highspy", "ortools", "pyscipopt", "pymetis", "rustworkx", "matplotlib", "rich", "yaml"),
-    *("ray", "distributed", "joblib"),
+    *("ray", "distributed", "joblib", "cloudpickle"),
 }
 
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from crosscheck.shapes import pool
+from partita.components.register import register
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
-from partita.problems import register
 from partita.problems.kind import BoundMethod, Solver
 from partita.problems.outcome import Outcome
 from toy.tasks import TASKS, Branching, ListOrder, Mean, Options, Schedule, TaskProblem, Tasks

@@ -9,7 +9,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from partita.cli import main
-from partita.problems import register
+from partita.components.register import register
 from toy.tasks import Branching, Tasks
 
 

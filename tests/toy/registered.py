@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from partita.problems import register, unregister
+import partita as pt
 from partita.problems.kind import AnyKind
 
 __all__ = ["registered"]
@@ -14,8 +14,8 @@ __all__ = ["registered"]
 @contextlib.contextmanager
 def registered(kind: AnyKind) -> Iterator[None]:
     """Register it, and take that back in any case."""
-    register(kind)
+    pt.register(kind)
     try:
         yield
     finally:
-        unregister(kind.name)
+        pt.unregister(kind)

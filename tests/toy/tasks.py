@@ -1,4 +1,4 @@
-"""Independent tasks on identical machines, as a problem from elsewhere: ``partita.problems.register(TASKS)``."""
+"""Independent tasks on identical machines, as a problem from elsewhere: ``partita.register(TASKS)``."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import partita as pt
 from partita.conductor.documents import result_document
 from partita.conductor.sweep import grid, sweep
 from partita.documents.document import write_json
-from partita.problems import find_kind, kind_of, kinds, register
+from partita.problems import find_kind, kind_of, kinds
 from toy.registered import registered
 from toy.samples import MANY
 from toy.tasks import TASKS, Options, Schedule, TaskProblem, Tasks
@@ -27,9 +27,9 @@ def test_it_is_there_once_registered_and_gone_afterwards() -> None:
         listed = ", ".join(kind.name for kind in kinds())
         with pytest.raises(pt.InputError, match=f"no problem 'knots'; known are {listed}$"):
             find_kind("knots")
-        register(TASKS)
+        pt.register(TASKS)
         with pytest.raises(pt.InputError, match="already is a problem 'tasks'"):
-            register(Tasks())
+            pt.register(Tasks())
     assert TASKS not in kinds()
 
 

@@ -14,6 +14,7 @@ import click
 
 from partita.cli.streams import ReaderGoneError, prepare_streams
 from partita.engines.search import compiling
+from partita.ground import registry
 from partita.ground.errors import DisagreementError, PartitaError, RankError
 from partita.ground.version import __version__
 
@@ -110,7 +111,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """
     if arguments is None:
         prepare_streams()
-    compiling.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
+    compiling.tell = registry.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
         code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)
         sys.stdout.flush()

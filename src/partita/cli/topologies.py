@@ -34,6 +34,7 @@ def topologies(name: str | None, plot: str | None, as_json: bool) -> None:
     NAME is a short form such as mesh:16x16 or dgx1:4, a file (nvidia-smi topo -m, NCCL or hwloc XML, Slurm,
     ASTRA-sim, a matrix in CSV), a cluster such as 2x(4xL4), or a family or format for its options.
     """
+    from partita.components.joined import topologies as list_topologies
     from partita.nouns.topology.read import find_generator, find_importer, topology
 
     check_writable(plot)
@@ -42,7 +43,11 @@ def topologies(name: str | None, plot: str | None, as_json: bool) -> None:
         if plot is not None:
             what = f"{name} has no size" if name else "there is no topology to draw"
             raise InputError(f"{what}; write for example: partita topologies dgx1:4 --plot {plot}")
-        document, lines = _listed() if family is None else _described(family)
+        if family is not None:
+            document, lines = _described(family)
+        else:
+            listed = list_topologies()
+            document, lines = listed.document(), aligned(listed.rows())
         emit_json(document) if as_json else show(lines)
         return
     assert name is not None
@@ -55,17 +60,6 @@ def topologies(name: str | None, plot: str | None, as_json: bool) -> None:
         emit_json(_document(found))
     else:
         show(_summary(found))
-
-
-def _listed() -> tuple[dict[str, Any], list[str]]:
-    """Families first, then formats: as a document, and as lines."""
-    from partita.nouns.topology.generators import GENERATORS
-    from partita.nouns.topology.importers import IMPORTERS
-
-    rows = [("family", g.name, g.example, g.summary) for g in GENERATORS]
-    rows += [("format", i.name, "FILE[:option=…]", i.summary) for i in IMPORTERS]
-    keys = ("kind", "name", "example", "summary")
-    return {"topologies": [dict(zip(keys, row, strict=True)) for row in rows]}, aligned(rows)
 
 
 def _described(family: Any) -> tuple[dict[str, Any], list[str]]:

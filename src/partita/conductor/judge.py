@@ -15,7 +15,7 @@ from partita.engines.search.result import Bound, Event, Result, Rival, Statistic
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import OPTIMALITY_GAP, clearly_below
 from partita.problems import kind_of
-from partita.problems.kind import AnyResult, SearchOptions, Solver
+from partita.problems.kind import AnyResult, SearchOptions, Solver, argument_of
 from partita.problems.outcome import Outcome
 
 
@@ -44,7 +44,7 @@ def judge(
     bound = None
     # Where there is no plan, nothing is left to bound.
     if holds and outcome.bound is not None and not outcome.infeasible:
-        argument = kind.argument(outcome.proven_by) or solver.argument
+        argument = kind.argument(outcome.proven_by) or argument_of(solver)
         bound = Bound(outcome.bound, solver.name, scope, monitor.elapsed_s, argument, outcome.certificate)
     plan, evaluation, reason = outcome.plan, None, outcome.reason
     status = Status.INFEASIBLE if outcome.infeasible and holds and plan is None else Status.UNKNOWN
@@ -73,7 +73,7 @@ def judge(
         seed=options.seed,
         runtime_s=monitor.elapsed_s,
         reason=reason,
-        argument=solver.argument if status is Status.INFEASIBLE else "",
+        argument=argument_of(solver) if status is Status.INFEASIBLE else "",
         statistics=monitor.statistics,
     )
 

@@ -60,7 +60,7 @@ class Host:
         if self.child is not None and not self.child.free:
             self.end()
         if self.child is None:
-            self.child = Child("partita.execution.host", _lost, shown=True)
+            self.child = Child("partita.execution.host", _lost, shown=True, informed=True)
         child = self.child
         try:
             child.ask(job)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from partita.exporters.accelerate import Accelerate
 from partita.exporters.deepspeed import DeepSpeed
 from partita.exporters.exporter import Exporter
@@ -15,6 +17,7 @@ from partita.exporters.torch import TorchPipelining
 from partita.exporters.torchtitan import TorchTitan
 from partita.exporters.vllm import Vllm
 from partita.ground.errors import InputError
+from partita.ground.registry import Added, Shelf
 
 EXPORTERS: tuple[Exporter, ...] = (
     Accelerate(),
@@ -31,12 +34,30 @@ EXPORTERS: tuple[Exporter, ...] = (
 )
 
 
+class _Exporters(Shelf[Exporter]):
+    """The exporters, each of which says what its runtime can express."""
+
+    def refusal(self, one: Added, before: Iterable[Exporter] = ()) -> str:
+        try:
+            runtime = one.component.runtime
+        except (InputError, AttributeError):
+            return "it has no name and no runtime; say name = …, and runtime = Runtime(name=…, summary=…, limits=…, …)"
+        called = getattr(one.component, "name", None)
+        if called != runtime.name:
+            return f"it is called {called!r} and its runtime {runtime.name!r}; name both alike"
+        return super().refusal(one, before)
+
+
+#: Those of the list and those that were added.
+ALL_EXPORTERS = _Exporters("exporter", Exporter, lambda: EXPORTERS, ("name", "summary", "write()"))
+
+
 def find_exporter(name: str) -> Exporter:
     """The exporter of a runtime.
 
     Raises ``InputError`` if there is none of that name.
     """
-    for exporter in EXPORTERS:
-        if exporter.name == name:
-            return exporter
-    raise InputError(f"there is no exporter {name!r}; known are {', '.join(exporter.name for exporter in EXPORTERS)}")
+    found = ALL_EXPORTERS.get(name)
+    if found is None:
+        raise InputError(f"there is no exporter {name!r}; known are {ALL_EXPORTERS.known}")
+    return found

@@ -90,3 +90,7 @@ class RankError(ProcessError):
 
 class DisagreementError(PartitaError, AssertionError):
     """Two computations of one quantity differ: a defect in partita, never the user's fault."""
+
+
+class ComponentWarning(UserWarning):
+    """A component that an installed package brings cannot be used; the message names the package and the cause."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partita.ground.errors import InputError
-
-if TYPE_CHECKING:
-    from partita.problems.kind import AnyKind
+from partita.ground.registry import Added, Shelf, everything, lacking
+from partita.problems.kind import LISTS, AnyKind, Kind, sort_of
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
@@ -22,23 +22,79 @@ PROBLEMS: dict[str, str] = {
 _LOADED: dict[str, AnyKind] = {}
 
 
-def _names() -> tuple[str, ...]:
-    """Of all problems, those of the list first; one that is loaded stands in the list or was registered."""
-    return tuple(dict.fromkeys([*PROBLEMS, *_LOADED]))
+class _Kinds(Shelf[AnyKind]):
+    """The problems, no two of which have a name, an objective or a file format in common."""
+
+    def refusal(self, one: Added, before: Iterable[AnyKind] = ()) -> str:
+        kind = one.component
+        lacks = lacking(kind, self.needs, Kind)
+        if not lacks and type(kind).default_solver is Kind.default_solver:
+            lacks = lacking(kind, ("usual_solver",), Kind)
+        if lacks:
+            return f"it {lacks}; derive it from Kind and say that"
+        stated = kind.problem
+        if not all(isinstance(getattr(stated, name, None), str) for name in ("kind", "format")):
+            return f"its problem {stated.__name__} has no kind and no format; derive it from Stated and say both"
+        for other in (*self.listed(), *before):
+            for what, own, taken in (
+                ("problem", kind.name, other.name),
+                ("file format", stated.format, other.problem.format),
+                ("objective", kind.objective, other.objective),
+            ):
+                if own == taken:
+                    return f"there already is a {what} {own!r}; give this one another name"
+        for sort, name in LISTS.items():
+            for part in getattr(kind, name):
+                lacks = kind.lacks(part, sort)
+                if lacks:
+                    return f"its {sort} {getattr(part, 'name', None) or type(part).__name__} {lacks}"
+        names = [solver.name for solver in kind.solvers]
+        if type(kind).default_solver is Kind.default_solver and kind.usual_solver not in names:
+            return f"its usual_solver {kind.usual_solver!r} is none of its solvers {', '.join(names)}"
+        return ""
+
+
+def _listed() -> list[AnyKind]:
+    """The problems of the list."""
+    return [find_kind(name) for name in PROBLEMS]
+
+
+#: Those of the list and those that were added.
+KINDS = _Kinds("problem", Kind, _listed, ("summary", "problem", "plan", "solvers", "evaluate()"))
+
+
+class _Parts(Shelf[Any]):
+    """Solvers, baselines and bounds, each in the list of its problem."""
+
+    def takes(self, one: Added) -> bool:
+        return not isinstance(one.component, Kind) and bool(sort_of(one))
+
+    def refusal(self, one: Added, before: Iterable[Any] = ()) -> str:
+        if not one.problem:
+            return "it does not say of which problem it is; give problem=…, or an attribute of that name"
+        kind = find_kind(one.problem)
+        return kind.unfit(one, [each for each in everything() if each.problem == kind.name and sort_of(each)])
+
+
+#: What was added to problems; what they have otherwise is in their own lists.
+PARTS = _Parts("solver, baseline or bound", object, tuple)
 
 
 def find_kind(name: str) -> AnyKind:
     """The problem of a name; one that there is not is refused."""
-    if name not in _LOADED:
-        if name not in PROBLEMS:
-            raise InputError(f"there is no problem {name!r}; known are {', '.join(_names())}")
-        _LOADED[name] = resolve_name(PROBLEMS[name])
-    return _LOADED[name]
+    if name in PROBLEMS:
+        if name not in _LOADED:
+            _LOADED[name] = resolve_name(PROBLEMS[name])
+        return _LOADED[name]
+    found = next((kind for kind in KINDS.added() if kind.name == name), None)
+    if found is None:
+        raise InputError(f"there is no problem {name!r}; known are {KINDS.known}")
+    return found
 
 
 def kinds() -> tuple[AnyKind, ...]:
     """All problems, those of the list first."""
-    return tuple(find_kind(name) for name in _names())
+    return tuple(KINDS)
 
 
 def kind_of(problem: Any) -> AnyKind:
@@ -47,16 +103,3 @@ def kind_of(problem: Any) -> AnyKind:
     if not isinstance(name, str):
         raise InputError(f"{type(problem).__name__} is not a problem; give what read_problem or price returns")
     return find_kind(name).of(problem)
-
-
-def register(kind: AnyKind) -> None:
-    """Add a problem from elsewhere: it gets all that the listed ones have. One whose name is taken is refused."""
-    if kind.name in PROBLEMS or _LOADED.get(kind.name, kind) is not kind:
-        raise InputError(f"there already is a problem {kind.name!r}; give this one another name")
-    _LOADED[kind.name] = kind
-
-
-def unregister(name: str) -> None:
-    """Take back ``register``; listed problems stay."""
-    if name not in PROBLEMS:
-        _LOADED.pop(name, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
@@ -13,6 +13,7 @@ import msgspec
 from partita.documents.document import document_keys, read_bytes, read_tagged
 from partita.documents.stated import GRAPH_FORMAT
 from partita.ground.errors import FormatError, InputError, UnsupportedError
+from partita.ground.registry import Shelf
 from partita.problems import find_kind, kinds
 
 #: partita's own format: a document tagged with the format of a problem.
@@ -24,14 +25,15 @@ class ForeignFormat:
     """A foreign format."""
 
     name: str  #: As in ``--format``.
-    #: By problem the function that reads it (``module:function``), the default first: called with the file's bytes, its
-    #: path for messages, and ``scale_communication``, a factor on every transfer time. It raises ``FormatError`` if the
-    #: file is malformed, naming the file, the object and the value, and ``InputError`` if the problem is invalid.
-    makes: Mapping[str, str]
+    #: By problem the function that reads it (itself, or ``module:function``), the default first: called with the file's
+    #: bytes, its path for messages, and ``scale_communication``, a factor on every transfer time. It raises
+    #: ``FormatError`` if the file is malformed, naming the file, the object and the value, and ``InputError`` if the
+    #: problem is invalid.
+    makes: Mapping[str, str | Callable[..., Any]]
     #: A JSON object that has one of these is of this format; empty for formats that are not JSON.
     keys: tuple[str, ...] = ()
-    #: The function (``module:function``) that says whether a file begins like one of this format; None for JSON.
-    text: str | None = None
+    #: The function (likewise) that says whether a file begins like one of this format; None for JSON.
+    text: str | Callable[[bytes], bool] | None = None
     #: By setting and value, what the format lacks for it, as the rest of a sentence.
     refusals: Mapping[tuple[str, Any], str] = field(default_factory=dict)
 
@@ -68,15 +70,37 @@ IMPORTERS: tuple[ForeignFormat, ...] = (
 )
 
 
+class _FileFormats(Shelf[ForeignFormat]):
+    """The formats, of which none is called as partita's own."""
+
+    def unfit(self, component: ForeignFormat) -> str:
+        if component.name == NATIVE:
+            return f"{NATIVE!r} is what partita's own formats are called; give it another name"
+        if component.text is None and not component.keys:
+            return "nothing says which files are of it; give keys, or text"
+        unknown = [name for name in component.makes if name not in {kind.name for kind in kinds()}]
+        return f"it makes {unknown[0]} problems, which there are not" if unknown else ""
+
+
+#: Those of the list and those that were added.
+FORMATS = _FileFormats("file format", ForeignFormat, lambda: IMPORTERS, ("name", "makes"))
+
+
+def _function(found: str | Callable[..., Any]) -> Callable[..., Any]:
+    """Itself, or where it is."""
+    named: Callable[..., Any] = resolve_name(found) if isinstance(found, str) else found
+    return named
+
+
 def format_names() -> tuple[str, ...]:
     """The formats there are."""
-    return (NATIVE, *(importer.name for importer in IMPORTERS))
+    return (NATIVE, *(importer.name for importer in FORMATS))
 
 
 def detect_format(data: bytes, path: str | Path) -> str:
     """Recognise the content of a problem file by its keys, or by how it begins; ``FormatError`` if it is none known."""
-    for importer in IMPORTERS:
-        if importer.text is not None and resolve_name(importer.text)(data):
+    for importer in FORMATS:
+        if importer.text is not None and _function(importer.text)(data):
             return importer.name
     keys = document_keys(data, path)
     if "format" in keys:
@@ -85,7 +109,7 @@ def detect_format(data: bytes, path: str | Path) -> str:
             return NATIVE
         hint = "; give it to `partita plan` with a cluster" if tag == GRAPH_FORMAT else ""
         raise FormatError(f"{path}: format {tag!r} is not a problem format partita reads here{hint}")
-    for importer in IMPORTERS:
+    for importer in FORMATS:
         if any(name in keys for name in importer.keys):
             return importer.name
     raise FormatError(f"{path} is not in a known format; its keys are {', '.join(sorted(keys)[:6]) or 'none'}")
@@ -116,13 +140,13 @@ def open_problem(
     found = format or detect_format(data, path)
     if found == NATIVE:
         return stated_problem(data, path, problem, scale_communication), None
-    importer = next(entry for entry in IMPORTERS if entry.name == found)
+    importer = next(entry for entry in FORMATS if entry.name == found)
     wanted = problem or next(iter(importer.makes), None)
     if wanted is None or wanted not in importer.makes:
         known = f"it states the {' or '.join(importer.makes)} problem" if importer.makes else "it is not read yet"
         such = "such a" if wanted is None else f"a {wanted}"
         raise UnsupportedError(f"{path}: a {found} file does not state {such} problem; {known}")
-    return resolve_name(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
+    return _function(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
 
 
 def stated_problem(data: bytes, path: str | Path, problem: str | None = None, scale: float = 1.0) -> Any:

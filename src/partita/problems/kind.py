@@ -8,6 +8,7 @@ What is heavy (solvers, files, reports) is imported by the property that is aske
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import msgspec
 
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Result
+from partita.ground.registry import Added, everything, lacking, leave_out
 from partita.problems.facets import E, L, P
 from partita.problems.outcome import CoL, Outcome
 from partita.problems.settings import settings_of
@@ -175,6 +177,47 @@ class lazy(Generic[T]):
         return found(owner) if isinstance(found, type) else found  # type: ignore[no-any-return]
 
 
+#: The lists of a problem, by what one of them is called.
+LISTS = {"solver": "solvers", "baseline": "baselines", "bound": "bounds"}
+
+#: What is in each: the protocol, and what it needs beyond a name and a summary.
+_NEEDS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
+    "solver": (Solver, ("name", "summary", "supports", "solve()")),
+    "baseline": (Solver, ("name", "summary", "supports", "solve()")),
+    "bound": (BoundMethod, ("name", "summary", "supports", "bound()")),
+}
+
+
+def sort_of(one: Added) -> str:
+    """Which list of its problem something added belongs to: what it says, else what it can do; empty for none."""
+    if one.sort in LISTS:
+        return one.sort
+    can = {"solver": "solve", "bound": "bound"}
+    return next((sort for sort, verb in can.items() if callable(getattr(one.component, verb, None))), "")
+
+
+def argument_of(component: Any) -> str:
+    """By which argument what a component proves holds; empty for what proves nothing, which need not say so."""
+    return getattr(component, "argument", "") or ""
+
+
+#: By problem, what was added to it, and of what it was chosen.
+_ADDED: dict[str, tuple[Sequence[Added], list[Added]]] = {}
+
+
+class _OpenList:
+    """A list of a descriptor, and behind it what was added to its problem."""
+
+    def __init__(self, sort: str, declared: Any) -> None:
+        self.sort, self.declared = sort, declared
+
+    def __get__(self, owner: Any, kind: type[Any]) -> Any:
+        bind = getattr(type(self.declared), "__get__", None)
+        listed = self.declared if bind is None else bind(self.declared, owner, kind)
+        added = () if owner is None else owner.added(self.sort)
+        return (*listed, *added) if added else listed
+
+
 Solvers: TypeAlias = Sequence[Solver[P, L, Any]]
 Bounds: TypeAlias = Sequence[BoundMethod[P]]
 Evaluate: TypeAlias = Callable[[P, L], E]
@@ -264,6 +307,55 @@ class Kind(Generic[P, L, E]):
         """The descriptors that ``of`` chooses from."""
         return (self,)
 
+    def __init_subclass__(cls) -> None:
+        """Lists are open to what is added to the problem."""
+        for sort, name in LISTS.items():
+            if name in vars(cls) and not isinstance(vars(cls)[name], _OpenList):
+                setattr(cls, name, _OpenList(sort, vars(cls)[name]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made again when it is asked for: types that are made here have no home to be found in."""
+        return {name: value for name, value in vars(self).items() if name != "changes"}
+
+    def added(self, sort: str) -> tuple[Any, ...]:
+        """The solvers, baselines or bounds (``sort`` is the singular) that were added to this problem."""
+        every = everything()
+        seen, found = _ADDED.get(self.name, ((), []))
+        if every is not seen:
+            found = []
+            for one in every:
+                if one.problem == self.name and sort_of(one):
+                    why = self.unfit(one, found) if one.package else ""
+                    if why:
+                        leave_out(one, sort_of(one), why)
+                    else:
+                        found.append(one)
+            _ADDED[self.name] = every, found
+        return tuple(one.component for one in found if sort_of(one) == sort)
+
+    @staticmethod
+    def lacks(component: Any, sort: str) -> str:
+        """What a solver, baseline or bound has not of what each of its sort needs; empty if it has all."""
+        base, needs = _NEEDS[sort]
+        missing = lacking(component, needs, base)
+        return f"{missing}; derive it from {base.__name__} and add that" if missing else ""
+
+    def unfit(self, one: Added, before: Sequence[Added] = ()) -> str:
+        """Why something is no solver, baseline or bound of this problem; empty if it is."""
+        lacks = self.lacks(one.component, sort_of(one))
+        if lacks:
+            return f"it {lacks}"
+        others = {each.component.name for each in before}
+        for part in (self, *self.parts):
+            for name in LISTS.values():
+                listed = inspect.getattr_static(part, name)
+                declared = listed.declared if isinstance(listed, _OpenList) else listed
+                bind = getattr(type(declared), "__get__", None)
+                others |= {each.name for each in (declared if bind is None else bind(declared, part, type(part)))}
+        if one.component.name in others:
+            return f"{self.title} already have a {one.component.name!r}; give this one another name"
+        return ""
+
     def default_solver(self, problem: P, options: Any) -> str:
         """Name of the solver for a problem if none is named."""
         return self.usual_solver
@@ -278,7 +370,7 @@ class Kind(Generic[P, L, E]):
 
     def argument(self, method: str) -> str:
         """By which argument a bound or solver proves what it proves; empty if there is none of that name."""
-        return {one.name: one.argument for one in (*self.solvers, *self.bounds)}.get(method, "")
+        return next((argument_of(one) for one in (*self.solvers, *self.bounds) if one.name == method), "")
 
     def prove(self, problem: P, monitor: Monitor) -> Proof | None:
         """A bound by all means together; None to run the listed bounds and the default solver one after the other."""
@@ -300,6 +392,10 @@ class Kind(Generic[P, L, E]):
         """The problem without the limit that may have shaped the plan; None if none is nearly reached."""
         return None
 
+
+# A descriptor that declares no list of its own has one all the same.
+for _sort, _name in LISTS.items():
+    setattr(Kind, _name, _OpenList(_sort, ()))
 
 AnyKind = Kind[Any, Any, Any]
 AnyResult = Result[Any, Any, Any]

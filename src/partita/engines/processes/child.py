@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from partita.engines.processes.ending import Watched, how_ended
 from partita.engines.processes.replies import Reply, packed, receive
+from partita.engines.processes.shipping import shipped
 from partita.ground.errors import ProcessError
 
 #: Seconds for what a process has said to arrive after its end.
@@ -49,13 +50,21 @@ class Child:
     Its pipes have threads of their own: one that does not read, or writes much, holds up nobody. ``lost`` makes the
     error of its end without an answer, from what befell it and the last lines that it wrote; it is raised, too, if it
     cannot be started. Numerical libraries start at most so many ``threads`` in it. What it writes goes where this
-    process's errors go if it is ``shown``; else the last lines are kept for its error.
+    process's errors go if it is ``shown``; else the last lines are kept for its error. It knows the components that
+    this process has registered if it is ``informed``.
     """
 
     def __init__(
-        self, module: str, lost: Callable[[str, str], ProcessError], *, threads: int = 1, shown: bool = False
+        self,
+        module: str,
+        lost: Callable[[str, str], ProcessError],
+        *,
+        threads: int = 1,
+        shown: bool = False,
+        informed: bool = False,
     ) -> None:
-        self.lost = lost
+        self.lost, self.informed = lost, informed
+        self._has = b""
         try:
             self.process = subprocess.Popen(
                 main_of(module),
@@ -114,6 +123,9 @@ class Child:
     def ask(self, *request: Any) -> None:
         """Hand in a request; it is answered after those before it, whose answers count no more."""
         self.asked, self.answered = self.asked + 1, False
+        if self.informed and self._has != (now := shipped()):
+            self._has = now
+            self._outbox.put(packed(self.asked, "have", now))
         self._outbox.put(packed(self.asked, "ask", *request))
 
     def say(self, *words: Any) -> None:

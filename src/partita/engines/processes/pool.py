@@ -9,7 +9,8 @@ from concurrent.futures import CancelledError
 from typing import Any, Literal, TypeVar
 
 from partita.engines.processes.child import module_paths
-from partita.engines.processes.replies import Reply, reply_of
+from partita.engines.processes.replies import Reply
+from partita.engines.processes.shipping import done_there, loads, packed_work
 from partita.ground.errors import MissingExtraError
 
 #: Where work is done.
@@ -23,7 +24,9 @@ Out = TypeVar("Out")
 
 
 class Pool:
-    """Workers for pure functions of values that can be pickled.
+    """Workers for pure functions of values that can be sent (``partita.engines.processes.shipping``).
+
+    They know the components that this process has registered.
 
     A worker that dies takes what it was doing with it: that is given out again, and in the end done in this process. So
     the answers are the same whatever the backend, the number of workers and their fate. An error of the function, or of
@@ -79,16 +82,16 @@ class Pool:
         if self._settings is None or not values:
             return [function(value) for value in values]
         joblib = _joblib()
+        work = [packed_work(function, value) for value in values]
         for _ in range(_ATTEMPTS):
             try:
                 with joblib.parallel_config(n_jobs=self.jobs, **self._settings):
-                    found: list[Reply[Out]] = joblib.Parallel(batch_size=1)(
-                        joblib.delayed(reply_of)(function, value) for value in values
-                    )
+                    found: list[bytes] = joblib.Parallel(batch_size=1)(joblib.delayed(done_there)(*one) for one in work)
             except _lost_worker():
                 self.lost += 1
                 continue
-            return [answer.get() for answer in found]
+            replies: list[Reply[Out]] = [loads(answer) for answer in found]
+            return [reply.get() for reply in replies]
         return [function(value) for value in values]
 
 

@@ -1,6 +1,7 @@
 """The child's side of ``child``: requests are answered one after the other, until nobody asks.
 
-The parent sends ``(number, "ask", *request)`` and, about a request, ``(number, "say", *words)``. The child answers
+The parent sends ``(number, "ask", *request)`` and, about a request, ``(number, "say", *words)``; before a request
+``(number, "have", components)`` if the components that it has registered are others than before. The child answers
 ``(number, "tell", *words)`` as it goes, and at last ``(number, "answer", reply)``, pickled by itself.
 """
 
@@ -16,6 +17,7 @@ from typing import IO, Any, NoReturn
 
 from partita.engines.processes.ending import die_with_parent
 from partita.engines.processes.replies import packed, pickled_reply, receive
+from partita.engines.processes.shipping import take
 
 
 class Request:
@@ -84,6 +86,8 @@ def _received(stream: IO[bytes], out: IO[bytes]) -> Iterator[Request]:
         if what == "ask":
             request = Request(number, tuple(content), out)
             yield request
+        elif what == "have":
+            take(*content)
         elif request is not None and number == request.number:
             request.words.put(tuple(content))
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from partita.ground.errors import FormatError, InputError
+from partita.ground.registry import Added, Shelf
 from partita.ground.units import parse_bytes
 from partita.nouns.catalogue.files import check_keys, converted, shipped_tables
 from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
+
+#: A device or a link.
+S = TypeVar("S", bound=DeviceSpec | LinkSpec)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Catalogue:
 
 
 @functools.cache
-def load_catalogue() -> Catalogue:
+def _shipped() -> Catalogue:
     """The shipped catalogue, read once."""
     aliases: dict[str, str] = {}
     devices = {entry.name: entry for entry in _entries("devices", DeviceSpec, aliases)}
@@ -74,6 +79,59 @@ def _entries(kind: str, spec: type[Any], aliases: dict[str, str]) -> list[Any]:
             aliases[_normal(alias)] = table["name"]
         result.append(msgspec.convert(table, spec, strict=False))
     return result
+
+
+class _Specs(Shelf[S]):
+    """Devices or links, which the short form of a cluster names."""
+
+    def named(self, component: S) -> Iterable[str]:
+        return [_normal(component.name)]
+
+    def refusal(self, one: Added, before: Iterable[S] = ()) -> str:
+        name = self.of(one).name
+        if not re.fullmatch(r"(?!\d+[x×*])[\w.-]+", name, re.IGNORECASE):
+            return f"{name!r} cannot be written in a cluster; use letters, digits, hyphens and dots"
+        if _normal(name) in _shipped().aliases:
+            return f"there already is a {self.sort} of that name, {_shipped().aliases[_normal(name)]}; use another"
+        return super().refusal(one, before)
+
+
+class _Devices(_Specs[DeviceSpec]):
+    """Devices, whose links have to be there."""
+
+    def unfit(self, component: DeviceSpec) -> str:
+        known = replace(_shipped(), links={**_shipped().links, **{link.name: link for link in LINKS.added()}})
+        for name in (component.link, component.to_host):
+            try:
+                if known.link(name).name != name:
+                    return f"its link {name!r} is called {known.link(name).name!r} in the catalogue; write it so"
+            except InputError as error:
+                return f"{error}; register the link first"
+        return ""
+
+
+#: Those of the tables and those that were added.
+LINKS = _Specs("link", LinkSpec, lambda: _shipped().links.values(), ("name",))
+DEVICES = _Devices("device", DeviceSpec, lambda: _shipped().devices.values(), ("name",))
+
+
+#: What was added when the catalogue was put together last, and that catalogue: it is asked for often.
+_together: tuple[Any, Any, Catalogue] | None = None
+
+
+def load_catalogue() -> Catalogue:
+    """The shipped catalogue, and what was added to it."""
+    global _together
+    devices, links = DEVICES.added(), LINKS.added()
+    if not devices and not links:
+        return _shipped()
+    kept = _together
+    if kept is None or kept[0] is not devices or kept[1] is not links:
+        found = _shipped()
+        own = {**found.devices, **{spec.name: spec for spec in devices}}
+        kept = devices, links, replace(found, devices=own, links={**found.links, **{spec.name: spec for spec in links}})
+        _together = kept
+    return kept[2]
 
 
 def _found(look_up: Callable[[str], Any], name: str, where: str) -> str:

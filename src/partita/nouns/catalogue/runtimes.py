@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Literal
 
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.ground.registry import Added, Shelf
 from partita.nouns.catalogue.files import shipped_tables
 from partita.nouns.catalogue.formats import Mixtures
 from partita.nouns.catalogue.meshes import MeshLimits
@@ -103,12 +105,27 @@ def _read(name: str, summary: str, source: str, **stated: Any) -> Runtime:
 RUNTIMES: tuple[Runtime, ...] = tuple(_read(**table) for table in shipped_tables("runtimes"))
 
 
+class _Runtimes(Shelf[Runtime]):
+    """The runtimes, also those that exporters bring: a ``runtime`` of their own."""
+
+    def takes(self, one: Added) -> bool:
+        return isinstance(self.of(one), Runtime)
+
+    def of(self, one: Added) -> Runtime:
+        found: Runtime = inspect.getattr_static(one.component, "runtime", one.component)
+        return found
+
+
+#: Those of the table and those that were added.
+ALL_RUNTIMES = _Runtimes("runtime", Runtime, lambda: RUNTIMES, ("name", "summary"))
+
+
 def find_runtime(name: str) -> Runtime:
     """The runtime of a name.
 
     Raises ``InputError`` if there is none.
     """
-    for runtime in RUNTIMES:
-        if runtime.name == name:
-            return runtime
-    raise InputError(f"there is no runtime {name!r}; known are {', '.join(runtime.name for runtime in RUNTIMES)}")
+    found = ALL_RUNTIMES.get(name)
+    if found is None:
+        raise InputError(f"there is no runtime {name!r}; known are {ALL_RUNTIMES.known}")
+    return found

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.cluster import Cluster
-from partita.nouns.topology.generators import GENERATORS
+from partita.nouns.topology.generators import FAMILIES
 from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import cut_options
-from partita.nouns.topology.importers import IMPORTERS
+from partita.nouns.topology.importers import FORMATS
 from partita.nouns.topology.importers.importer import TopologyImporter
 from partita.nouns.topology.importers.text import read_text_file
 from partita.nouns.topology.topology import Topology, of_cluster
@@ -27,13 +27,12 @@ _FILE = re.compile(r".*(\.(toml|json|txt|xml|csv|tsv|conf|ya?ml|log)|[/\\][^:]*)
 def find_generator(name: str) -> TopologyGenerator | None:
     """The family with a name; case does not matter, and underscores are hyphens."""
     wanted = name.strip().lower().replace("_", "-")
-    # Most have no other name, which is no name that a text without one could have.
-    return next((found for found in GENERATORS if wanted and wanted in (found.name, found.alias)), None)
+    return FAMILIES.get(wanted)
 
 
 def find_importer(name: str) -> TopologyImporter | None:
     """The format with a name."""
-    return next((found for found in IMPORTERS if found.name == name.strip().lower()), None)
+    return FORMATS.get(name.strip().lower())
 
 
 def topology(text: str | Path | Topology | Cluster) -> Topology:
@@ -75,11 +74,11 @@ def _read(text: str | Path | Topology | Cluster) -> Topology | Cluster:
     if os.path.isfile(path) or _FILE.fullmatch(path):
         return _file(path, given)
     if given:
-        raise InputError(f"{text!r}: {body!r} is neither a file nor one of {', '.join(g.name for g in GENERATORS)}")
+        raise InputError(f"{text!r}: {body!r} is neither a file nor one of {FAMILIES.known}")
     try:
         return Cluster.from_spec(text)
     except InputError as error:
-        near = difflib.get_close_matches(name.lower(), [found.name for found in GENERATORS], n=1, cutoff=0.75)
+        near = difflib.get_close_matches(name.lower(), [found.name for found in FAMILIES], n=1, cutoff=0.75)
         raise InputError(f"{error}; or is it the topology {near[0]}?") if near else error from None
 
 
@@ -90,11 +89,13 @@ def _file(path: str, options: tuple[tuple[str, str], ...]) -> Topology | Cluster
             raise InputError(f"{path} is a cluster file, which takes no options; leave {options[0][0]}=… out")
         return Cluster.read(path)
     source = read_text_file(path)
-    importer = next((found for found in IMPORTERS if found.recognises(source)), None)
+    # Those that were added come first: they take no file that is like an example of the others.
+    importer = next((found for found in (*FORMATS.added(), *FORMATS.listed()) if found.recognises(source)), None)
     if importer is not None:
         return importer.load(source, options)
     try:
         return Cluster.read(path)
     except FormatError as error:
-        known = ", ".join(found.name for found in IMPORTERS)
-        raise FormatError(f"{path} is neither of a known format ({known}) nor a cluster file: {error}") from None
+        raise FormatError(
+            f"{path} is neither of a known format ({FORMATS.known}) nor a cluster file: {error}"
+        ) from None

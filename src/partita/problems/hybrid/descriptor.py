@@ -95,7 +95,8 @@ class StepKind(HybridKind):
 
     def baselines_of(self, problem: HybridProblem) -> Sequence[Solver[HybridProblem, Any, Any]]:
         """Those for as many kinds of devices as there are."""
-        return [each for each in self.baselines if (each in self.on_kinds) == bool(problem.others)]
+        added = self.added("baseline")
+        return [each for each in self.baselines if each in added or (each in self.on_kinds) == bool(problem.others)]
 
 
 STEADY, STEP = SteadyKind(), StepKind()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from partita.ground.errors import InputError
+from partita.ground.registry import Shelf
 from partita.simulator.schedules.csv import read_schedule
 from partita.simulator.schedules.dualpipe_v import DualPipeV
 from partita.simulator.schedules.forward import ForwardOnly
@@ -16,6 +17,9 @@ from partita.simulator.schedules.protocol import Schedule
 from partita.simulator.schedules.two_buffered_weights import TwoBufferedWeights
 from partita.simulator.schedules.zero_bubble import ZeroBubbleH1
 from partita.simulator.schedules.zero_bubble_v import ZeroBubbleV
+
+#: The ending of files of schedules.
+CSV = ".csv"
 
 DEFAULT_SCHEDULES: tuple[Schedule, ...] = (
     ForwardOnly(),
@@ -32,15 +36,27 @@ DEFAULT_SCHEDULES: tuple[Schedule, ...] = (
 )
 
 
+class _Schedules(Shelf[Schedule]):
+    """The schedules, of which none may be called as a file is."""
+
+    def unfit(self, component: Schedule) -> str:
+        return f"a name that ends in {CSV} is that of a file" if component.name.lower().endswith(CSV) else ""
+
+
+#: Those of the list and those that were added.
+SCHEDULES = _Schedules("schedule", Schedule, lambda: DEFAULT_SCHEDULES, ("name", "summary", "orders()"))
+
+
 def find_schedule(name: str) -> Schedule:
     """The schedule with a name, or the one that a file gives if the name ends in ``.csv``.
 
     Raises ``InputError`` if there is no schedule of that name, or the file is not one that ``read_schedule`` reads.
     """
-    if name.lower().endswith(".csv"):
+    if name.lower().endswith(CSV):
         return read_schedule(name)
-    for schedule in DEFAULT_SCHEDULES:
-        if schedule.name == name:
-            return schedule
-    known = ", ".join(schedule.name for schedule in DEFAULT_SCHEDULES)
-    raise InputError(f"there is no schedule {name!r}; use {known}, or a file in torch's format that ends in .csv")
+    found = SCHEDULES.get(name)
+    if found is None:
+        raise InputError(
+            f"there is no schedule {name!r}; use {SCHEDULES.known}, or a file in torch's format that ends in {CSV}"
+        )
+    return found

@@ -1,0 +1,1 @@
+"""Components of all sorts: what is added to them, and what there is."""
