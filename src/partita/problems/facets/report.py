@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -45,6 +46,20 @@ def network_sentences(cluster: Cluster) -> tuple[str, ...]:
     return (found,)
 
 
+@dataclass(frozen=True)
+class PlacedPart:
+    """An operator, a layer, or what else a problem places, and where a plan has it."""
+
+    id: int  #: Its number in the problem.
+    name: str  #: For people.
+    module: str  #: Of the model; empty where none is known.
+    place: int  #: Number of its stage or device.
+    where: str  #: The device, or the devices, in words.
+    time: float | None = None  #: What it takes there, in the problem's unit; None where that is not known of it alone.
+    memory_bytes: float | None = None  #: What it holds there whatever runs; None where that is not known of it alone.
+    note: str = ""  #: How it runs, where there is a choice.
+
+
 class Reporting(Facet, Generic[P, L, E]):
     """Tables and sentences for people, and the figures beside the objective; by default the plan as it is."""
 
@@ -69,6 +84,10 @@ class Reporting(Facet, Generic[P, L, E]):
     def tables(self, problem: P, plan: L, evaluation: E) -> Sequence[RenderableType]:
         """A plan as tables."""
         return [f"{name}: {value}" for name, value in msgspec.to_builtins(plan, str_keys=True).items()]
+
+    def parts(self, problem: P, plan: L) -> Sequence[PlacedPart]:
+        """Everything that the plan places, in the problem's order; nothing where that is not said one by one."""
+        return ()
 
     def figures(self, problem: P, plan: L, evaluation: E) -> Mapping[str, str]:
         """Further columns of a comparison, by title."""

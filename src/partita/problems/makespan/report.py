@@ -11,7 +11,7 @@ from partita.documents.tables.text import new_table
 from partita.engines.search.result import Result
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_bytes, format_time
-from partita.problems.facets.report import Reporting, model_sentence, network_sentences
+from partita.problems.facets.report import PlacedPart, Reporting, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.timeline import schedule_timeline
@@ -62,6 +62,16 @@ class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation
         self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
     ) -> Sequence[RenderableType]:
         return [_devices(problem, plan, evaluation), _gantt(schedule_timeline(problem, plan))]
+
+    def parts(self, problem: MakespanProblem, plan: MakespanPlan) -> Sequence[PlacedPart]:
+        """Operators with their time, and their memory if that is bytes."""
+        found = []
+        for op in problem.operators:
+            place = plan.operators[op.id].device
+            held = op.memory if problem.memory_unit == "bytes" else None
+            name, where = op.name or op.label, problem.devices[place].name
+            found.append(PlacedPart(op.id, name, op.module, place, where, op.times[place], held))
+        return found
 
     def figures(
         self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation

@@ -9,7 +9,7 @@ import msgspec
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
-from partita.problems.facets.report import Reporting
+from partita.problems.facets.report import PlacedPart, Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
@@ -51,6 +51,16 @@ class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
         self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation
     ) -> Sequence[RenderableType]:
         return [_stages(problem, plan, evaluation), _beside(problem, evaluation)]
+
+    def parts(self, problem: MappingProblem, plan: Placement) -> Sequence[PlacedPart]:
+        """Stages with their devices, and their own time on the first of them."""
+        found = []
+        for number, (stage, devices) in enumerate(zip(problem.stages, plan.placement, strict=True)):
+            names = [problem.device_name(device) for device in devices]
+            more = f" … {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            time = stage.time_s if stage.times_s is None else stage.times_s[devices[0]]
+            found.append(PlacedPart(number, stage.name, "", number, ", ".join(names[:_LISTED]) + more, time))
+        return found
 
     def figures(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Mapping[str, str]:
         s, r = evaluation.critical
