@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
+    from partita.nouns.topology.topology import Topology
     from partita.problems.facets.model import ModelPlan
 
 
@@ -88,6 +89,10 @@ class Reporting(Facet, Generic[P, L, E]):
     def parts(self, problem: P, plan: L) -> Sequence[PlacedPart]:
         """Everything that the plan places, in the problem's order; nothing where that is not said one by one."""
         return ()
+
+    def topology(self, problem: P, plan: L) -> tuple[Topology, dict[int, str]] | None:
+        """The devices that the problem itself states, and by number the stage there; None where it states none."""
+        return None
 
     def figures(self, problem: P, plan: L, evaluation: E) -> Mapping[str, str]:
         """Further columns of a comparison, by title."""

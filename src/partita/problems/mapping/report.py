@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
+from partita.nouns.topology.topology import Topology
 from partita.problems.facets.report import PlacedPart, Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
@@ -61,6 +63,17 @@ class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
             time = stage.time_s if stage.times_s is None else stage.times_s[devices[0]]
             found.append(PlacedPart(number, stage.name, "", number, ", ".join(names[:_LISTED]) + more, time))
         return found
+
+    def topology(self, problem: MappingProblem, plan: Placement) -> tuple[Topology, dict[int, str]]:
+        """Devices by their bandwidths, in one machine, because nothing is said of several."""
+        count = len(problem.bandwidth_bytes_per_s)
+        found = Topology(
+            name=problem.name,
+            names=problem.devices or tuple(problem.device_name(device) for device in range(count)),
+            bandwidth_bytes_per_s=np.array(problem.bandwidth_bytes_per_s, dtype=np.float64),
+            machine_of=(0,) * count,
+        )
+        return found, {device: str(stage) for stage, row in enumerate(plan.placement) for device in row}
 
     def figures(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Mapping[str, str]:
         s, r = evaluation.critical

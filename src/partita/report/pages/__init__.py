@@ -8,9 +8,11 @@ from typing import Any
 
 from partita.documents.document import write_atomic
 from partita.ground.errors import require
-from partita.report.pages.cell import cell_of
+from partita.report.pages.cell import cell_of, simulation_cell, sweep_cell
 from partita.report.pages.result import result_page
+from partita.report.pages.simulation import simulation_page
 from partita.report.pages.subject import form_of, plain, subject_of
+from partita.report.pages.sweep import sweep_page
 
 __all__ = ["cell", "page", "write_page"]
 
@@ -21,8 +23,8 @@ def page(document: Mapping[str, Any], **settings: Any) -> str:
     Parameters
     ----------
     document
-        What ``--output`` of plan, solve, map, compare and sweep writes, or ``simulate --json`` prints. A result shows how
-        it runs if it holds its problem, as files do.
+        What ``--output`` of plan, solve, map, compare and sweep writes, or ``simulate --json`` prints. A result shows
+        how it runs if it holds its problem, as files do.
     settings
         How a result's plan is simulated: fields of ``partita.problems.facets.timeline.RunRequest``.
 
@@ -35,8 +37,10 @@ def page(document: Mapping[str, Any], **settings: Any) -> str:
     """
     require("plotly", "report")
     values = plain(document)
-    form_of(values)
-    return result_page(subject_of(values, settings))
+    form = form_of(values)
+    if form == "sweep":
+        return sweep_page(values)
+    return simulation_page(values) if form == "simulation" else result_page(subject_of(values, settings))
 
 
 def write_page(path: str | Path, document: Mapping[str, Any], **settings: Any) -> None:
@@ -50,5 +54,7 @@ def cell(document: Mapping[str, Any]) -> str:
     It needs no extra; ``InputError`` as for ``page``.
     """
     values = plain(document)
-    form_of(values)
-    return cell_of(subject_of(values))
+    form = form_of(values)
+    if form == "sweep":
+        return sweep_cell(values)
+    return simulation_cell(values) if form == "simulation" else cell_of(subject_of(values))

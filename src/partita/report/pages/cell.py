@@ -6,14 +6,20 @@ The picture is drawn here, as SVG inside the cell: no library is there to draw i
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from partita.ground.units import format_time
-from partita.report.pages.markup import Markup, joined, of_rich, share, tag, time
+from partita.report.pages.markup import Markup, joined, of_rich, share, table, tag, time
+from partita.report.pages.simulation import device_rows
+from partita.report.pages.simulation import headline as simulation_headline
 from partita.report.pages.subject import Subject
+from partita.report.pages.sweep import axes_of
+from partita.report.pages.sweep import headline as sweep_headline
+from partita.report.pages.sweep import shown as shown_value
 from partita.report.pages.verdict import STATUS, headline
 from partita.simulator.gantt_text import main_sorts
 from partita.simulator.timeline import SORTS, Timeline
@@ -49,6 +55,29 @@ def cell_of(subject: Subject) -> str:
         tables = [part for part in shown if hasattr(part, "columns")]
         parts += [of_rich(tables[0])] if tables and tables[0].row_count <= _TABLE else []
     return framed(subject.name, parts)
+
+
+def sweep_cell(document: Mapping[str, Any]) -> str:
+    """A sweep in a cell: its sentence and its rows."""
+    rows, unit = document["rows"], str(document.get("unit", "s"))
+    keys = [*axes_of(rows), *(key for key in ("objective", "bound", "gap", "status", "baseline_objective") if rows)]
+    shown = [[shown_value(key, row.get(key), unit) for key in keys] for row in rows[:_TABLE]]
+    title = "Points" if len(rows) <= _TABLE else f"The first {_TABLE} of {len(rows)} points"
+    found = table(title, [key.removesuffix("_bytes").replace("_", " ") for key in keys], shown, words=("status",))
+    name = str((document.get("problem") or {}).get("name") or "sweep")
+    return framed(name, [tag("p", sweep_headline(document), class_="says"), found])
+
+
+def simulation_cell(document: Mapping[str, Any]) -> str:
+    """A simulation in a cell: its sentence and the use of its devices."""
+    unit = str(document.get("unit", "s"))
+    rows = [
+        (row.name, time(row.busy, unit), time(row.exposed, unit), time(row.idle, unit))
+        for row in device_rows(document)[:_TABLE]
+    ]
+    found = table("Devices", ("device", "works", "moves data, exposed", "waits"), rows)
+    name = str(document.get("name") or "simulation")
+    return framed(name, [tag("p", simulation_headline(document), class_="says"), found])
 
 
 def framed(title: str, parts: Sequence[Markup]) -> str:
@@ -87,7 +116,7 @@ def picture(line: Timeline) -> Markup:
         short = name if len(name) <= 22 else name[:21] + "…"
         y = row * high
         drawn.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end" fill="currentColor">{short}</text>')
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in itertools.pairwise(edges):
             sort = int(codes[a])
             if sort >= 0:
                 used.append(sort)
@@ -106,8 +135,14 @@ def picture(line: Timeline) -> Markup:
         tag("span", tag("span", "■ ", style=f"color:{SORTS[k].colour}"), SORTS[k].name + "  ", class_="soft")
         for k in sorted(set(used))
     ]
-    svg = (
-        f'<svg viewBox="0 0 {left + width + 10} {bottom + 22}" width="{left + width + 10}" role="img" '
-        f'aria-label="{html.escape(says, quote=True)}" font-size="11" font-family="system-ui,sans-serif">{"".join(drawn)}</svg>'
+    svg = tag(
+        "svg",
+        Markup("".join(drawn)),
+        viewBox=f"0 0 {left + width + 10} {bottom + 22}",
+        width=left + width + 10,
+        role="img",
+        aria_label=html.unescape(says),
+        font_size=11,
+        font_family="system-ui,sans-serif",
     )
-    return joined([tag("div", Markup(svg)), tag("p", *keys)])
+    return joined([tag("div", svg), tag("p", *keys)])

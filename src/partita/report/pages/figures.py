@@ -1,8 +1,8 @@
 """Charts: figures of plotly, which draws them in the reader's browser.
 
-A figure is made with plotly's own classes, which check it, and stands on the page as JSON with a sentence that says what
-it shows and the table of its numbers. Colours of text and lines are the page's, light or dark, and stand in its style
-sheet.
+A figure is made with plotly's own classes, which check it, and stands on the page as JSON with a sentence that says
+what it shows and the table of its numbers. Colours of text and lines are the page's, light or dark, and stand in its
+style sheet.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccaa33", "#2a9fc0", "#aa3377", "#e
 WORK, MOVE, WAIT, BOUND, LIMIT = "#4477aa", "#e08214", "#b8bec8", "#228833", "#cc3344"
 
 
+#: As the page's.
+_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif'
+
+
 def colour(number: int) -> str:
     """That of a stage or a line."""
     return COLOURS[number % len(COLOURS)]
@@ -35,14 +39,24 @@ def figure(traces: Sequence[Any], *, height: int = 320, **layout: Any) -> Figure
         from plotly.graph_objects import Figure, Layout
     except ImportError as error:
         raise MissingExtraError("plotly", "report") from error
-    axis = {"gridcolor": "#8884", "zerolinecolor": "#8886", "linecolor": "#8886", "automargin": True}
-    given = {name: {**axis, **layout.pop(name, {})} for name in ("xaxis", "yaxis")}
+    axis: dict[str, Any] = {
+        "title": {"font": {"size": 12}},
+        "gridcolor": "#8884",
+        "zerolinecolor": "#8886",
+        "linecolor": "#8886",
+        "automargin": True,
+    }
+    given: dict[str, Any] = {}
+    for name in ("xaxis", "yaxis"):
+        own = dict(layout.pop(name, {}))
+        own["title"] = {**axis["title"], **own.get("title", {})}
+        given[name] = {**axis, **own}
     style = {
         "template": "none",
         "height": height,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "inherit", "size": 13},
+        "font": {"family": _FONT, "size": 13},
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "legend": {
             "orientation": "h",
@@ -52,11 +66,26 @@ def figure(traces: Sequence[Any], *, height: int = 320, **layout: Any) -> Figure
             "x": 0,
             "traceorder": "normal",
         },
-        "hoverlabel": {"font": {"family": "inherit"}},
+        "hoverlabel": {"font": {"family": _FONT}},
         "dragmode": False,
         "colorway": list(COLOURS),
     }
     return Figure(data=list(traces), layout=Layout({**style, **given, **layout}))
+
+
+#: At the end of what is shown of a point: no box beside it.
+BARE = "<extra></extra>"
+
+#: Fractions of a second that axes count in, the largest first.
+_PREFIXES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+def scaled(most: float, unit: str) -> tuple[float, str]:
+    """The factor that makes times of a unit, the longest of which is given, easy to read on an axis, and their unit."""
+    if unit != "s" or not most > 0:
+        return 1.0, unit
+    size, name = next((entry for entry in _PREFIXES if most >= entry[0]), _PREFIXES[-1])
+    return 1 / size, name
 
 
 def script(identity: str, data: str, kind: str = "application/json") -> Markup:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.ground.units import format_time
-from partita.report.pages.figures import BOUND, MOVE, WAIT, WORK, chart, figure
+from partita.report.pages.figures import BOUND, MOVE, WAIT, WORK, chart, figure, scaled
 from partita.report.pages.markup import Markup, exact, joined, listed, markup, section, share, table, tag, time
 from partita.report.pages.subject import Subject
 
@@ -70,6 +70,7 @@ def baselines(subject: Subject) -> Markup:
         shown.append(("partita", time(mine, unit), "", _step(subject.document, unit), "this plan", ""))
     for row in rows:
         does, _, ignores = str(row.get("summary") or "").partition("; ignores ")
+        ignores = "; ".join(part for part in (ignores, row.get("why") or "") if part)
         if row.get("objective") is None:
             note = f"does not work: {row['reason']}" if row.get("reason") else "no plan"
             shown.append((row["name"], "—", "", "", note, ignores))
@@ -78,10 +79,8 @@ def baselines(subject: Subject) -> Markup:
         if mine:
             ratio = row["objective"] / mine - 1
             against = exact(ratio, f"{ratio:+.1%}")
-        shown.append(
-            (row["name"], time(row["objective"], unit), against, _step(row, unit), row.get("why") or does, ignores)
-        )
-    columns = ("plan", "objective", "against the plan", "batch", "what it does", "what it ignores")
+        shown.append((row["name"], time(row["objective"], unit), against, _step(row, unit), does, ignores))
+    columns = ("plan", "objective", "against the plan", "batch", "what it does", "what it ignores, where it loses")
     found = table(
         "Plans that people make by hand", columns, shown, words=columns[4:], marked=() if mine is None else (0,)
     )
@@ -102,16 +101,18 @@ def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subje
     bars = sorted(
         [("partita", mine, WORK), *((row["name"], row["objective"], WAIT) for row in works)], key=lambda b: b[1]
     )
+    factor, shown = scaled(mine, unit)
     spread = bars[-1][1] / bars[0][1] > 20 if bars[0][1] > 0 else False
     found = figure(
         [
             Bar(
                 y=[name for name, _, _ in bars],
-                x=[value for _, value, _ in bars],
+                x=[value * factor for _, value, _ in bars],
                 orientation="h",
                 marker={"color": [shade for _, _, shade in bars]},
                 text=[format_time(value, unit) for _, value, _ in bars],
-                textposition="auto",
+                textposition="outside",
+                cliponaxis=False,
                 hovertemplate="%{y}: %{text}<extra></extra>",
                 name="",
             )
@@ -119,14 +120,14 @@ def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subje
         height=90 + 24 * len(bars),
         showlegend=False,
         xaxis={
-            "title": {"text": f"objective ({unit})" + (", logarithmic" if spread else "")},
-            "type": "log" if spread else "linear",
+            "title": {"text": f"objective ({shown})" + (", logarithmic" if spread else "")},
+            **({"type": "log", "dtick": "D2"} if spread else {"rangemode": "tozero"}),
         },
         yaxis={"autorange": "reversed", "type": "category"},
     )
     bound = subject.document.get("bound")
     if bound:
-        found.add_vline(x=bound, line={"color": BOUND, "width": 2, "dash": "dash"})
+        found.add_vline(x=bound * factor, line={"color": BOUND, "width": 2, "dash": "dash"}, layer="below")
     best = min(row["objective"] for row in works)
     name = next(row["name"] for row in works if row["objective"] == best)
     says = f"The best of {len(works)} plans made by hand is {name}, {best / mine - 1:+.1%} against the plan"
@@ -143,6 +144,8 @@ def history(subject: Subject) -> Markup:
     from plotly.graph_objects import Scatter
 
     unit = subject.unit
+    known = [event[key] for event in events for key in ("objective", "bound") if event[key] is not None]
+    factor, shown = scaled(max(known, default=0.0), unit)
     end = max([float(subject.document.get("runtime_s") or 0.0), *(event["time_s"] for event in events)])
     traces = []
     for key, title, shade, dash in (
@@ -156,11 +159,11 @@ def history(subject: Subject) -> Markup:
             traces.append(
                 Scatter(
                     x=[at for at, _ in line],
-                    y=[value for _, value in line],
+                    y=[value * factor for _, value in line],
                     name=title,
                     mode="lines+markers" if len(line) < 60 else "lines",
                     line={"shape": "hv", "color": shade, "dash": dash, "width": 2},
-                    hovertemplate="%{x:.2f} s: %{y:.5s}" + unit + f"<extra>{title}</extra>",
+                    hovertemplate="%{x:.2f} s: %{y:.5~g} " + shown + f"<extra>{title}</extra>",
                 )
             )
     if not traces:
@@ -169,7 +172,7 @@ def history(subject: Subject) -> Markup:
         traces,
         height=300,
         xaxis={"title": {"text": "time of the search (s)"}, "rangemode": "tozero"},
-        yaxis={"title": {"text": f"objective ({unit})"}, "exponentformat": "SI" if unit == "s" else "none"},
+        yaxis={"title": {"text": f"objective ({shown})"}},
         hovermode="closest",
     )
     rows = [

@@ -9,6 +9,7 @@ from partita.report.pages.running import critical, devices, memory
 from partita.report.pages.stages import stages
 from partita.report.pages.subject import Subject
 from partita.report.pages.timeline import time_line
+from partita.report.pages.topology import where_it_runs
 from partita.report.pages.verdict import proof, verdict
 
 
@@ -26,6 +27,7 @@ def result_page(subject: Subject) -> str:
         limits(subject),
         baselines(subject),
         history(subject),
+        where_it_runs(subject),
         notes(subject.document),
         again(subject.document),
     ]

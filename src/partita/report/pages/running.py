@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from partita.ground.units import GIB, format_bytes, format_time
-from partita.report.pages.figures import LIMIT, MOVE, WAIT, WORK, chart, colour, figure
+from partita.report.pages.figures import LIMIT, MOVE, WAIT, WORK, chart, colour, figure, scaled
 from partita.report.pages.markup import Markup, facts, joined, section, share, size, table, time
 from partita.report.pages.subject import Subject
 from partita.simulator.critical import critical_summary
@@ -105,7 +105,9 @@ def devices_section(rows: Sequence[DeviceRow], unit: str, step: float, bubble: f
         ("moves data, exposed", [row.exposed for row in rows], MOVE),
         ("waits", [row.idle for row in rows], WAIT),
     )
-    found = _bars([row.name for row in rows], parts, f"time of a batch ({unit})", "%{@:.4s}" + unit)
+    factor, shown_unit = scaled(step, unit)
+    drawn = [(title, [value * factor for value in values], shade) for title, values, shade in parts]
+    found = _bars([row.name for row in rows], drawn, f"time of a batch ({shown_unit})", "%{@:.4~g} " + shown_unit)
     shown = [
         (
             row.name,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from partita.ground.units import format_time
 from partita.problems.facets.report import PlacedPart
-from partita.report.pages.figures import chart, colour, figure, script
+from partita.report.pages.figures import BARE, chart, colour, figure, scaled, script
 from partita.report.pages.markup import Markup, details, joined, of_rich, section, table, tag, time
 from partita.report.pages.subject import Subject
 
-#: More bars than this cannot be told apart; neighbours in one place are then drawn as one.
-_MOST_BARS = 600
+#: As many parts of a model as a reader looks at one by one, and more than can be told apart.
+_MANY, _MOST_BARS = 64, 400
+#: Up to so many stages are named, and up to so many parts.
+_NAMED, _LABELLED = 24, 40
 #: Rows of the tables under charts.
 _MOST_ROWS = 400
 
@@ -24,94 +26,114 @@ def stages(subject: Subject) -> Markup:
     if subject.planned is not None and subject.report is not None:
         found = subject.report.tables(subject.planned.problem, subject.planned.plan, subject.evaluation)
         shown += [of_rich(part) for part in found if hasattr(part, "columns")]
-    strip = _strip(subject)
+    drawn = _model(subject)
     lead = "Which part of the model runs where, from the input to the output."
-    return section("stages", "Stages", strip, *shown, _layers(subject), _operators(subject), lead=lead)
+    return section("stages", "Stages", drawn, *shown, _layers(subject), _operators(subject), lead=lead)
 
 
-def _groups(parts: Sequence[PlacedPart], most: int) -> list[list[PlacedPart]]:
-    """Parts in a row, those of one module and place as one, and if these are too many, those of one place."""
+class _Bar(NamedTuple):
+    """What one place has of one part of the model."""
 
-    def grouped(key: Any) -> list[list[PlacedPart]]:
-        found: list[list[PlacedPart]] = []
-        for part in parts:
-            if found and key(found[-1][-1]) == key(part):
-                found[-1].append(part)
-            else:
-                found.append([part])
-        return found
-
-    finest = grouped(lambda part: (part.place, part.module or part.id))
-    if len(finest) <= most:
-        return finest
-    layers = grouped(lambda part: (part.place, ".".join(part.module.split(".")[:3]) or part.id // (len(parts) // most)))
-    return layers if len(layers) <= most else grouped(lambda part: part.place)[:most]
+    part: int  #: Number of the part, in the model's order.
+    label: str
+    place: int
+    where: str
+    time: float
+    count: int
 
 
-def _strip(subject: Subject) -> Markup:
-    """A bar for every part of the model, in its order, in the colour of its stage."""
-    parts = subject.parts
-    if not parts or not any(part.time for part in parts):
+def _keys(parts: Sequence[PlacedPart]) -> list[str]:
+    """What every part is drawn as: its module, cut off where there are many; a piece of a row where there are none."""
+    depths = range(max(part.module.count(".") + 1 if part.module else 0 for part in parts), 0, -1)
+    keys: list[str] = []
+    for depth in depths:
+        keys = [".".join(part.module.split(".")[:depth]) or "(root)" for part in parts]
+        if len(set(keys)) <= _MANY:
+            return keys
+    if keys and len(set(keys)) <= _MOST_BARS:
+        return keys
+    size = -(-len(parts) // _MOST_BARS)
+    if size == 1:
+        return [f"{number}: {part.name}" for number, part in enumerate(parts)]
+    first = [number // size * size for number in range(len(parts))]
+    return [f"{parts[n].name} … {parts[min(n + size, len(parts)) - 1].name} ({n})" for n in first]
+
+
+def _model_bars(parts: Sequence[PlacedPart]) -> list[_Bar]:
+    keys = _keys(parts)
+    number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    found: dict[tuple[int, int], _Bar] = {}
+    for key, part in zip(keys, parts, strict=True):
+        at = number[key], part.place
+        old = found.get(at) or _Bar(at[0], key, part.place, part.where, 0.0, 0)
+        found[at] = old._replace(time=old.time + (part.time or 0.0), count=old.count + 1)
+    return sorted(found.values())
+
+
+def _model(subject: Subject) -> Markup:
+    """A bar for every part of the model, in its order, in the colours of its stages."""
+    parts, unit = subject.parts, subject.unit
+    if not any(part.time for part in parts):
         return Markup("")
     from plotly.graph_objects import Bar
 
-    unit = subject.unit
-    groups = _groups(parts, _MOST_BARS)
-    times = [sum(part.time or 0.0 for part in group) for group in groups]
-    labels = [_named(group) for group in groups]
-    places = sorted({part.place for part in parts})
+    bars = _model_bars(parts)
+    whole: dict[int, float] = {}
+    for bar in bars:
+        whole[bar.part] = whole.get(bar.part, 0.0) + bar.time
+    factor, shown = scaled(max(whole.values()), unit)
+    places = sorted({bar.place for bar in bars})
     traces = []
-    for place in places if len(places) <= 24 else [None]:
-        mine = [n for n, group in enumerate(groups) if place is None or group[0].place == place]
+    for place in places if len(places) <= _NAMED else [None]:
+        mine = [bar for bar in bars if place is None or bar.place == place]
         traces.append(
             Bar(
-                x=mine,
-                y=[times[n] for n in mine],
-                customdata=[[labels[n], groups[n][0].place, groups[n][0].where] for n in mine],
-                hovertemplate="%{customdata[0]}<br>%{customdata[1]}: %{customdata[2]}<br>%{y:.4s}"
-                + unit
-                + "<extra></extra>",
-                marker={
-                    "color": colour(place) if place is not None else [colour(groups[n][0].place) for n in mine],
-                    "line": {"width": 0},
-                },
-                name="" if place is None else f"{place}: {_where(parts, place)}",
+                x=[bar.part for bar in mine],
+                y=[bar.time * factor for bar in mine],
+                customdata=[[bar.label, bar.place, bar.where, format_time(bar.time, unit)] for bar in mine],
+                hovertemplate="%{customdata[0]}<br>%{customdata[1]}: %{customdata[2]}<br>%{customdata[3]}" + BARE,
+                marker={"color": [colour(bar.place) for bar in mine], "line": {"width": 0}},
+                name="" if place is None else f"{place}: {_short(mine[0].where)}",
                 showlegend=place is not None,
             )
         )
+        if place is not None:
+            # Also the key's.
+            traces[-1].marker.color = colour(place)
+    labels = {bar.part: bar.label for bar in bars}
+    few = len(whole) <= _LABELLED
     found = figure(
         traces,
-        height=300,
-        bargap=0.1 if len(groups) < 200 else 0,
-        xaxis={"title": {"text": "parts of the model in order"}, "showticklabels": False, "showgrid": False},
-        yaxis={"title": {"text": f"time ({unit})"}, "exponentformat": "SI" if unit == "s" else "none"},
+        height=340,
+        barmode="stack",
+        bargap=0.15 if len(whole) < 150 else 0,
+        xaxis={
+            "title": {"text": "" if few else "parts of the model, in order"},
+            "showgrid": False,
+            "zeroline": False,
+            "tickvals": list(labels) if few else [],
+            "ticktext": [_short(label, 22) for label in labels.values()] if few else [],
+            "tickangle": -40,
+        },
+        yaxis={"title": {"text": f"time ({shown})"}},
     )
-    rows = [
-        (label, str(group[0].place), group[0].where, str(len(group)), time(spent, unit))
-        for label, group, spent in zip(labels[:_MOST_ROWS], groups, times, strict=False)
-    ]
-    numbers = table("Parts of the model", ("part", "#", "device", "operators", "time"), rows, words=("device",))
-    says = f"{len(parts)} parts of the model in their order over {len(places)} places; the tallest bar is {_tallest(times, labels, unit)}."
+    rows = [(bar.label, str(bar.place), bar.where, str(bar.count), time(bar.time, unit)) for bar in bars[:_MOST_ROWS]]
+    numbers = table("Parts of the model", ("part", "stage", "device", "pieces", "time"), rows, words=("device",))
+    longest = max(whole, key=whole.__getitem__)
+    says = (
+        f"{len(whole)} parts of the model, from the input to the output, in the colours of {_stages(len(places))}; "
+        f"the longest is {labels[longest]} with {format_time(whole[longest], unit)}."
+    )
     return chart("model", found, says, numbers)
 
 
-def _tallest(times: Sequence[float], labels: Sequence[str], unit: str) -> str:
-    most = max(range(len(times)), key=times.__getitem__)
-    return f"{labels[most]} with {format_time(times[most], unit)}"
+def _stages(count: int) -> str:
+    return "the one stage that has them" if count == 1 else f"the {count} stages that have them"
 
 
-def _where(parts: Sequence[PlacedPart], place: int) -> str:
-    where = next(part.where for part in parts if part.place == place)
-    return where if len(where) <= 28 else where[:27] + "…"
-
-
-def _named(group: Sequence[PlacedPart]) -> str:
-    first, last = group[0], group[-1]
-    if len(group) == 1:
-        return first.name
-    if first.module and first.module == last.module:
-        return first.module
-    return f"{first.module or first.name} … {last.module or last.name}"
+def _short(text: str, most: int = 30) -> str:
+    """The end of a long name says more than its start."""
+    return text if len(text) <= most else "…" + text[1 - most :]
 
 
 def _layers(subject: Subject) -> Markup:

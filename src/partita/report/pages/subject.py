@@ -35,8 +35,8 @@ def form_of(document: Mapping[str, Any]) -> str:
     if found is None:
         what = f"format is {tag!r}" if tag is not None else f"its keys are {', '.join(sorted(document)[:6]) or 'none'}"
         raise InputError(
-            f"the document cannot be reported: {what}; give what --output of plan, solve, map, compare or sweep writes, "
-            "or what simulate --json prints"
+            f"the document cannot be reported: {what}; give what --output of plan, solve, map, compare or sweep "
+            "writes, or what simulate --json prints"
         )
     return found
 

@@ -1,7 +1,7 @@
 """The time line on a page: all slices as few bytes as can be, and what draws any part of them.
 
-Slices are sorted by lane and start. Times are whole ticks of the finish, and of each slice the page has its distance from
-the slice before, its length, its sort, and by how much stage, microbatch and name differ from those of the slice before
+Slices are sorted by lane and start. Times are whole ticks of the finish, and of each slice the page has its distance
+from the slice before, its length, its sort, and by how much stage and microbatch differ from those of the slice before
 with the same sort: numbers that are nearly always the same, which compress to a fraction of a byte.
 """
 

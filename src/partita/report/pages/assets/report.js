@@ -68,6 +68,7 @@ partita.operators = (box) => {
 };
 
 partita.start = async () => {
+  performance.mark("start");
   for (const box of document.querySelectorAll(".operators")) {
     const around = box.closest("details");
     const make = () => { if (around.open && !box.hasChildNodes()) partita.operators(box); };
@@ -77,10 +78,13 @@ partita.start = async () => {
   const charts = [...document.querySelectorAll(".chart")], lines = [...document.querySelectorAll(".timeline")];
   if (charts.length + lines.length) {
     const source = new TextDecoder().decode(await partita.unpack(document.getElementById("library").textContent));
+    performance.mark("unpacked");
     const program = document.createElement("script");
     program.textContent = source;
     document.head.append(program);
+    performance.mark("library");
     for (const box of lines) await partita.timeline(box);
+    performance.mark("lines");
     for (const box of charts) {
       await partita.pause();
       const found = partita.read(`${box.id}-figure`);
@@ -88,5 +92,6 @@ partita.start = async () => {
     }
     addEventListener("beforeprint", () => { for (const box of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(box); });
   }
+  performance.mark("ready");
   document.documentElement.dataset.ready = "yes";
 };

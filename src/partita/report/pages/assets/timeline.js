@@ -27,6 +27,8 @@ partita.timeline = async (box) => {
     }
   }
   const scale = data.finish / data.ticks, unit = data.unit;
+  /* Axes count in what is easy to read. */
+  const [size, axis] = unit === "s" ? [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]].find(([s]) => data.finish >= s) ?? [1e-9, "ns"] : [1, unit];
   const plot = box.querySelector(".line"), readout = box.querySelector(".readout");
   const used = data.lanes.map((_, k) => k).filter((k) => data.lanes[k].count || data.lanes[k].stream === "compute");
   const work = used.filter((k) => data.lanes[k].stream === "compute");
@@ -74,7 +76,7 @@ partita.timeline = async (box) => {
       const found = by.get(k);
       return {
         type: "bar", orientation: "h", name: data.sorts[k].name, showlegend: false, width: 0.82,
-        y: found.map(([row]) => row), base: found.map(([, i]) => start[i] * scale), x: found.map(([, i]) => (end[i] - start[i]) * scale),
+        y: found.map(([row]) => row), base: found.map(([, i]) => start[i] * scale / size), x: found.map(([, i]) => (end[i] - start[i]) * scale / size),
         marker: { color: data.sorts[k].colour, opacity: found.map(([row]) => (data.lanes[rows[row]].shared ? 0.55 : 1)), line: { color: "#d0021b", width: found.map(([, i]) => (critical[i] && !path.checked ? 1.5 : 0)) } },
         text: found.map(([, i]) => short(i)), textposition: "inside", insidetextanchor: "middle", constraintext: "inside", textangle: 0, insidetextfont: { color: "#14171d", size: 10 },
         customdata: found.map(([row, i]) => [title(rows[row]), label(i), partita.time(start[i] * scale, unit), partita.time((end[i] - start[i]) * scale, unit)]),
@@ -108,7 +110,7 @@ partita.timeline = async (box) => {
     }
     const colours = [];
     data.sorts.forEach((entry, k) => colours.push([k / kinds, entry.colour], [(k + 1) / kinds, entry.colour]));
-    return [{ type: "heatmap", z, x0: (t0 + 0.5 / per) * scale, dx: scale / per, y0: low, dy: 1, zmin: -0.5, zmax: kinds - 0.5, colorscale: colours, showscale: false, hoverinfo: "none", zsmooth: false }];
+    return [{ type: "heatmap", z, x0: (t0 + 0.5 / per) * scale / size, dx: scale / per / size, y0: low, dy: 1, zmin: -0.5, zmax: kinds - 0.5, colorscale: colours, showscale: false, hoverinfo: "none", zsmooth: false }];
   };
   const draw = async () => {
     rows = transfers.checked || work.length === 0 ? used : work;
@@ -123,8 +125,8 @@ partita.timeline = async (box) => {
     const ends = tall ?? [-0.5, rows.length - 0.5];
     await Plotly.react(plot, traces, {
       height, barmode: "overlay", showlegend: false, dragmode: "zoom", margin: { l: 8, r: 12, t: 6, b: 40 }, template: "none",
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: "inherit", size: 12 },
-      xaxis: { range: window_, title: { text: `time (${unit})` }, gridcolor: "#8884", zeroline: false, exponentformat: unit === "s" ? "SI" : "none", minallowed: 0, maxallowed: data.finish },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, size: 12 },
+      xaxis: { range: window_.map((at) => at / size), title: { text: `time (${axis})` }, gridcolor: "#8884", zeroline: false, minallowed: 0, maxallowed: data.finish / size },
       yaxis: { range: [ends[1], ends[0]], tickvals: ticks, ticktext: ticks.map((row) => clip(title(rows[row]))), automargin: true, showgrid: false, zeroline: false },
     }, { ...partita.config, doubleClick: false, scrollZoom: false });
     say(`Shown: ${partita.time(window_[0], unit)} to ${partita.time(window_[1], unit)}, ${shown} of ${rows.length} rows` + (traces[0]?.type === "heatmap" ? "; each point has the colour of what takes most of it" : "; slices of the critical path have a red edge"));
@@ -159,7 +161,7 @@ partita.timeline = async (box) => {
   await view(0, data.finish);
   plot.on("plotly_relayout", (change) => {
     if (!("xaxis.range[0]" in change) && !("yaxis.range[0]" in change)) return;
-    const low = change["xaxis.range[0]"] ?? window_[0], high = change["xaxis.range[1]"] ?? window_[1];
+    const low = "xaxis.range[0]" in change ? change["xaxis.range[0]"] * size : window_[0], high = "xaxis.range[1]" in change ? change["xaxis.range[1]"] * size : window_[1];
     if ("yaxis.range[0]" in change) {
       const ends = [change["yaxis.range[0]"], change["yaxis.range[1]"]].sort((a, b) => a - b);
       tall = [Math.max(-0.5, Math.floor(ends[0] + 0.5) - 0.5), Math.min(rows.length - 0.5, Math.ceil(ends[1] - 0.5) + 0.5)];
@@ -170,8 +172,8 @@ partita.timeline = async (box) => {
   plot.on("plotly_hover", (event) => {
     const point = event.points[0];
     if (point.data.type !== "heatmap") return;
-    const lane = rows[Math.round(point.y)], tick = point.x / scale, i = from(lane, tick);
+    const lane = rows[Math.round(point.y)], at = point.x * size, tick = at / scale, i = from(lane, tick);
     const inside = i < first[lane + 1] && start[i] <= tick;
-    say(`${title(lane)} at ${partita.time(point.x, unit)}: ${inside ? `${label(i)}, ${partita.time(start[i] * scale, unit)} to ${partita.time(end[i] * scale, unit)}` : "nothing"}`);
+    say(`${title(lane)} at ${partita.time(at, unit)}: ${inside ? `${label(i)}, ${partita.time(start[i] * scale, unit)} to ${partita.time(end[i] * scale, unit)}` : "nothing"}`);
   });
 };
