@@ -10,6 +10,7 @@ contradicts itself raises ``InputError``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,10 +49,17 @@ class Planned:
 
 def read_planned(path: str | Path, problem_path: Stated | str | Path | None = None) -> Planned:
     """The plan of a result file with its problem: the one that the file holds, that of another file, or one given."""
-    keys = document_keys(read_bytes(path), path)
-    if "format" in keys:
-        # Says what is wrong with a file that is no result, before a problem is missed in it.
-        plan_bytes(keys, path)
+    return _planned(document_keys(read_bytes(path), path), path, problem_path)
+
+
+def planned_in(document: Mapping[str, Any], name: str = "the document") -> Planned:
+    """``read_planned`` of a result document that is no file, which messages call by a name."""
+    return _planned(document_keys(msgspec.json.encode(document), name), name, None)
+
+
+def _planned(keys: dict[str, msgspec.Raw], path: str | Path, problem_path: Stated | str | Path | None) -> Planned:
+    # Says what is wrong with a file that is no result, before a problem is missed in it.
+    data = plan_bytes(keys, path) if "format" in keys else None
     entry = _entry(keys)
     notes = []
     if problem_path is not None:
@@ -65,7 +73,11 @@ def read_planned(path: str | Path, problem_path: Stated | str | Path | None = No
         raise InputError(
             f"{path} does not hold the problem that its plan is of; name the problem's file with --problem"
         )
-    return Planned(problem, read_plan(path, problem), _split(keys, path), tuple(notes))
+    kind = kind_of(problem)
+    if data is None:
+        return Planned(problem, read_plan(path, problem), _split(keys, path), tuple(notes))
+    check_one_plan(keys, path, kind)
+    return Planned(problem, kind.files.decode_plan(data, problem, path), _split(keys, path), tuple(notes))
 
 
 def read_plan(path: str | Path, problem: Any) -> Any:

@@ -49,7 +49,11 @@ class Files(Facet, Generic[P, L, E]):
         """
         return iter(())
 
+    def decode_plan(self, data: bytes, problem: P, path: str | Path) -> L:
+        """The ``plan`` of a result file, given undecoded; ``path`` is what messages name."""
+        plan: L = decode(data, self.kind.plan, f"{path}: plan")
+        return plan
+
     def read_plan(self, path: str | Path, problem: P) -> L:
         """The plan of a result file, or of another format that plans of the problem are written in."""
-        plan: L = decode(read_plan_bytes(path), self.kind.plan, f"{path}: plan")
-        return plan
+        return self.decode_plan(read_plan_bytes(path), problem, path)

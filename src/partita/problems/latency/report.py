@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.records import StageSummary
-from partita.problems.facets.report import Reporting
+from partita.problems.facets.report import PlacedPart, Reporting
 from partita.problems.latency.evaluate import LatencyEvaluation
-from partita.problems.latency.plan import LatencyPlan
+from partita.problems.latency.plan import LatencyPlan, homes
 from partita.problems.latency.problem import LatencyProblem
 
 if TYPE_CHECKING:
@@ -68,6 +68,22 @@ class LatencyReport(Reporting[LatencyProblem, LatencyPlan, LatencyEvaluation]):
             work = sum(op.cpu_time for op in rest)
             ids = tuple(op.id for op in rest)
             found.append(StageSummary(number=len(found), device="cpu", operators=ids, time=work, compute=work))
+        return found
+
+    def parts(self, problem: LatencyProblem, plan: LatencyPlan) -> Sequence[PlacedPart]:
+        """Operators with their time; the CPU is the place behind the accelerators."""
+        home, cpu = homes(problem, plan), len(plan.accelerators)
+        found = []
+        for op in problem.operators:
+            name = op.name or op.label
+            if op.id not in home:
+                found.append(PlacedPart(op.id, name, "", cpu, "cpu", op.cpu_time))
+                continue
+            device, piece = home[op.id]
+            several = len(plan.accelerators[device]) > 1
+            note = f"piece {piece}" if several else ""
+            where = f"accelerator:{device}"
+            found.append(PlacedPart(op.id, name, "", device, where, op.accelerator_time, op.memory_bytes, note))
         return found
 
     def step(self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation) -> float | None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
+from partita.nouns.topology.topology import Topology
 from partita.problems.facets.records import StageSummary
-from partita.problems.facets.report import Reporting
+from partita.problems.facets.report import PlacedPart, Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
@@ -71,6 +73,27 @@ class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
                 )
             )
         return found
+
+    def parts(self, problem: MappingProblem, plan: Placement) -> Sequence[PlacedPart]:
+        """Stages with their devices, and their own time on the first of them."""
+        found = []
+        for number, (stage, devices) in enumerate(zip(problem.stages, plan.placement, strict=True)):
+            names = [problem.device_name(device) for device in devices]
+            more = f" … {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+            time = stage.time_s if stage.times_s is None else stage.times_s[devices[0]]
+            found.append(PlacedPart(number, stage.name, "", number, ", ".join(names[:_LISTED]) + more, time))
+        return found
+
+    def topology(self, problem: MappingProblem, plan: Placement) -> tuple[Topology, dict[int, str]]:
+        """Devices by their bandwidths, in one machine, because nothing is said of several."""
+        count = len(problem.bandwidth_bytes_per_s)
+        found = Topology(
+            name=problem.name,
+            names=problem.devices or tuple(problem.device_name(device) for device in range(count)),
+            bandwidth_bytes_per_s=np.array(problem.bandwidth_bytes_per_s, dtype=np.float64),
+            machine_of=(0,) * count,
+        )
+        return found, {device: str(stage) for stage, row in enumerate(plan.placement) for device in row}
 
     def figures(self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation) -> Mapping[str, str]:
         s, r = evaluation.critical

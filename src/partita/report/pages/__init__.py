@@ -1,28 +1,60 @@
-"""Documents as pages to look at."""
+"""Answers as something to look at: one HTML file that opens without a network, and a cell of a notebook."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from partita.documents.document import write_atomic
+from partita.ground.errors import require
+from partita.report.pages.cell import cell_of, simulation_cell, sweep_cell
+from partita.report.pages.result import result_page
+from partita.report.pages.simulation import simulation_page
+from partita.report.pages.subject import form_of, plain, subject_of
+from partita.report.pages.sweep import sweep_page
+
+__all__ = ["cell", "page", "write_page"]
+
+
+def page(document: Mapping[str, Any], **settings: Any) -> str:
+    """A document of partita as an HTML page that needs no other file and no network.
+
+    Parameters
+    ----------
+    document
+        What ``--output`` of plan, solve, map, compare and sweep writes, or ``simulate --json`` prints. A result shows
+        how it runs if it holds its problem, as files do.
+    settings
+        How a result's plan is simulated: fields of ``partita.problems.facets.timeline.RunRequest``.
+
+    Raises
+    ------
+    MissingExtraError
+        If plotly is not installed.
+    InputError
+        If it is another document, or its parts contradict each other.
+    """
+    require("plotly", "report")
+    values = plain(document)
+    form = form_of(values)
+    if form == "sweep":
+        return sweep_page(values)
+    return simulation_page(values) if form == "simulation" else result_page(subject_of(values, settings))
+
+
+def write_page(path: str | Path, document: Mapping[str, Any], **settings: Any) -> None:
+    """Write ``page`` to a file, atomically; ``InputError`` if it cannot be written."""
+    write_atomic(path, page(document, **settings).encode())
 
 
 def cell(document: Mapping[str, Any]) -> str:
-    """What a notebook shows of a document."""
-    shown = {key: value for key, value in document.items() if isinstance(value, str | int | float)}
-    return f"<pre>{html.escape(msgspec.json.encode(shown).decode())}</pre>"
+    """A document of partita as a small piece of HTML for a notebook: static, without a program, at most 200 KB.
 
-
-def page(document: Mapping[str, Any]) -> str:
-    """One self-contained page."""
-    return f"<!doctype html>\n<html lang='en'><body>{cell(document)}</body></html>\n"
-
-
-def write_page(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Write the page, atomically."""
-    write_atomic(path, page(document).encode())
+    It needs no extra; ``InputError`` as for ``page``.
+    """
+    values = plain(document)
+    form = form_of(values)
+    if form == "sweep":
+        return sweep_cell(values)
+    return simulation_cell(values) if form == "simulation" else cell_of(subject_of(values))

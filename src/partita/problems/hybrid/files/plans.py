@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode
-from partita.documents.result_file import read_plan_bytes
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.split import RuntimeLayer, Split
 from partita.problems.facets.files import Files
@@ -68,8 +67,8 @@ class HybridPlanFiles(Files[HybridProblem, Plan, HybridEvaluation]):
         """What plans of the objective say of how they run."""
         return {}
 
-    def read_plan(self, path: str | Path, problem: HybridProblem) -> Plan:
-        return _decode(read_plan_bytes(path), path)
+    def decode_plan(self, data: bytes, problem: HybridProblem, path: str | Path) -> Plan:
+        return _decode(data, path)
 
     def wrote(self, plan: dict[str, Any]) -> bool:
         stages = plan.get("stages")

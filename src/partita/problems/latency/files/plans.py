@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode, document_keys, read_bytes, write_json
-from partita.documents.result_file import read_plan_bytes
 from partita.ground.errors import InputError
 from partita.problems.facets.files import Files, PlanWriter
 from partita.problems.latency.evaluate import LatencyEvaluation
@@ -64,7 +63,10 @@ class LatencyPlanFiles(Files[LatencyProblem, LatencyPlan, LatencyEvaluation]):
         data = read_bytes(path)
         if "fpgas" in document_keys(data, path):
             return read_split(data, path, problem)
-        document = decode(read_plan_bytes(path), _PiecedPlan, f"{path}: plan")
+        return super().read_plan(path, problem)
+
+    def decode_plan(self, data: bytes, problem: LatencyProblem, path: str | Path) -> LatencyPlan:
+        document = decode(data, _PiecedPlan, f"{path}: plan")
         accelerators: list[tuple[tuple[int, ...], ...]] = []
         listed: set[int] = set()
         for device in document.devices:

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import decode, document_keys, read_bytes, write_json
-from partita.documents.result_file import read_plan_bytes
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Contiguity, Plan, Stage
 from partita.nouns.split import Split
@@ -93,7 +92,10 @@ class ThroughputPlanFiles(Files[ThroughputProblem, Plan, Evaluation]):
         data = read_bytes(path)
         if "fpgas" in document_keys(data, path):
             return read_split(data, path, problem)
-        document = decode(read_plan_bytes(path), _ListedStages, f"{path}: plan")
+        return super().read_plan(path, problem)
+
+    def decode_plan(self, data: bytes, problem: ThroughputProblem, path: str | Path) -> Plan:
+        document = decode(data, _ListedStages, f"{path}: plan")
         kind_of = {name: problem.kinds[kind].name for name, kind in problem.device_names()}
         stages = []
         for device in (device for device in document.devices if device.operators):

@@ -1,0 +1,148 @@
+"""What a notebook shows of an answer: a few lines, one picture and one table, static, without any program.
+
+The picture is drawn here, as SVG inside the cell: no library is there to draw it, because a cell needs no extra.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from partita.ground.units import format_time
+from partita.report.pages.markup import Markup, joined, of_rich, share, table, tag, time
+from partita.report.pages.simulation import device_rows
+from partita.report.pages.simulation import headline as simulation_headline
+from partita.report.pages.subject import Subject
+from partita.report.pages.sweep import axes_of
+from partita.report.pages.sweep import headline as sweep_headline
+from partita.report.pages.sweep import shown as shown_value
+from partita.report.pages.verdict import STATUS, headline
+from partita.simulator.gantt_text import main_sorts
+from partita.simulator.timeline import SORTS, Timeline
+
+#: Rows and pieces of time of the picture, and rows of the table.
+_ROWS, _COLUMNS, _TABLE = 24, 240, 24
+#: Steps times microbatches of a run that a cell has the time for.
+_LONGEST = 200_000
+
+_STYLE = (
+    ".partita{font:14px/1.45 system-ui,sans-serif;max-width:60rem}.partita p{margin:.3em 0}"
+    ".partita .says{font-size:1.15em;font-weight:600}.partita table{border-collapse:collapse;font-size:.92em}"
+    ".partita th,.partita td{text-align:left;padding:.15em .7em;border-bottom:1px solid #8884}"
+    ".partita .n{text-align:right;white-space:nowrap}.partita caption{text-align:left;font-weight:600}"
+    ".partita .marked>*{font-weight:700}.partita .soft{opacity:.75}.partita svg{max-width:100%;height:auto}"
+)
+
+
+def cell_of(subject: Subject) -> str:
+    """A result in a cell."""
+    document, unit = subject.document, subject.unit
+    step = document.get("step")
+    said: list[Any] = [STATUS.get(str(document.get("status")), ""), ". Gap ", share(document.get("gap"), 4)]
+    if isinstance(step, Mapping):
+        said += [f". {step['microbatches']} microbatches take ", time(step["time"], unit), ", devices wait for "]
+        said += [share(step["bubble"]), " of that"]
+    parts = [tag("p", headline(subject), class_="says"), tag("p", joined(said), ".", class_="soft")]
+    line = _line(subject)
+    if line is not None:
+        parts.append(picture(line))
+    if subject.planned is not None and subject.report is not None:
+        shown = subject.report.tables(subject.planned.problem, subject.planned.plan, subject.evaluation)
+        tables = [part for part in shown if hasattr(part, "columns")]
+        parts += [of_rich(tables[0])] if tables and tables[0].row_count <= _TABLE else []
+    return framed(subject.name, parts)
+
+
+def sweep_cell(document: Mapping[str, Any]) -> str:
+    """A sweep in a cell: its sentence and its rows."""
+    rows, unit = document["rows"], str(document.get("unit", "s"))
+    keys = [*axes_of(rows), *(key for key in ("objective", "bound", "gap", "status", "baseline_objective") if rows)]
+    shown = [[shown_value(key, row.get(key), unit) for key in keys] for row in rows[:_TABLE]]
+    title = "Points" if len(rows) <= _TABLE else f"The first {_TABLE} of {len(rows)} points"
+    found = table(title, [key.removesuffix("_bytes").replace("_", " ") for key in keys], shown, words=("status",))
+    name = str((document.get("problem") or {}).get("name") or "sweep")
+    return framed(name, [tag("p", sweep_headline(document), class_="says"), found])
+
+
+def simulation_cell(document: Mapping[str, Any]) -> str:
+    """A simulation in a cell: its sentence and the use of its devices."""
+    unit = str(document.get("unit", "s"))
+    rows = [
+        (row.name, time(row.busy, unit), time(row.exposed, unit), time(row.idle, unit))
+        for row in device_rows(document)[:_TABLE]
+    ]
+    found = table("Devices", ("device", "works", "moves data, exposed", "waits"), rows)
+    name = str(document.get("name") or "simulation")
+    return framed(name, [tag("p", simulation_headline(document), class_="says"), found])
+
+
+def framed(title: str, parts: Sequence[Markup]) -> str:
+    """Pieces of a cell with their style."""
+    return str(
+        tag("div", tag("style", Markup(_STYLE)), tag("p", tag("strong", title)), *parts, class_="partita", lang="en")
+    )
+
+
+def _line(subject: Subject) -> Timeline | None:
+    """How the plan runs; None where that takes longer than a cell may."""
+    planned = subject.planned
+    if planned is None:
+        return None
+    split = planned.split
+    many = 0 if split is None else len(split.stages) * split.microbatches
+    if many > _LONGEST or len(subject.parts) > _LONGEST:
+        return None
+    return None if subject.simulated is None else subject.simulated.simulation.timeline
+
+
+def picture(line: Timeline) -> Markup:
+    """A time line in small: a row for each device, and what takes most of each piece of the time."""
+    lanes = [k for k, lane in enumerate(line.lanes) if lane.stream == "compute"][:_ROWS]
+    if not lanes or line.finish <= 0:
+        return Markup("")
+    row_of = np.full(len(line.lanes), -1)
+    row_of[lanes] = np.arange(len(lanes))
+    sorts = main_sorts(line, row_of, len(lanes), _COLUMNS)
+    left, width, high = 150, 640, 18
+    drawn: list[str] = []
+    used: list[int] = []
+    for row, codes in enumerate(sorts):
+        edges = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [_COLUMNS])).tolist()
+        name = html.escape(line.lanes[lanes[row]].owner)
+        short = name if len(name) <= 22 else name[:21] + "…"
+        y = row * high
+        drawn.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end" fill="currentColor">{short}</text>')
+        for a, b in itertools.pairwise(edges):
+            sort = int(codes[a])
+            if sort >= 0:
+                used.append(sort)
+                x, w = left + a * width / _COLUMNS, (b - a) * width / _COLUMNS
+                drawn.append(
+                    f'<rect x="{x:.1f}" y="{y + 2}" width="{w:.1f}" height="{high - 4}" fill="{SORTS[sort].colour}"/>'
+                )
+    bottom = len(lanes) * high
+    drawn.append(f'<text x="{left}" y="{bottom + 15}" fill="currentColor">0</text>')
+    end = html.escape(format_time(line.finish, line.unit))
+    drawn.append(f'<text x="{left + width}" y="{bottom + 15}" text-anchor="end" fill="currentColor">{end}</text>')
+    words = ", ".join(f"{SORTS[k].name}" for k in sorted(set(used)))
+    more = sum(lane.stream == "compute" for lane in line.lanes) - len(lanes)
+    says = f"Time line of {len(lanes)} devices{f' of {len(lanes) + more}' if more else ''}, {end}: {words}"
+    keys = [
+        tag("span", tag("span", "■ ", style=f"color:{SORTS[k].colour}"), SORTS[k].name + "  ", class_="soft")
+        for k in sorted(set(used))
+    ]
+    svg = tag(
+        "svg",
+        Markup("".join(drawn)),
+        viewBox=f"0 0 {left + width + 10} {bottom + 22}",
+        width=left + width + 10,
+        role="img",
+        aria_label=html.unescape(says),
+        font_size=11,
+        font_family="system-ui,sans-serif",
+    )
+    return joined([tag("div", svg), tag("p", *keys)])
