@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ import msgspec
 
 from partita.api.arguments import Devices
 from partita.api.exporting import Exported, export_split
-from partita.api.found import Found
 from partita.api.frames import Frame, frame
 from partita.api.plots import draw_stages
 from partita.api.running import MeasuredRun
@@ -54,15 +54,15 @@ What: TypeAlias = Literal["stages", "memory", "baselines", "operators"]
 
 
 @dataclass(frozen=True, repr=False)
-class Answer(Found[ProblemT, PlanT, EvaluationT]):
+class Answer(Result[ProblemT, PlanT, EvaluationT]):
     """A plan with what is proven about it, whatever the problem: what ``plan``, ``solve`` and ``load`` return.
 
     ``print`` shows the verdict with the stages, a notebook a picture; ``summary`` has the tables of the command line.
 
     Attributes
     ----------
-    result
-        The run: problem, plan, evaluation, bound, status and statistics.
+    problem, plan, evaluation, bound, status, stop_reason, solver, seed, runtime_s, reason, argument, statistics
+        As of a ``Result``; ``objective`` and ``gap`` follow from them.
     model_plan
         What is known beside it of a model's plan; None of a stated problem, and of an answer from a file.
     choice
@@ -84,6 +84,26 @@ class Answer(Found[ProblemT, PlanT, EvaluationT]):
     searched: Searched | None = None
     rows: tuple[Rival, ...] | None = None
     saved: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, result: Result[ProblemT, PlanT, EvaluationT], **beside: Any) -> Answer[ProblemT, PlanT, EvaluationT]:
+        """The answer of a run, with what is known beside it."""
+        return cls(**_parts_of(result), **beside)
+
+    @functools.cached_property
+    def result(self) -> Result[ProblemT, PlanT, EvaluationT]:
+        """The run alone."""
+        return Result(**_parts_of(self))
+
+    @property
+    def unit(self) -> str:
+        """Time unit of objective and bound."""
+        return str(self._stated.unit)
+
+    @property
+    def _stated(self) -> Any:
+        """The problem, as what all problems are."""
+        return self.problem
 
     @functools.cached_property
     def baselines(self) -> Sequence[Rival]:
@@ -155,17 +175,37 @@ class Answer(Found[ProblemT, PlanT, EvaluationT]):
         return self._made.free
 
     @property
+    def tried(self) -> Sequence[tuple[Priced[ProblemT], Result[ProblemT, Any, Any]]]:
+        """Every candidate problem with its result, where there were several. Errors as ``priced``."""
+        return self._made.tried
+
+    @property
+    def other(self) -> Rival | None:
+        """A plan that a reader should know of, such as one with a shorter step. Errors as ``priced``."""
+        return self._made.other
+
+    @property
+    def without_limit(self) -> float | None:
+        """Objective without the limit that is nearly reached; None where none is. Errors as ``priced``."""
+        return self._made.without_limit
+
+    @property
+    def wider_bound(self) -> float | None:
+        """What no plan of a wider kind beats; None where that is not known. Errors as ``priced``."""
+        return self._made.wider_bound
+
+    @property
     def _made(self) -> ModelPlan[ProblemT]:
         if self.model_plan is None:
             why = "was read from a file" if self.saved is not None else "is of a stated problem"
             raise InputError(f"the answer {why}, without its traced model; plan the model for this")
-        return self.model_plan
+        return dataclasses.replace(self.model_plan, result=self.result)
 
     @functools.cached_property
     def split(self) -> Split | None:
         """Which part of the model each stage has; None for stated problems and plans without stages."""
         if self.model_plan is not None:
-            return split_of(self.model_plan)
+            return split_of(self._made)
         found = None if self.saved is None else self.saved.get("split")
         return None if found is None else decode_split(msgspec.json.encode(found), "the answer")
 
@@ -177,7 +217,7 @@ class Answer(Found[ProblemT, PlanT, EvaluationT]):
             return self.saved
         if self.model_plan is None:
             return result_document(self.result, self.rows)
-        document = answer_document(self.model_plan, self.choice)
+        document = answer_document(self._made, self.choice)
         document["placement"] = None
         if self.placed is not None:
             document["placement"] = placement_document(self.placed) | {"sentences": placement_sentences(self.placed)}
@@ -204,12 +244,12 @@ class Answer(Found[ProblemT, PlanT, EvaluationT]):
             if self.plan is not None and self.evaluation is not None:
                 shown += report.tables(self.problem, self.plan, self.evaluation)
             return shown if self.rows is None else [*shown, comparison_table(report, self.result, self.rows)]
-        shown = list(report.answer_tables(self.model_plan))
+        shown = list(report.answer_tables(self._made))
         if self.searched is not None:
             shown += search_tables(self.searched)
         if self.placed is not None:
             shown += placement_tables(self.placed)
-        shown.append(paragraphs("Runtime", runtime_sentences(self.model_plan)))
+        shown.append(paragraphs("Runtime", runtime_sentences(self._made)))
         shown.append(comparison_table(report, self.result, self.baselines))
         return [*shown, paragraphs("Notes", self.notes)]
 
@@ -461,6 +501,11 @@ class Answer(Found[ProblemT, PlanT, EvaluationT]):
 
     def _repr_html_(self) -> str:
         return cell(self.document())
+
+
+def _parts_of(result: Result[ProblemT, PlanT, EvaluationT]) -> dict[str, Any]:
+    """The fields of a result, whatever it is beyond that."""
+    return {part.name: getattr(result, part.name) for part in dataclasses.fields(Result)}
 
 
 #: An answer about any problem.

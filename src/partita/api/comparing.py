@@ -193,6 +193,6 @@ def compare_source(
     result = adopt_better(result, rows, options)
     rows = ranked(kind.report, result.problem, rows, rank)
     if found is None:
-        return Comparison(Answer(result, rows=tuple(rows)), rows, rank)
+        return Comparison(Answer.of(result, rows=tuple(rows)), rows, rank)
     whole = dataclasses.replace(found, result=result, baselines=tuple(rows))
-    return Comparison(Answer(result, whole, tuple(source.notes)), rows, rank)
+    return Comparison(Answer.of(result, model_plan=whole, choice=tuple(source.notes)), rows, rank)

@@ -147,14 +147,20 @@ def plan_source(
             pool=workers,
             progress=None if say is None else lambda text: say(Event(0.0, None, None, text)),
         )
-        return Answer(found.result, found, tuple(source.notes), placed=searched.best.placed, searched=searched)
+        return Answer.of(
+            found.result,
+            model_plan=found,
+            choice=tuple(source.notes),
+            placed=searched.best.placed,
+            searched=searched,
+        )
     candidates = source.price()
     clock = Monitor(search.time_limit_s)
     part = clock.share(PLANNING)
     found = plan_priced(candidates, options, part, search.solver, progress=search.progress, baselines=baselines)
     # Of what planning leaves, the rest is for placing.
     placed, why_not = _placed(source, found, search, clock)
-    return Answer(found.result, found, tuple(source.notes), placed=placed, not_placed=why_not)
+    return Answer.of(found.result, model_plan=found, choice=tuple(source.notes), placed=placed, not_placed=why_not)
 
 
 def _placed(

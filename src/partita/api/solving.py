@@ -85,7 +85,7 @@ def solve_source(
     check_time_limit(search.time_limit_s)
     options = options_of(source.kind, search.seed, search.threads, source.options)
     monitor = Monitor(search.time_limit_s, search.progress, target)
-    return Answer(run_solver(source.problem, search.solver, options, monitor, explain=explain))
+    return Answer.of(run_solver(source.problem, search.solver, options, monitor, explain=explain))
 
 
 def map_stages(
