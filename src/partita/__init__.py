@@ -6,28 +6,28 @@ Names are imported on first use, so that ``import partita`` stays fast and needs
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from partita.api.answer import Answer as Answer
     from partita.api.comparing import Comparison as Comparison
-    from partita.api.comparing import compare as compare
     from partita.api.exporting import Exported as Exported
     from partita.api.judging import bound as bound
     from partita.api.judging import check as check
     from partita.api.judging import evaluate as evaluate
     from partita.api.loading import load as load
-    from partita.api.planning import plan as plan
-    from partita.api.planning import price as price
     from partita.api.profiling import ProfileAnswer as ProfileAnswer
     from partita.api.profiling import load_profile as load_profile
     from partita.api.profiling import profile as profile
     from partita.api.running import MeasuredRun as MeasuredRun
     from partita.api.simulation import SimulationAnswer as SimulationAnswer
-    from partita.api.solving import map_stages as map_stages
-    from partita.api.solving import solve as solve
     from partita.api.sweeping import SweepAnswer as SweepAnswer
-    from partita.api.sweeping import sweep as sweep
+    from partita.api.typed.compare import compare as compare
+    from partita.api.typed.map_stages import map_stages as map_stages
+    from partita.api.typed.plan import plan as plan
+    from partita.api.typed.price import price as price
+    from partita.api.typed.solve import solve as solve
+    from partita.api.typed.sweep import sweep as sweep
     from partita.api.using import export as export
     from partita.api.using import run as run
     from partita.api.using import simulate as simulate
@@ -73,16 +73,20 @@ if TYPE_CHECKING:
 #: Where the public names are.
 _NAMES = {
     "partita.api.answer": "Answer",
-    "partita.api.comparing": "Comparison compare",
+    "partita.api.comparing": "Comparison",
     "partita.api.exporting": "Exported",
     "partita.api.judging": "bound check evaluate",
     "partita.api.loading": "load",
-    "partita.api.planning": "plan price",
     "partita.api.profiling": "ProfileAnswer load_profile profile",
     "partita.api.running": "MeasuredRun",
     "partita.api.simulation": "SimulationAnswer",
-    "partita.api.solving": "map_stages solve",
-    "partita.api.sweeping": "SweepAnswer sweep",
+    "partita.api.sweeping": "SweepAnswer",
+    "partita.api.typed.compare": "compare",
+    "partita.api.typed.map_stages": "map_stages",
+    "partita.api.typed.plan": "plan",
+    "partita.api.typed.price": "price",
+    "partita.api.typed.solve": "solve",
+    "partita.api.typed.sweep": "sweep",
     "partita.api.using": "export run simulate",
     "partita.nouns.cluster": "Cluster",
     "partita.conductor.place": "place",
@@ -114,13 +118,16 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'partita' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+# Type checkers know the names above, and refuse others.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'partita' has no attribute {name!r}")
+        value = getattr(importlib.import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -23,6 +23,7 @@ from partita.ground.errors import InputError, PartitaError
 from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan
+from partita.problems.kind import Stated
 
 #: Of a time limit, the share of planning; the rest is for placing.
 PLANNING = 0.95
@@ -207,7 +208,7 @@ def price(
     decode: int | None = None,
     inputs: Inputs | None = None,
     **settings: Any,
-) -> Any:
+) -> Stated:
     """The problem of a model on a cluster, in seconds and bytes.
 
     Parameters
@@ -238,4 +239,5 @@ def price(
         inputs=inputs,
     )
     machines = read_cluster(cluster)
-    return price_graph(traced(model, asked), machines, objective=objective, **settings)
+    problem: Stated = price_graph(traced(model, asked), machines, objective=objective, **settings)
+    return problem

@@ -140,9 +140,10 @@ class PlanEvaluation(msgspec.Struct, frozen=True, kw_only=True):
         return not self.violations
 
 
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT", bound=PlanEvaluation)
+#: Results are read and never changed: one of a kind of problem is one of problems.
+ProblemT = TypeVar("ProblemT", covariant=True)
+PlanT = TypeVar("PlanT", covariant=True)
+EvaluationT = TypeVar("EvaluationT", bound=PlanEvaluation, covariant=True)
 
 
 @dataclass(frozen=True)
