@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from partita.api.exporting import Exported as Exported
     from partita.api.judging import bound as bound
     from partita.api.judging import check as check
-    from partita.api.judging import evaluate as evaluate
     from partita.api.loading import load as load
     from partita.api.profiling import ProfileAnswer as ProfileAnswer
     from partita.api.profiling import load_profile as load_profile
@@ -23,9 +22,11 @@ if TYPE_CHECKING:
     from partita.api.simulation import SimulationAnswer as SimulationAnswer
     from partita.api.sweeping import SweepAnswer as SweepAnswer
     from partita.api.typed.compare import compare as compare
+    from partita.api.typed.evaluate import evaluate as evaluate
     from partita.api.typed.map_stages import map_stages as map_stages
     from partita.api.typed.plan import plan as plan
     from partita.api.typed.price import price as price
+    from partita.api.typed.read_problem import read_problem as read_problem
     from partita.api.typed.solve import solve as solve
     from partita.api.typed.sweep import sweep as sweep
     from partita.api.using import export as export
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from partita.nouns.topology.topology import Topology as Topology
     from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem as HybridProblem
-    from partita.problems.importers import read_problem as read_problem
     from partita.problems.latency.plan import LatencyPlan as LatencyPlan
     from partita.problems.latency.problem import LatencyOperator as LatencyOperator
     from partita.problems.latency.problem import LatencyProblem as LatencyProblem
@@ -75,16 +75,18 @@ _NAMES = {
     "partita.api.answer": "Answer",
     "partita.api.comparing": "Comparison",
     "partita.api.exporting": "Exported",
-    "partita.api.judging": "bound check evaluate",
+    "partita.api.judging": "bound check",
     "partita.api.loading": "load",
     "partita.api.profiling": "ProfileAnswer load_profile profile",
     "partita.api.running": "MeasuredRun",
     "partita.api.simulation": "SimulationAnswer",
     "partita.api.sweeping": "SweepAnswer",
     "partita.api.typed.compare": "compare",
+    "partita.api.typed.evaluate": "evaluate",
     "partita.api.typed.map_stages": "map_stages",
     "partita.api.typed.plan": "plan",
     "partita.api.typed.price": "price",
+    "partita.api.typed.read_problem": "read_problem",
     "partita.api.typed.solve": "solve",
     "partita.api.typed.sweep": "sweep",
     "partita.api.using": "export run simulate",
@@ -100,7 +102,6 @@ _NAMES = {
     "partita.problems.hybrid.pricing": "hybrid_problem",
     "partita.problems.hybrid.problem": "HybridProblem",
     "partita.problems.makespan.problem": "MakespanProblem",
-    "partita.problems.importers": "read_problem",
     "partita.problems.latency.plan": "LatencyPlan",
     "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
     "partita.problems.mapping.problem": "MappingProblem Placement",

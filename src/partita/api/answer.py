@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -30,7 +30,7 @@ from partita.conductor.split import split_of
 from partita.documents.document import write_json
 from partita.documents.result_file import decode_split, with_problem
 from partita.documents.tables.text import as_text, paragraphs
-from partita.engines.search.result import EvaluationT, PlanT, ProblemT, Result, Rival
+from partita.engines.search.result import EvaluationT, PlanEvaluation, PlanT, ProblemT, Result, Rival
 from partita.execution.run import run_split
 from partita.ground.errors import InputError, require
 from partita.nouns.cluster import Cluster
@@ -39,6 +39,7 @@ from partita.nouns.split import Split
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan, Priced
 from partita.problems.facets.records import MemoryUse, OperatorPlace, StageSummary
+from partita.problems.kind import Stated
 from partita.problems.planned import Planned
 from partita.report.pages import cell, write_page
 from partita.report.placement import placement_sentences, placement_tables, search_document, search_tables
@@ -51,6 +52,18 @@ if TYPE_CHECKING:
 
 #: What can be had as a frame.
 What: TypeAlias = Literal["stages", "memory", "baselines", "operators"]
+
+
+class Beside(TypedDict, Generic[ProblemT], total=False):
+    """What may be known beside a run; see ``Answer``."""
+
+    model_plan: ModelPlan[ProblemT] | None
+    choice: tuple[str, ...]
+    placed: PlacedPlan | None
+    not_placed: str
+    searched: Searched | None
+    rows: tuple[Rival, ...] | None
+    saved: Mapping[str, object] | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,10 +96,12 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
     not_placed: str = ""
     searched: Searched | None = None
     rows: tuple[Rival, ...] | None = None
-    saved: Mapping[str, Any] | None = None
+    saved: Mapping[str, object] | None = None
 
     @classmethod
-    def of(cls, result: Result[ProblemT, PlanT, EvaluationT], **beside: Any) -> Answer[ProblemT, PlanT, EvaluationT]:
+    def of(
+        cls, result: Result[ProblemT, PlanT, EvaluationT], **beside: Unpack[Beside[ProblemT]]
+    ) -> Answer[ProblemT, PlanT, EvaluationT]:
         """The answer of a run, with what is known beside it."""
         return cls(**_parts_of(result), **beside)
 
@@ -141,7 +156,7 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
         return () if found is None else tuple(found["sentences"])
 
     @property
-    def placement(self) -> Mapping[str, Any] | None:
+    def placement(self) -> Mapping[str, object] | None:
         """Where every replica of every stage runs, as plain values; None where that does not matter or is not known."""
         found: Mapping[str, Any] | None = self._document.get("placement")
         return found
@@ -170,12 +185,12 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
         return self._made.priced
 
     @property
-    def free(self) -> Result[ProblemT, Any, Any] | None:
+    def free(self) -> Result[ProblemT, object, PlanEvaluation] | None:
         """What was found without the limits of a runtime; None where nothing was looked for. Errors as ``priced``."""
         return self._made.free
 
     @property
-    def tried(self) -> Sequence[tuple[Priced[ProblemT], Result[ProblemT, Any, Any]]]:
+    def tried(self) -> Sequence[tuple[Priced[ProblemT], Result[ProblemT, object, PlanEvaluation]]]:
         """Every candidate problem with its result, where there were several. Errors as ``priced``."""
         return self._made.tried
 
@@ -225,7 +240,7 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
             document["search"] = search_document(self.searched)
         return document
 
-    def document(self, *, stated: bool = True) -> dict[str, Any]:
+    def document(self, *, stated: bool = True) -> dict[str, object]:
         """The result document that ``save`` writes; without the stated problem what ``--json`` prints."""
         document = dict(self._document)
         if self.saved is None:
@@ -268,7 +283,7 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
         """
         return frame(self.records(what))
 
-    def records(self, what: What = "stages") -> list[dict[str, Any]]:
+    def records(self, what: What = "stages") -> list[dict[str, object]]:
         """The rows of ``to_frame`` as plain values."""
         if what == "baselines":
             rows: list[dict[str, Any]] = self._document.get("baselines") or []
@@ -392,7 +407,7 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
         self,
         *,
         model: str | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
         processes: int | None = None,
         microbatches: int | None = None,
         schedule: str | None = None,
@@ -464,7 +479,7 @@ class Answer(Result[ProblemT, PlanT, EvaluationT]):
         """Give every replica of every stage its devices on a topology; errors as those of ``partita.place``."""
         plan = self._planned("placed")
         return place(
-            self.problem,
+            self._stated,
             plan,
             topology,
             evaluation=self.evaluation,
@@ -509,4 +524,4 @@ def _parts_of(result: Result[ProblemT, PlanT, EvaluationT]) -> dict[str, Any]:
 
 
 #: An answer about any problem.
-AnyAnswer: TypeAlias = Answer[Any, Any, Any]
+AnyAnswer: TypeAlias = Answer[Stated, object, PlanEvaluation]

@@ -55,7 +55,7 @@ class Comparison(Sequence[Rival]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """What ``partita compare --json`` prints."""
         return self.answer.document(stated=False)
 

@@ -7,26 +7,33 @@ all of them in its docstring. These files are in ``partita.api.typed``; a test h
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import sys
-import textwrap
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from partita.api import comparing, planning, solving, sweeping
-from partita.api.keywords import Imports, Keyword, axes_of, keywords_of, merged, sections
+from partita.api import comparing, judging, planning, solving, sweeping
+from partita.api.keywords import (
+    WIDTH,
+    Imports,
+    Keyword,
+    annotated,
+    attribute_doc,
+    axes_of,
+    keywords_of,
+    merged,
+    sections,
+)
+from partita.api.signatures import Parameter, import_lines, read_source, signature_text, types_of
 from partita.api.tracing import Tracing
 from partita.conductor.place import placing_facet
 from partita.engines.search.result import PlanEvaluation
-from partita.problems import PROBLEMS, find_kind
-from partita.problems.kind import AnyKind, Kind, Stated
+from partita.problems import PROBLEMS, find_kind, importers
+from partita.problems.kind import AnyKind, Stated
 
 #: Where the files are.
 FOLDER = Path(__file__).parent / "typed"
@@ -37,9 +44,6 @@ COMMAND = "make signatures"
 OF_MODEL = {"cluster", "objective", *(field.name for field in dataclasses.fields(Tracing))}
 OF_FILE = {"format", "kind", "scale_communication"}
 
-#: Most characters of a line.
-WIDTH = 120
-
 
 @dataclass(frozen=True)
 class Function:
@@ -47,7 +51,7 @@ class Function:
 
     name: str
     module: ModuleType
-    takes: Literal["model", "problem", "either", "placing"]
+    takes: Literal["model", "problem", "either", "placing", "plan", "file"]
     pricing_only: bool = False  #: Whether nothing is searched.
     axes: bool = False  #: Whether it takes lists of values.
 
@@ -64,43 +68,9 @@ FUNCTIONS = (
     Function("map_stages", solving, "placing"),
     Function("compare", comparing, "either"),
     Function("sweep", sweeping, "either", axes=True),
+    Function("evaluate", judging, "plan"),
+    Function("read_problem", importers, "file"),
 )
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One of a function's parameters; of those with a default as source."""
-
-    name: str
-    type: str
-    default: str = ""
-    named: bool = False  #: Whether it is given by name.
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.type}" + (f" = {self.default}" if self.default else "")
-
-
-@dataclass(frozen=True)
-class Source:
-    """What a function looks like where it is: parameters but for the settings, what it returns, what it says."""
-
-    parameters: Sequence[Parameter]
-    returns: str
-    doc: str
-
-    def taking(self, but: Iterable[str] = (), **types: str) -> list[Parameter]:
-        """The parameters, but for some, of some with another type; one of those that are given by name needs a value.
-
-        A type ``None`` is that of a parameter that is not given.
-        """
-        left_out = set(but)
-        kept = [one for one in self.parameters if one.name not in left_out]
-        return [
-            one
-            if one.name not in types
-            else dataclasses.replace(one, type=types[one.name], default="None" if types[one.name] == "None" else "")
-            for one in kept
-        ]
 
 
 @dataclass(frozen=True)
@@ -108,75 +78,8 @@ class Variant:
     """One overload: its parameters, the ``TypedDict`` of the rest, and what it returns."""
 
     parameters: Sequence[Parameter]
-    settings: str
+    settings: str  #: Empty for none.
     returns: str
-
-
-def read_source(function: Function, imports: Imports) -> Source:
-    """A function as it is written, with imports of the types that it names."""
-    tree = ast.parse(Path(str(function.module.__file__)).read_text())
-    found = next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function.name)
-    homes = {
-        alias.asname or alias.name: (str(node.module), alias.name)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-    def shown(annotation: ast.expr | None) -> str:
-        assert annotation is not None
-        for part in ast.walk(annotation):
-            if isinstance(part, ast.Name) and part.id != "Any":
-                if part.id in homes:
-                    imports.add(*homes[part.id])
-                elif hasattr(function.module, part.id):
-                    imports.add(function.module.__name__, part.id)
-        return ast.unparse(annotation)
-
-    args = found.args
-    missing: list[ast.expr | None] = [None] * (len(args.args) - len(args.defaults))
-    plain = zip(args.args, [*missing, *args.defaults], strict=True)
-    named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
-    parameters = [
-        Parameter(one.arg, shown(one.annotation), _source(default), by_name)
-        for pairs, by_name in ((plain, False), (named, True))
-        for one, default in pairs
-    ]
-    returns = "" if _source(found.returns) in ("Stated", "AnyAnswer") else shown(found.returns)
-    return Source(parameters, returns, ast.get_docstring(found) or "")
-
-
-def _source(expression: ast.expr | None) -> str:
-    if expression is None:
-        return ""
-    text = ast.unparse(expression)
-    return text.replace("'", '"') if isinstance(expression, ast.Constant) else text
-
-
-def types_of(kind: AnyKind, imports: Imports) -> list[str]:
-    """Problem, plan and evaluation of a kind, by name, imported."""
-    found: tuple[Any, ...] = ()
-    for each in type(kind).__mro__:
-        for base in getattr(each, "__orig_bases__", ()):
-            if (
-                not found
-                and typing.get_origin(base) is Kind
-                and not isinstance(typing.get_args(base)[0], typing.TypeVar)
-            ):
-                found, home = typing.get_args(base), each.__module__
-    names = []
-    for part in found:
-        if isinstance(part, typing.ForwardRef):
-            tree = ast.parse(Path(str(sys.modules[home].__file__)).read_text())
-            module = next(
-                str(node.module)
-                for node in ast.walk(tree)
-                if isinstance(node, ast.ImportFrom) and part.__forward_arg__ in {alias.name for alias in node.names}
-            )
-            names.append(imports.add(module, part.__forward_arg__))
-        else:
-            names.append(imports.add_type(part))
-    return names
 
 
 class Writer:
@@ -185,9 +88,7 @@ class Writer:
     def __init__(self, function: Function) -> None:
         self.function = function
         self.imports = Imports()
-        self.imports.add("typing", "TypedDict")
-        self.imports.add("typing", "Unpack")
-        self.source = read_source(function, self.imports)
+        self.source = read_source(function.module, function.name, self.imports)
         self.explicit = {one.name for one in self.source.parameters}
         self.kinds = [find_kind(name) for name in PROBLEMS]
         self.classes: list[str] = []
@@ -231,9 +132,9 @@ class Writer:
         """A class of settings; its name."""
         lines = [f"class {name}({base}, total=False):", f'    """{about}"""', ""]
         for entry in keywords.values():
-            lines += _annotated(entry.name, entry.types)
+            lines += annotated(entry.name, entry.types)
             if said:
-                lines += _attribute_doc(entry.sentence)
+                lines += attribute_doc(entry.sentence)
         self.classes.append("\n".join(lines))
         return name
 
@@ -248,6 +149,27 @@ class Writer:
         """One more overload: the parameters that are given by place, and those of some types."""
         kept = [one for one in self.source.taking(but, **types) if not one.named or one.name in types]
         self.variants.append(Variant(kept, settings, returns))
+
+    def fill_plain(self) -> None:
+        """Overloads of what has no settings: by problem and plan, or by the name of the problem that a file states."""
+        (first, *_), stated = self.source.parameters, self.imports.add_type(Stated)
+        for kind in self.kinds:
+            problem, plan, evaluation = types_of(kind, self.imports)
+            if self.function.takes == "file":
+                literal = f'{self.imports.add("typing", "Literal")}["{kind.name}"]'
+                parts = [
+                    dataclasses.replace(one, type=literal, default="", named=True) if one.name == "problem" else one
+                    for one in self.source.parameters
+                ]
+                self.variants.append(Variant(parts, "", problem))
+                continue
+            result = self.imports.add("partita.engines.search.result", "Result")
+            of_plan = f"{plan} | {result}[{problem}, {plan}, {evaluation}] | str | Path"
+            self.variants.append(Variant(self.source.taking(**{first.name: problem, "plan": of_plan}), "", evaluation))
+        if self.function.takes == "file":
+            self.variants.append(Variant(self.source.parameters, "", stated))
+        else:
+            self.variants.append(Variant(self.source.parameters, "", self.imports.add_type(PlanEvaluation)))
 
     def fill(self) -> None:
         """Classes and overloads."""
@@ -314,32 +236,47 @@ class Writer:
 
     def text(self) -> str:
         """The whole file."""
-        self.fill()
+        plain = self.function.takes in ("plan", "file")
+        if plain:
+            self.fill_plain()
+        else:
+            self.imports.add("typing", "TypedDict")
+            self.imports.add("typing", "Unpack")
+            self.fill()
         function, source = self.function, self.source
-        returns = self.returned(find_kind(placing_facet().kind.name) if function.takes == "placing" else None)
         own = f"{function.title}Settings" if function.takes == "placing" else f"Any{function.title}Settings"
-        whole = _signature(function.name, source.parameters, own, returns, "")
+        if plain:
+            returns, own = self.variants[-1].returns, ""
+        else:
+            returns = self.returned(find_kind(placing_facet().kind.name) if function.takes == "placing" else None)
+        whole = signature_text(function.name, source.parameters, own, returns, "")
         if self.variants:
             self.imports.add("typing", "overload")
         overloads = [
-            "\n".join(["@overload", _signature(function.name, one.parameters, one.settings, one.returns, " ...")])
+            "\n".join(["@overload", signature_text(function.name, one.parameters, one.settings, one.returns, " ...")])
             for one in self.variants
         ]
         doc = [*source.doc.splitlines(), *self.help_lines()]
         body = "\n".join(['    """' + doc[0], *(f"    {line}".rstrip() for line in doc[1:]), '    """'])
         home = function.module.__name__
         self.imports.add(home.rpartition(".")[0], home.rpartition(".")[2])
-        given = ", ".join(f"{one.name}={one.name}" if one.named else one.name for one in source.parameters)
-        call = [f"    return {home.rpartition('.')[2]}.{function.name}("]
-        call += [f"        {part}," for part in [*given.split(", "), "**settings"]]
-        blocks = [*self.unions_text(), *self.classes, *overloads, "\n".join([whole, body, *call, "    )"])]
+        given = [f"{one.name}={one.name}" if one.named else one.name for one in source.parameters]
+        stored = function.takes == "file"
+        call = [f"    {f'found: {returns} =' if stored else 'return'} {home.rpartition('.')[2]}.{function.name}("]
+        call += [f"        {part}," for part in [*given, *([] if plain else ["**settings"])]]
+        blocks = [
+            *self.unions_text(),
+            *self.classes,
+            *overloads,
+            "\n".join([whole, body, *call, "    )", *(["    return found"] if stored else [])]),
+        ]
         header = (
             f'"""``{function.name}`` with a signature for every problem: written by ``{COMMAND}``, not by hand."""\n\n'
             "from __future__ import annotations\n\n"
         )
         # An alias stands closer to the imports than a class.
         gap = "\n" if self.unions else "\n\n"
-        return header + _import_lines(self.imports) + gap + "\n\n\n".join(blocks) + "\n"
+        return header + import_lines(self.imports) + gap + "\n\n\n".join(blocks) + "\n"
 
     def unions_text(self) -> Iterator[str]:
         """Aliases of what is returned for one of several kinds."""
@@ -349,54 +286,10 @@ class Writer:
 
     def help_lines(self) -> list[str]:
         """All settings, with meaning, unit and default, for the docstring."""
+        if not self.help:
+            return []
         shared = "Settings with every objective" if self.function.takes == "model" else "Settings of every problem"
         return [line for section in sections(self.help, shared) for line in section.lines()]
-
-
-def _annotated(name: str, types: Sequence[str]) -> list[str]:
-    """A field of a class."""
-    line = f"    {name}: {' | '.join(types)}"
-    if len(line) <= WIDTH:
-        return [line]
-    return [f"    {name}: (", f"        {types[0]}", *(f"        | {part}" for part in types[1:]), "    )"]
-
-
-def _attribute_doc(text: str) -> list[str]:
-    """What a field means, below it."""
-    lines = textwrap.wrap(text, WIDTH - 11, break_long_words=False, break_on_hyphens=False)
-    if lines[-1].endswith('"'):
-        lines[-1] += " "
-    return (
-        [f'    """{lines[0]}"""']
-        if len(lines) == 1
-        else [f'    """{lines[0]}', *(f"    {x}" for x in lines[1:]), '    """']
-    )
-
-
-def _signature(name: str, parameters: Sequence[Parameter], settings: str, returns: str, end: str) -> str:
-    """The first lines of a function."""
-    placed = [str(one) for one in parameters if not one.named]
-    named = [str(one) for one in parameters if one.named]
-    parts = [*placed, *(["*"] if named else []), *named, f"**settings: Unpack[{settings}]"]
-    for text in (f"def {name}({', '.join(parts)}) -> {returns}:{end}", f"    {', '.join(parts)}"):
-        if len(text) <= WIDTH:
-            return text if text[0] == "d" else f"def {name}(\n{text}\n) -> {returns}:{end}"
-    return "\n".join([f"def {name}(", *(f"    {part}," for part in parts), f") -> {returns}:{end}"])
-
-
-def _import_lines(imports: Imports) -> str:
-    """Imports in the order of the linter."""
-    modules: dict[str, list[str]] = {}
-    for name, home in imports.homes.items():
-        modules.setdefault(home, []).append(name)
-    groups: tuple[list[str], list[str]] = ([], [])
-    for module in sorted(modules):
-        names = sorted(modules[module], key=lambda name: (not name.isupper(), not name[0].isupper(), name))
-        line = f"from {module} import {', '.join(names)}"
-        if len(line) > WIDTH:
-            line = f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")"
-        groups[module.startswith("partita")].append(line)
-    return "\n\n".join("\n".join(group) for group in groups if group) + "\n"
 
 
 def generated() -> dict[Path, str]:

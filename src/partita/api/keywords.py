@@ -19,6 +19,9 @@ from partita.problems import kinds
 from partita.problems.kind import AnyKind
 from partita.problems.settings import Setting, settings_of
 
+#: Most characters of a line.
+WIDTH = 120
+
 #: ``module:name`` in a hint.
 _NAMED = re.compile(r"([\w.]+):(\w+)")
 _LITERAL = re.compile(r"Literal\[([^\]]*)\]")
@@ -191,3 +194,23 @@ def sections(titled: Sequence[tuple[str, Mapping[str, Keyword]]], shared: str) -
     }
     rest = [Section(title, {name: entry for name, entry in own.items() if name not in alike}) for title, own in titled]
     return [Section(shared, alike), *rest]
+
+
+def annotated(name: str, types: Sequence[str]) -> list[str]:
+    """A field of a class."""
+    line = f"    {name}: {' | '.join(types)}"
+    if len(line) <= WIDTH:
+        return [line]
+    return [f"    {name}: (", f"        {types[0]}", *(f"        | {part}" for part in types[1:]), "    )"]
+
+
+def attribute_doc(text: str) -> list[str]:
+    """What a field means, below it."""
+    lines = textwrap.wrap(text, WIDTH - 11, break_long_words=False, break_on_hyphens=False)
+    if lines[-1].endswith('"'):
+        lines[-1] += " "
+    return (
+        [f'    """{lines[0]}"""']
+        if len(lines) == 1
+        else [f'    """{lines[0]}', *(f"    {x}" for x in lines[1:]), '    """']
+    )

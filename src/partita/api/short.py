@@ -9,7 +9,8 @@ from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.records import StageSummary
 
 if TYPE_CHECKING:
-    from partita.api.answer import AnyAnswer
+    from partita.api.answer import Answer
+    from partita.engines.search.result import PlanEvaluation
 
 #: Stages and characters of a line that are shown.
 _LISTED, _WIDE = 12, 110
@@ -62,12 +63,12 @@ def best_baseline(rows: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
     return [shortened_line(f"best of {len(rows)} baselines: {best['name']}, {format_time(best['objective'], unit)}")]
 
 
-def short_repr(answer: AnyAnswer) -> str:
+def short_repr(answer: Answer[object, object, PlanEvaluation]) -> str:
     """Class, problem and the figures of an answer in one line."""
     objective = "none" if answer.objective is None else f"{answer.objective:.6g} {answer.unit}"
     bound = "none" if answer.bound is None else f"{answer.bound.value:.6g}"
     gap = "unknown" if answer.gap is None else f"{answer.gap:.3%}"
     return (
-        f"<{type(answer).__name__} of {answer.problem.name!r:.200}: objective {objective}, bound {bound}, "
+        f"<{type(answer).__name__} of {answer._stated.name!r:.200}: objective {objective}, bound {bound}, "
         f"gap {gap}, {answer.status}>"
     )

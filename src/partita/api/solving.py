@@ -98,7 +98,7 @@ def map_stages(
     threads: int = 2,
     progress: Progress | None = None,
     **settings: Any,
-) -> AnyAnswer:
+) -> Answer[Any, Any, Any]:
     """Give the stages of a plan, and their replicas, devices of a topology, and prove how good that is.
 
     Parameters
