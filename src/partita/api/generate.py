@@ -154,7 +154,7 @@ class Writer:
         """Overloads of what has no settings: by problem and plan, or by the name of the problem that a file states."""
         (first, *_), stated = self.source.parameters, self.imports.add_type(Stated)
         for kind in self.kinds:
-            problem, plan, evaluation = types_of(kind, self.imports)
+            problem = self.imports.add_type(kind.problem)
             if self.function.takes == "file":
                 literal = f'{self.imports.add("typing", "Literal")}["{kind.name}"]'
                 parts = [
@@ -163,6 +163,7 @@ class Writer:
                 ]
                 self.variants.append(Variant(parts, "", problem))
                 continue
+            _, plan, evaluation = types_of(kind, self.imports)
             result = self.imports.add("partita.engines.search.result", "Result")
             of_plan = f"{plan} | {result}[{problem}, {plan}, {evaluation}] | str | Path"
             self.variants.append(Variant(self.source.taking(**{first.name: problem, "plan": of_plan}), "", evaluation))

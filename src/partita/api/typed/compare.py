@@ -150,7 +150,7 @@ class HybridCompareSettings(CompareKeywords, total=False):
     zero: int | Sequence[int]
     """Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]"""
     layout: str | None
-    """Price this layout, without search: tensor=8,pipeline=4,data=2,recompute=full,… [default: None]"""
+    """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
     weight_sync: Literal["behind", "after"]
     """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
     gradient_dtype: str
@@ -685,7 +685,7 @@ def compare(
     zero : int | Sequence[int]
         Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]
     layout : str | None
-        Price this layout, without search: tensor=8,pipeline=4,data=2,recompute=full,… [default: None]
+        Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
     weight_sync : {"behind", "after"}
         Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
     gradient_dtype : str
