@@ -26,7 +26,7 @@ class CompareKeywords(TypedDict, total=False):
     """What it takes of any model."""
 
     experts: Sequence[str | Path]
-    rank: Rank
+    rank: Rank | None
     time_limit_s: float | None
     seed: int
     solver: str | None
@@ -265,7 +265,7 @@ class CompareProblemKeywords(TypedDict, total=False):
     """What it takes of any problem."""
 
     experts: Sequence[str | Path]
-    rank: Rank
+    rank: Rank | None
     time_limit_s: float | None
     seed: int
     solver: str | None
@@ -443,7 +443,7 @@ class CompareAnyKeywords(TypedDict, total=False):
     """What it takes of whatever it is."""
 
     experts: Sequence[str | Path]
-    rank: Rank
+    rank: Rank | None
     time_limit_s: float | None
     seed: int
     solver: str | None
@@ -547,7 +547,7 @@ def compare(
     cluster: Devices | None = None,
     *,
     experts: Sequence[str | Path] = (),
-    rank: Rank = "objective",
+    rank: Rank | None = None,
     objective: str | None = None,
     time_limit_s: float | None = 60.0,
     seed: int = 0,
@@ -578,7 +578,8 @@ def compare(
     experts
         Files of further plans to compare: result files, or others that plans of the problem are written in.
     rank
-        What rows are ranked by: the ``objective``, or the simulated time of a batch (``step``).
+        What rows are ranked by: the ``objective``, or the simulated time of a batch (``step``); None leaves them in the
+        order of the problem's list.
     time_limit_s
         Wall time of everything.
     seed, solver, threads, progress
