@@ -12,7 +12,7 @@ CROSSCHECK_S ?= 7200
 CROSSCHECK_SEED ?= 0
 LIBRARIES := torchvision timm diffusers importlib_metadata zipp
 
-.PHONY: install demo test test-all lint types imports mutants crosscheck bench validate models clean
+.PHONY: install demo test test-all lint types imports signatures mutants crosscheck bench validate models clean
 
 install: $(STAMP)
 
@@ -37,6 +37,10 @@ types: install
 
 imports: install
 	$(BIN)/lint-imports
+
+# The public functions, from the settings that the problems declare.
+signatures: install
+	$(BIN)/python -m partita.api.generate
 
 test: lint types imports
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -16,6 +16,8 @@ SHARED = ("cli", "conductor", "documents", "engines/search", "problems/facets")
 
 #: Files that list problems or what they have: formats, names at the top of the package.
 LISTS = {"problems/__init__.py", "problems/importers.py", "checker/listed.py", "__init__.py"}
+#: What is written from the list of problems.
+LISTS |= {str(path.relative_to(SOURCE)) for path in (SOURCE / "api" / "typed").glob("*.py")}
 
 
 def files(*places: str) -> list[Path]:

@@ -11,23 +11,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from partita.api.answer import Answer as Answer
     from partita.api.comparing import Comparison as Comparison
-    from partita.api.comparing import compare as compare
     from partita.api.exporting import Exported as Exported
     from partita.api.judging import bound as bound
     from partita.api.judging import check as check
-    from partita.api.judging import evaluate as evaluate
     from partita.api.loading import load as load
-    from partita.api.planning import plan as plan
-    from partita.api.planning import price as price
     from partita.api.profiling import ProfileAnswer as ProfileAnswer
     from partita.api.profiling import load_profile as load_profile
     from partita.api.profiling import profile as profile
     from partita.api.running import MeasuredRun as MeasuredRun
     from partita.api.simulation import SimulationAnswer as SimulationAnswer
-    from partita.api.solving import map_stages as map_stages
-    from partita.api.solving import solve as solve
     from partita.api.sweeping import SweepAnswer as SweepAnswer
-    from partita.api.sweeping import sweep as sweep
+    from partita.api.typed.compare import compare as compare
+    from partita.api.typed.evaluate import evaluate as evaluate
+    from partita.api.typed.map_stages import map_stages as map_stages
+    from partita.api.typed.plan import plan as plan
+    from partita.api.typed.price import price as price
+    from partita.api.typed.read_problem import read_problem as read_problem
+    from partita.api.typed.solve import solve as solve
+    from partita.api.typed.sweep import sweep as sweep
     from partita.api.using import export as export
     from partita.api.using import run as run
     from partita.api.using import simulate as simulate
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
     from partita.problems.hybrid.pricing import hybrid_problem as hybrid_problem
     from partita.problems.hybrid.problem import HybridProblem as HybridProblem
     from partita.problems.importers import ForeignFormat as ForeignFormat
-    from partita.problems.importers import read_problem as read_problem
     from partita.problems.kind import BoundMethod as BoundMethod
     from partita.problems.kind import Kind as Kind
     from partita.problems.kind import SearchOptions as SearchOptions
@@ -107,16 +107,22 @@ if TYPE_CHECKING:
 #: Where the public names are.
 _NAMES = {
     "partita.api.answer": "Answer",
-    "partita.api.comparing": "Comparison compare",
+    "partita.api.comparing": "Comparison",
     "partita.api.exporting": "Exported",
-    "partita.api.judging": "bound check evaluate",
+    "partita.api.judging": "bound check",
     "partita.api.loading": "load",
-    "partita.api.planning": "plan price",
     "partita.api.profiling": "ProfileAnswer load_profile profile",
     "partita.api.running": "MeasuredRun",
     "partita.api.simulation": "SimulationAnswer",
-    "partita.api.solving": "map_stages solve",
-    "partita.api.sweeping": "SweepAnswer sweep",
+    "partita.api.sweeping": "SweepAnswer",
+    "partita.api.typed.compare": "compare",
+    "partita.api.typed.evaluate": "evaluate",
+    "partita.api.typed.map_stages": "map_stages",
+    "partita.api.typed.plan": "plan",
+    "partita.api.typed.price": "price",
+    "partita.api.typed.read_problem": "read_problem",
+    "partita.api.typed.solve": "solve",
+    "partita.api.typed.sweep": "sweep",
     "partita.api.using": "export run simulate",
     "partita.components.catalogued": "devices links",
     "partita.components.exported": "runtimes",
@@ -147,7 +153,7 @@ _NAMES = {
     "partita.nouns.topology.topology": "Topology",
     "partita.problems.hybrid.pricing": "hybrid_problem",
     "partita.problems.hybrid.problem": "HybridProblem",
-    "partita.problems.importers": "ForeignFormat read_problem",
+    "partita.problems.importers": "ForeignFormat",
     "partita.problems.kind": "BoundMethod Kind SearchOptions Solver Stated",
     "partita.problems.latency.plan": "LatencyPlan",
     "partita.problems.latency.problem": "LatencyOperator LatencyProblem",

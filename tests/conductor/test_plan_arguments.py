@@ -41,7 +41,12 @@ def test_a_cluster_in_every_form(clusters: list[object]) -> None:
     assert {found.chosen.layout for found in placed} == {placed[-1].chosen.layout}
 
 
-@pytest.mark.parametrize("wrong", [4, None, ["4xL4"]])
+def test_a_model_without_a_cluster() -> None:
+    with pytest.raises(pt.InputError, match="row is a model; say what to split it over with --cluster, for example"):
+        pt.plan(GRAPH)
+
+
+@pytest.mark.parametrize("wrong", [4, ["4xL4"]])
 def test_what_is_no_cluster(wrong: object) -> None:
     with pytest.raises(pt.InputError, match="is no cluster; give a short form such as '4xA100-80GB'"):
         pt.plan(GRAPH, wrong)

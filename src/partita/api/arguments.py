@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
@@ -16,7 +16,10 @@ class TorchModule(Protocol):
 
     training: bool
 
-    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """What it computes."""
+
+    def named_parameters(self) -> Iterator[tuple[str, object]]:
         """Its parameters by name."""
 
 
@@ -28,4 +31,4 @@ Devices: TypeAlias = str | Path | Cluster | Topology
 
 #: Arguments of a model: of a module its example arguments (positional, or by name); of others arrays by name, as
 #: ``load_model`` takes them.
-Inputs: TypeAlias = Sequence[Any] | Mapping[str, Any]
+Inputs: TypeAlias = Sequence[object] | Mapping[str, object]

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class Comparison(Sequence[Rival]):
-    """What people do by hand, ranked, beside the plan: a sequence of rows.
+    """What people do by hand, beside the plan: a sequence of rows.
 
     Attributes
     ----------
     answer
         The plan; the rows are its baselines. If the search was cut short and a row is better, that row's plan.
     by
-        What the rows are ranked by.
+        What of the rows is set against the plan's.
     """
 
     def __init__(self, answer: AnyAnswer, rows: Sequence[Rival], by: Rank) -> None:
@@ -55,7 +55,7 @@ class Comparison(Sequence[Rival]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """What ``partita compare --json`` prints."""
         return self.answer.document(stated=False)
 
@@ -98,7 +98,7 @@ def compare(
     cluster: Devices | None = None,
     *,
     experts: Sequence[str | Path] = (),
-    rank: Rank = "objective",
+    rank: Rank | None = None,
     objective: str | None = None,
     time_limit_s: float | None = 60.0,
     seed: int = 0,
@@ -129,7 +129,8 @@ def compare(
     experts
         Files of further plans to compare: result files, or others that plans of the problem are written in.
     rank
-        What rows are ranked by: the ``objective``, or the simulated time of a batch (``step``).
+        What rows are ranked by: the ``objective``, or the simulated time of a batch (``step``); None leaves them in the
+        order of the problem's list.
     time_limit_s
         Wall time of everything.
     seed, solver, threads, progress
@@ -165,7 +166,7 @@ def compare_source(
     search: Search,
     *,
     experts: Sequence[str | Path] = (),
-    rank: Rank = "objective",
+    rank: Rank | None = None,
 ) -> Comparison:
     """``compare`` for what is read."""
     check_time_limit(search.time_limit_s)
@@ -191,8 +192,8 @@ def compare_source(
         baselines = [] if stopped else run_baselines(problem, options, clock=clock)
     rows = [*baselines, *judged(result.problem)]
     result = adopt_better(result, rows, options)
-    rows = ranked(kind.report, result.problem, rows, rank)
+    rows = rows if rank is None else ranked(kind.report, result.problem, rows, rank)
     if found is None:
-        return Comparison(Answer(result, rows=tuple(rows)), rows, rank)
+        return Comparison(Answer.of(result, rows=tuple(rows)), rows, rank or "objective")
     whole = dataclasses.replace(found, result=result, baselines=tuple(rows))
-    return Comparison(Answer(result, whole, tuple(source.notes)), rows, rank)
+    return Comparison(Answer.of(result, model_plan=whole, choice=tuple(source.notes)), rows, rank or "objective")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 #: A ``pandas.DataFrame``, or a list of dictionaries where pandas is not installed.
-Frame: TypeAlias = "DataFrame | list[dict[str, Any]]"
+Frame: TypeAlias = "DataFrame | list[dict[str, object]]"
 
 
 def frame(records: Sequence[dict[str, Any]]) -> Frame:

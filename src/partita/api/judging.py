@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from partita.api.answer import Answer, AnyAnswer
+from partita.api.answer import Answer
 from partita.checker.document import Verdict
 from partita.conductor.bound import bound as bound_problem
 from partita.conductor.check import check as check_found
 from partita.conductor.judge import evaluate as evaluate_plan
-from partita.engines.search.result import Bound, Result
+from partita.engines.search.result import Bound, PlanEvaluation, Result
 from partita.problems.importers import read_problem
 from partita.problems.kind import Stated
 from partita.problems.planned import read_plan
@@ -21,7 +21,7 @@ def stated_of(problem: Stated | str | Path) -> Any:
     return read_problem(problem) if isinstance(problem, str | Path) else problem
 
 
-def evaluate(problem: Stated | str | Path, plan: Any) -> Any:
+def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
     """Objective and feasibility of a plan, from the problem alone.
 
     Parameters
@@ -48,7 +48,8 @@ def evaluate(problem: Stated | str | Path, plan: Any) -> Any:
         plan = read_plan(plan, stated)
     elif isinstance(plan, Answer | Result):
         plan = plan.plan
-    return evaluate_plan(stated, plan)
+    evaluation: PlanEvaluation = evaluate_plan(stated, plan)
+    return evaluation
 
 
 def bound(problem: Stated | str | Path, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
@@ -72,7 +73,7 @@ def bound(problem: Stated | str | Path, method: str | None = None, *, time_limit
 
 
 def check(
-    result: AnyAnswer | Result[Any, Any, Any] | str | Path, problem: Stated | str | Path | None = None
+    result: Result[object, object, PlanEvaluation] | str | Path, problem: Stated | str | Path | None = None
 ) -> Verdict:
     """Whether the plan of a result keeps every rule and is worth what it says, and whether its bound is proven.
 

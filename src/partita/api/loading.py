@@ -57,7 +57,7 @@ def load(path: str | Path, problem: Stated | str | Path | None = None) -> AnyAns
         result = _result(document, stated, plan, evaluation)
     except (KeyError, TypeError, ValueError) as error:
         raise FormatError(f"{path}: it is no complete {RESULT_FORMAT} document: {error!r}") from None
-    return Answer(result, saved=document)
+    return Answer.of(result, saved=document)
 
 
 def _problem(document: Mapping[str, Any], path: str | Path, given: Stated | str | Path | None) -> Any:

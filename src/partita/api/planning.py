@@ -23,6 +23,7 @@ from partita.ground.errors import InputError, PartitaError
 from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan
+from partita.problems.kind import Stated
 
 #: Of a time limit, the share of planning; the rest is for placing.
 PLANNING = 0.95
@@ -147,14 +148,20 @@ def plan_source(
             pool=workers,
             progress=None if say is None else lambda text: say(Event(0.0, None, None, text)),
         )
-        return Answer(found.result, found, tuple(source.notes), placed=searched.best.placed, searched=searched)
+        return Answer.of(
+            found.result,
+            model_plan=found,
+            choice=tuple(source.notes),
+            placed=searched.best.placed,
+            searched=searched,
+        )
     candidates = source.price()
     clock = Monitor(search.time_limit_s)
     part = clock.share(PLANNING)
     found = plan_priced(candidates, options, part, search.solver, progress=search.progress, baselines=baselines)
     # Of what planning leaves, the rest is for placing.
     placed, why_not = _placed(source, found, search, clock)
-    return Answer(found.result, found, tuple(source.notes), placed=placed, not_placed=why_not)
+    return Answer.of(found.result, model_plan=found, choice=tuple(source.notes), placed=placed, not_placed=why_not)
 
 
 def _placed(
@@ -201,7 +208,7 @@ def price(
     decode: int | None = None,
     inputs: Inputs | None = None,
     **settings: Any,
-) -> Any:
+) -> Stated:
     """The problem of a model on a cluster, in seconds and bytes.
 
     Parameters
@@ -232,4 +239,5 @@ def price(
         inputs=inputs,
     )
     machines = read_cluster(cluster)
-    return price_graph(traced(model, asked), machines, objective=objective, **settings)
+    problem: Stated = price_graph(traced(model, asked), machines, objective=objective, **settings)
+    return problem

@@ -12,7 +12,7 @@ import msgspec
 
 from partita.api.arguments import Inputs
 from partita.api.frames import Frame, frame
-from partita.api.tracing import Tracing, by_name
+from partita.api.tracing import Tracing
 from partita.costs.calibration import Calibration, calibrate
 from partita.costs.profile import Measured, Profile, read_profile
 from partita.documents.document import write_json
@@ -69,7 +69,7 @@ class ProfileAnswer:
         pairs = zip(self.graph.operators, self.profile.operators, strict=True)
         return sum(place is None and not op.free for op, place in pairs)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """The ``partita.profile`` document."""
         return self.profile.to_dict()
 
@@ -189,10 +189,9 @@ def profile_named(model: str, asked: Tracing, *, device: str | None, **measuring
 
     if asked.decode is not None:
         raise InputError("a step of decoding is planned only, not run; leave --decode out")
-    given = by_name(model, asked.inputs)
     built = Asked(
         *(asked.batch_size, asked.sequence_length, asked.dtype, asked.fields, asked.task, asked.training),
-        inputs=read_inputs(given),
+        inputs=read_inputs(asked.named_inputs(model)),
     )
     graph, found = profile_model(built.source(model), device=device or _best_device(), **measuring)
     return ProfileAnswer(found, graph)

@@ -66,7 +66,7 @@ class MeasuredRun:
         """The last timed batch, like that of a simulation."""
         return measured_timeline(self.ran)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Plain values: what ``partita run --json`` prints."""
         return dict(self._document)
 

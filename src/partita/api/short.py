@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from partita.engines.search.result import Result
 from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.records import StageSummary
 
-if TYPE_CHECKING:
-    from partita.api.found import Found
-
-#: Stages and characters of a line that are shown.
-_LISTED, _WIDE = 12, 110
+#: Stages, names of devices and characters of a line that are shown.
+_LISTED, _NAMED, _WIDE = 12, 4, 110
 
 
 def shortened_line(text: str) -> str:
@@ -38,7 +36,9 @@ def _stage(stage: StageSummary, unit: str) -> str:
         ("expert", stage.expert_parallel),
     )
     parts = [stage.device] if stage.device else []
-    if stage.device_count > 1:
+    if stage.devices and stage.devices != (stage.device,) and len(stage.devices) <= _NAMED:
+        parts.append(f"on {', '.join(stage.devices)}")
+    elif stage.device_count > 1:
         how = ", ".join(f"{name} {degree}" for name, degree in degrees if degree > 1)
         parts.append(f"{stage.device_count} devices" + (f" ({how})" if how else ""))
     if stage.time is not None:
@@ -62,12 +62,12 @@ def best_baseline(rows: Sequence[Mapping[str, Any]], unit: str) -> list[str]:
     return [shortened_line(f"best of {len(rows)} baselines: {best['name']}, {format_time(best['objective'], unit)}")]
 
 
-def short_repr(answer: Found[Any, Any, Any]) -> str:
+def short_repr(answer: Result[Any, Any, Any]) -> str:
     """Class, problem and the figures of an answer in one line."""
-    objective = "none" if answer.objective is None else f"{answer.objective:.6g} {answer.unit}"
+    objective = "none" if answer.objective is None else f"{answer.objective:.6g} {answer.problem.unit}"
     bound = "none" if answer.bound is None else f"{answer.bound.value:.6g}"
     gap = "unknown" if answer.gap is None else f"{answer.gap:.3%}"
     return (
-        f"<{type(answer).__name__} of {answer.result.problem.name!r:.200}: objective {objective}, bound {bound}, "
+        f"<{type(answer).__name__} of {answer.problem.name!r:.200}: objective {objective}, bound {bound}, "
         f"gap {gap}, {answer.status}>"
     )

@@ -108,8 +108,12 @@ class SimulationAnswer:
         """Time per microbatch in an endless run, in ``unit``; None if that cannot be seen."""
         return self.simulated.steady_period
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Plain values: what ``partita simulate --json`` prints."""
+        return dict(self._document)
+
+    @property
+    def _document(self) -> dict[str, Any]:
         found = self.simulated
         document = simulation_document(found.simulation, list(self.changes), found.holdings)
         document |= {"steady_period": self.steady_period, "objective": found.evaluation.objective}
@@ -127,7 +131,8 @@ class SimulationAnswer:
 
     def to_frame(self) -> Frame:
         """A row for the devices of every replica: how they spend the step, in ``unit``."""
-        return frame(self.document()["devices"])
+        devices: list[dict[str, object]] = self._document["devices"]
+        return frame(devices)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the time line, a row for each lane.

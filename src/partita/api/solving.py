@@ -85,7 +85,7 @@ def solve_source(
     check_time_limit(search.time_limit_s)
     options = options_of(source.kind, search.seed, search.threads, source.options)
     monitor = Monitor(search.time_limit_s, search.progress, target)
-    return Answer(run_solver(source.problem, search.solver, options, monitor, explain=explain))
+    return Answer.of(run_solver(source.problem, search.solver, options, monitor, explain=explain))
 
 
 def map_stages(
@@ -98,7 +98,7 @@ def map_stages(
     threads: int = 2,
     progress: Progress | None = None,
     **settings: Any,
-) -> AnyAnswer:
+) -> Answer[Any, Any, Any]:
     """Give the stages of a plan, and their replicas, devices of a topology, and prove how good that is.
 
     Parameters

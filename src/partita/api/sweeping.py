@@ -54,12 +54,12 @@ class SweepAnswer:
         return self.swept.interrupted
 
     @property
-    def rows(self) -> Sequence[Mapping[str, Any]]:
+    def rows(self) -> Sequence[Mapping[str, object]]:
         """One for each point, as plain values; the objective of a point without a plan is None."""
         rows: Sequence[Mapping[str, Any]] = self._document["rows"]
         return rows
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """What ``partita sweep --json`` prints."""
         return dict(self._document)
 

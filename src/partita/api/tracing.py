@@ -18,6 +18,7 @@ import msgspec
 from partita.api.arguments import Inputs, Model, TorchModule
 from partita.documents.document import document_keys, read_bytes
 from partita.documents.stated import GRAPH_FORMAT, read_graph
+from partita.frontends.given import read_file
 from partita.frontends.models import load_model
 from partita.frontends.torch import trace
 from partita.ground.errors import InputError, NoBatchSizeError
@@ -34,7 +35,6 @@ _FLAGS = {
     "set": "--set",
     "task": "--task",
     "decode": "--decode",
-    "inputs": "--input",
 }
 
 
@@ -50,6 +50,7 @@ class Tracing:
     task: str | None = None
     decode: int | None = None
     inputs: Inputs | None = None
+    inputs_file: str | Path | None = None  #: A JSON or TOML file of further ones, by name.
     load: Load = load_model
 
     def given(self) -> Iterator[str]:
@@ -58,6 +59,24 @@ class Tracing:
             value = getattr(self, name)
             if value is not None and not (name == "set" and not value):
                 yield flag
+        if self.inputs is not None:
+            yield "--input"
+        if self.inputs_file is not None:
+            yield "--inputs"
+
+    def named_inputs(self, model: str) -> Mapping[str, Any]:
+        """Arguments that are given to a model that is named; only a module gets them by place."""
+        if self.inputs is not None and not isinstance(self.inputs, Mapping):
+            raise InputError(
+                f"inputs of {model} are given by name, for example inputs={{'input_ids': '1x128:int64:0..99'}}; "
+                "a tuple of arguments goes with a module"
+            )
+        given = self.inputs or {}
+        found = {} if self.inputs_file is None else read_file(str(self.inputs_file))
+        twice = sorted({*found} & {*given})
+        if twice:
+            raise InputError(f"input {twice[0]!r} is given by --input and in {self.inputs_file}; leave one of both out")
+        return {**found, **given}
 
     @property
     def fields(self) -> dict[str, str]:
@@ -131,18 +150,8 @@ def traced(model: Model, asked: Tracing) -> Graph:
         task=asked.task,
         training=asked.training,
         decode=asked.decode,
-        inputs=by_name(str(model), asked.inputs),
+        inputs=asked.named_inputs(str(model)),
     )
-
-
-def by_name(model: str, inputs: Inputs | None) -> Mapping[str, Any]:
-    """Arguments that are given to a model that is named; only a module gets them by place."""
-    if inputs is not None and not isinstance(inputs, Mapping):
-        raise InputError(
-            f"inputs of {model} are given by name, for example inputs={{'input_ids': '1x128:int64:0..99'}}; "
-            "a tuple of arguments goes with a module"
-        )
-    return inputs or {}
 
 
 def _traced_module(module: TorchModule, asked: Tracing) -> Graph:
@@ -170,7 +179,7 @@ def first_graph(model: Model, asked: Tracing, *, sized: bool) -> tuple[Graph, bo
     """
     named = isinstance(model, str | Path) and not is_graph_file(str(model))
     # Arrays that are given have the size that they have.
-    free = asked.batch_size is None and asked.inputs is None
+    free = asked.batch_size is None and asked.inputs is None and asked.inputs_file is None
     if not (sized and named and free):
         return traced(model, asked), False
     try:

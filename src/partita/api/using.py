@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict, Unpack
 
 from partita.api.answer import Answer, AnyAnswer
 from partita.api.exporting import Exported
@@ -13,6 +14,37 @@ from partita.api.simulation import SimulationAnswer
 from partita.conductor.simulate import simulate_plan
 from partita.ground.errors import InputError
 from partita.problems.kind import Stated
+from partita.simulator.program import Contention
+
+
+class SimulationKeywords(TypedDict, total=False):
+    """What ``Answer.simulate`` takes."""
+
+    schedule: str | None
+    chunks: int | None
+    microbatches: int | None
+    contention: Contention
+    weight_sync: Literal["after", "behind"]
+    interval: float
+
+
+class RunKeywords(TypedDict, total=False):
+    """What ``Answer.run`` takes."""
+
+    model: str | None
+    settings: Mapping[str, object] | None
+    processes: int | None
+    microbatches: int | None
+    schedule: str | None
+    steps: int
+    optimizer: Literal["sgd", "adam"]
+    learning_rate: float
+    repeats: int
+    seed: int
+    threads: int
+    tolerance: float
+    timeout_s: float
+    port: int | None
 
 
 def _answer(what: AnyAnswer | str | Path) -> AnyAnswer:
@@ -23,7 +55,9 @@ def _answer(what: AnyAnswer | str | Path) -> AnyAnswer:
     raise InputError(f"{type(what).__name__} is no answer; give what plan, solve or load returns, or a result file")
 
 
-def simulate(what: AnyAnswer | Stated | str | Path, plan: Any = None, **settings: Any) -> SimulationAnswer:
+def simulate(
+    what: AnyAnswer | Stated | str | Path, plan: object = None, **settings: Unpack[SimulationKeywords]
+) -> SimulationAnswer:
     """Run a plan, which need not be feasible, through the simulator.
 
     Parameters
@@ -54,6 +88,6 @@ def export(what: AnyAnswer | str | Path, runtime: str, path: str | Path, *, mode
     return _answer(what).export(runtime, path, model=model)
 
 
-def run(what: AnyAnswer | str | Path, **options: Any) -> MeasuredRun:
+def run(what: AnyAnswer | str | Path, **options: Unpack[RunKeywords]) -> MeasuredRun:
     """Run the plan of an answer, or of a result file, on processes of this machine; as ``Answer.run``."""
     return _answer(what).run(**options)

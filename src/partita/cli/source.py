@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import FlagSettings, take_flags
-from partita.cli.options import read_fields, take_inputs, take_reading
+from partita.cli.options import read_fields, take_reading
 
 if TYPE_CHECKING:
     from partita.api.source import ModelSource, StatedSource
@@ -73,11 +73,17 @@ def say_notes(notes: Iterable[str]) -> None:
 def take_tracing(parameters: dict[str, Any]) -> Tracing:
     """Take what ``model_options`` gave out of a command's parameters."""
     from partita.api.tracing import Tracing
+    from partita.frontends.given import read_short
 
     asked = {name: parameters.pop(name) for name in _OF_MODELS}
-    given = parameters["input_entries"] or parameters["inputs_file"] is not None
-    inputs, fields = take_inputs(parameters), read_fields(parameters.pop("set_fields"))
-    return Tracing(**asked, set=fields, inputs=inputs if given else None, load=_load)
+    entries = parameters.pop("input_entries")
+    return Tracing(
+        **asked,
+        set=read_fields(parameters.pop("set_fields")),
+        inputs=read_short(entries) if entries else None,
+        inputs_file=parameters.pop("inputs_file"),
+        load=_load,
+    )
 
 
 def _load(spec: str, **asked: Any) -> Graph:

@@ -10,11 +10,13 @@ import numpy as np
 
 from partita.conductor.solve import options_of, run_solver
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError, UnsupportedError
+from partita.ground.shown import brief
 from partita.nouns.topology.read import topology as read_topology
 from partita.problems import kind_of, kinds
 from partita.problems.facets.stages import FromResult
-from partita.problems.kind import AnyResult
+from partita.problems.kind import AnyResult, Stated
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.placed import Layout, placed_step
 from partita.simulator.steps import StepSummary
@@ -51,6 +53,8 @@ class PlacedLayout:
     objective: float | None
     step: StepSummary | None
 
+    __repr__ = brief
+
     @property
     def name(self) -> str:
         """For people."""
@@ -70,6 +74,8 @@ class PlacedPlan:
     result: AnyResult
     chosen: PlacedLayout
     candidates: tuple[PlacedLayout, ...]
+
+    __repr__ = brief
 
     @property
     def in_order(self) -> PlacedLayout | None:
@@ -113,11 +119,11 @@ def uneven(topology: Topology) -> bool:
 
 
 def place(
-    problem: Any,
-    plan: Any,
+    problem: Stated,
+    plan: object,
     topology: Topology | Cluster | str | Path,
     *,
-    evaluation: Any = None,
+    evaluation: PlanEvaluation | None = None,
     time_limit_s: float | None = PLACE_S,
     seed: int = 0,
     threads: int = 2,

@@ -40,6 +40,7 @@ from partita.engines.processes.pool import Pool
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError, UnsupportedError
+from partita.ground.shown import brief
 from partita.nouns.topology.topology import Topology
 from partita.problems import kind_of, kinds
 from partita.problems.facets.stages import Replication, Shape
@@ -73,6 +74,8 @@ class Explored:
     plan: Any = None
     placed: PlacedPlan | None = None
 
+    __repr__ = brief
+
     @property
     def step(self) -> float | None:
         """Seconds of the step; None if it was not placed."""
@@ -100,6 +103,8 @@ class Searched:
     explored: tuple[Explored, ...]
     finished: bool
     lost: int = 0
+
+    __repr__ = brief
 
 
 def shape_bound(shape: Shape[Any], links: FastLinks) -> float:

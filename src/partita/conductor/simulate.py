@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.problems import kind_of
 from partita.problems.facets.timeline import RunRequest
 from partita.simulator.document import Holding
@@ -32,6 +33,8 @@ class Simulated:
     evaluation: Any
     request: RunRequest
     simulation: Simulation
+
+    __repr__ = brief
 
     @property
     def expected(self) -> Mapping[str, float]:

@@ -32,6 +32,7 @@ from partita.engines.processes.pool import Pool
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Progress, Result, Rival, Status, StopReason, relative_gap
 from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
+from partita.ground.shown import brief
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan, Priced
 from partita.problems.kind import AnyResult
@@ -52,6 +53,8 @@ class SweptPoint:
     baseline: Rival | None
     answer: ModelPlan[Any] | None = None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Swept:
@@ -59,6 +62,8 @@ class Swept:
 
     points: tuple[SweptPoint, ...]
     interrupted: bool = False
+
+    __repr__ = brief
 
     def rows(self) -> list[dict[str, Any]]:
         """One for each point, as plain values; the objective of a point without a plan is null."""

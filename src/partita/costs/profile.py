@@ -19,6 +19,7 @@ from partita.costs.roofline import CostSource, Roofline
 from partita.costs.signatures import Signature, fingerprint, signatures
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
+from partita.ground.shown import brief
 from partita.nouns.catalogue.files import converted, read_document
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.cluster import Cluster
@@ -105,6 +106,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     transfers: tuple[MessageTime, ...]  #: Messages between processes; empty where there was one process.
     cluster: dict[str, Any]  #: As many devices as there were processes, in the form of a cluster file.
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         for place in self.operators:
             if place is not None and not 0 <= place < len(self.measurements):
@@ -159,6 +162,8 @@ class Measured:
     profile: Profile
     otherwise: CostSource = field(default_factory=Roofline)
     source: str = "a profile"  #: The file, for notes.
+
+    __repr__ = brief
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
         times = list(self.otherwise.operator_times(graph, device))

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from partita.documents.document import read_bytes, read_tagged, tagged, write_json
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
+
+
+class StatedDocument(Protocol):
+    """What is written with its own format: a problem."""
+
+    format: ClassVar[str]
+    version: ClassVar[int]
+
 
 GRAPH_FORMAT = "partita.graph"
 GRAPH_VERSION = 1
@@ -30,7 +38,7 @@ def write_graph(path: str | Path, graph: Graph) -> None:
     write_json(path, tagged(graph, GRAPH_FORMAT, GRAPH_VERSION))
 
 
-def write_problem(path: str | Path, problem: Any) -> None:
+def write_problem(path: str | Path, problem: StatedDocument) -> None:
     """Write a problem in the format of its kind, atomically; the path may also come second.
 
     Raises
@@ -38,8 +46,8 @@ def write_problem(path: str | Path, problem: Any) -> None:
     InputError
         If neither is a path, what is written is no problem, or the place cannot be written.
     """
-    path, problem = _path_first(path, problem, "a problem")
-    write_json(path, tagged(problem, problem.format, problem.version))
+    path, stated = _path_first(path, problem, "a problem")
+    write_json(path, tagged(stated, stated.format, stated.version))
 
 
 def _path_first(path: Any, value: Any, what: str) -> tuple[str | Path, Any]:

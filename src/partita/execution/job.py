@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from partita.ground.shown import brief
 from partita.nouns.graph import Source
 from partita.nouns.split import Split
 
@@ -30,6 +31,8 @@ class RunJob(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 1e-4
     timeout_s: float = 20.0  #: Time without any progress after which a process counts as hanging.
     port: int | None = None  #: Of the store where processes meet; None for a file.
+
+    __repr__ = brief
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,3 +70,5 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True):
     microbatches: int
     samples: int
     notes: list[str] = []  #: What a reader should know.
+
+    __repr__ = brief

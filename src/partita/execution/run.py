@@ -16,6 +16,7 @@ from partita.engines.processes.child import Child
 from partita.engines.processes.replies import Reply
 from partita.execution.job import RunAnswer, RunJob
 from partita.ground.errors import DisagreementError, InputError, PartitaError, RankError
+from partita.ground.shown import brief
 from partita.nouns.graph import Source
 from partita.nouns.split import Split
 from partita.problems.planned import Planned, read_planned, read_split
@@ -37,6 +38,8 @@ class Ran:
     job: RunJob
     answer: RunAnswer
     simulation: Simulation | None  #: The same run in the simulator; None where it cannot be simulated in seconds.
+
+    __repr__ = brief
 
 
 class Host:

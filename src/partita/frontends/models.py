@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.options import Asked, asked_of
@@ -30,7 +29,7 @@ def load_model(
     task: str | None = None,
     training: bool = False,
     decode: int | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, object] | None = None,
 ) -> Graph:
     """Trace the model that ``spec`` names.
 

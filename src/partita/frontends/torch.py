@@ -5,7 +5,7 @@ Importing this file imports nothing heavy; torch is loaded by the first call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def trace(
-    module: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
+    module: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object] | None = None,
     training: bool = False,
     name: str | None = None,
     dtype: str | None = None,

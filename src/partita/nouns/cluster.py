@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from partita.ground.checks import check_at_least
 from partita.ground.errors import FormatError, InputError
+from partita.ground.shown import brief
 from partita.nouns.catalogue.document import ClusterDocument, read_cluster_document
 from partita.nouns.catalogue.files import check_keys, converted, read_document
 from partita.nouns.catalogue.loader import Catalogue, load_catalogue
@@ -82,6 +83,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     notes: tuple[str, ...] = ()  #: What its source left open and what was taken instead.
     network_presumed: bool = False  #: Whether nobody named the network.
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         _validate(self)
 
@@ -116,13 +119,14 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return cls.from_document(read_document(Path(path)), where=str(path))
 
     @classmethod
-    def from_document(cls, data: Mapping[str, Any], *, where: str) -> Cluster:
+    def from_document(cls, data: Mapping[str, object], *, where: str) -> Cluster:
         """The cluster of a decoded file: a user's file, what ``to_dict`` gives, or a profile's own machine.
 
         Errors are those of ``read``.
         """
-        if data.get("format") == "partita.profile" and isinstance(data.get("cluster"), Mapping):
-            data = data["cluster"]
+        inner = data.get("cluster")
+        if data.get("format") == "partita.profile" and isinstance(inner, Mapping):
+            data = inner
         if data.get("format") == cls.format:
             return _from_dict(data, where)
         if "format" in data:
@@ -133,9 +137,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values for JSON; ``from_document`` reads them back."""
-        body: dict[str, Any] = msgspec.to_builtins(self)
+        body: dict[str, object] = msgspec.to_builtins(self)
         return {"format": self.format, "version": self.version, **body}
 
     def to_json(self) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from partita.ground.checks import check_fields
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 
 Phase = Literal["forward", "backward"]
 
@@ -130,6 +131,8 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     notes: tuple[str, ...] = ()  #: What a reader should know about how the graph was made, one sentence each.
     source: Source | None = None  #: How the model was made; None for a module that was traced in memory.
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         if not self.operators:
             raise InputError(f"graph {self.name!r} has no operators; a plan needs at least one")
@@ -145,7 +148,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             _check_indices(f"parameter {parameter.name!r}", parameter.users, count)
             check_fields(f"parameter {parameter.name!r}", parameter, "bytes")
 
-    def replace(self, **changes: Any) -> Graph:
+    def replace(self, **changes: object) -> Graph:
         """A copy with the named fields changed, validated again."""
         return msgspec.structs.replace(self, **changes)
 

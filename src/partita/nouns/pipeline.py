@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 
 #: ``acyclic``: the stages can be ordered so that every tensor goes forward; ``free``: any assignment.
 Contiguity = Literal["acyclic", "free"]
@@ -49,6 +50,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: first parts come first, then all second ones. Empty if the stage is passed once.
     chunks: tuple[tuple[int, ...], ...] = ()
 
+    __repr__ = brief
+
     def __post_init__(self) -> None:
         if self.devices and len(self.devices) != self.device_count:
             raise InputError(
@@ -76,6 +79,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schedule: str = "1f1b"
     #: What replicas share out (ZeRO's stage): 0 nothing, 1 optimizer states, 2 gradients, 3 weights as well.
     zero: int = 0
+
+    __repr__ = brief
 
     @property
     def chunks(self) -> int:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.nouns.catalogue.formats import Formats
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Source
@@ -68,6 +69,8 @@ class StagePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     #: Ids of the plan's layers that it has, where these are not the operators themselves.
     planned: tuple[int, ...] = ()
     offload: str = ""  #: What is kept in the host's memory: ``activations``, ``weights``, or nothing.
+
+    __repr__ = brief
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,6 +135,8 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     optimizer: str | None = None
     formats: Formats | None = None
     cards: tuple[Card, ...] = ()  #: All devices of the cluster, in its order; empty if not known.
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         if not self.stages:

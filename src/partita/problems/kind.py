@@ -20,6 +20,7 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Result
 from partita.ground.registry import Added, everything, lacking, leave_out
+from partita.ground.shown import brief
 from partita.problems.facets import E, L, P
 from partita.problems.outcome import CoL, Outcome
 from partita.problems.settings import settings_of
@@ -51,7 +52,9 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     unit: str = "s"  #: Time unit of all its times and of the objective.
     notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
 
-    def replace(self, **changes: Any) -> Self:
+    __repr__ = brief
+
+    def replace(self, **changes: object) -> Self:
         """A copy with changes, validated again; ``InputError`` if a changed value is invalid."""
         return msgspec.structs.replace(self, **changes)
 

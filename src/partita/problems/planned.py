@@ -20,6 +20,7 @@ import msgspec
 from partita.documents.document import document_keys, read_bytes
 from partita.documents.result_file import RESULT_FORMAT, decode_split, plan_bytes, problem_digest
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.nouns.cluster import Cluster
 from partita.nouns.split import Split, cards_of
 from partita.problems import kind_of, kinds
@@ -45,6 +46,8 @@ class Planned:
     plan: Any
     split: Split | None
     notes: tuple[str, ...] = ()
+
+    __repr__ = brief
 
 
 def read_planned(path: str | Path, problem_path: Stated | str | Path | None = None) -> Planned:

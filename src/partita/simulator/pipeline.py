@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from partita.ground.shown import brief
 from partita.simulator.program import End, Message, Place, Streams
 
 #: The share of backward work that makes gradients of weights, where nothing more is known.
@@ -91,6 +92,8 @@ class PipelineStage:
     #: evenly behind the backward part.
     exchange: Exchange | None = None
 
+    __repr__ = brief
+
     @property
     def data_parallel(self) -> int:
         """Replicas that take turns: microbatch m is that of replica m mod so many."""
@@ -173,6 +176,8 @@ class Pipeline:
     numbers: tuple[int, ...] = ()  #: The plan's stage of each rank; empty if they are in the plan's order.
     #: Whether a device sends and receives at once, so that each end of a transfer counts as half of its time.
     duplex: bool = False
+
+    __repr__ = brief
 
     @property
     def training(self) -> bool:

@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from partita.ground.shown import brief
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -157,6 +159,8 @@ class Program:
     #: Whether the times between microbatches settle inside a batch, so that its steady state can be read there.
     settles: bool = True
     notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
+
+    __repr__ = brief
 
     @property
     def total(self) -> int:

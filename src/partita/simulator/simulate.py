@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.ground.errors import InputError, StuckError
+from partita.ground.shown import brief
 from partita.simulator.batch_end import add_ends
 from partita.simulator.builder import ProgramTasks, owner_name
 from partita.simulator.critical import critical_path
@@ -38,6 +39,8 @@ class DeviceUse:
     peak_memory_bytes: float | None = None
     peak_time: float | None = None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class Simulation:
@@ -62,6 +65,8 @@ class Simulation:
     worked: tuple[Floats, Floats]
     #: Two of (parts, microbatches): the same of every part of every step, copies and transfers included.
     passed: tuple[Floats, Floats]
+
+    __repr__ = brief
 
     @property
     def step_time(self) -> float:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.ground.shown import brief
 from partita.simulator.program import Floats, Ints
 
 
@@ -91,6 +92,8 @@ class Timeline:
     cause: Ints  #: The slice whose end let it start; −1 for none.
     flows: Ints  #: (f, 2) Pairs of slices: what the first made, the second reads on another lane.
     memory: tuple[MemoryCurve, ...] = ()  #: One curve a device; empty if nothing is known.
+
+    __repr__ = brief
 
     @property
     def count(self) -> int:

@@ -9,6 +9,8 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
+from partita.ground.shown import brief
+
 
 class Status(enum.StrEnum):
     """What is proven."""
@@ -105,6 +107,8 @@ class Statistics:
     events: list[Event] = field(default_factory=list)
     counters: dict[str, float] = field(default_factory=dict)
 
+    __repr__ = brief
+
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         return {
@@ -134,15 +138,18 @@ class PlanEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     objective: float
     violations: tuple[str, ...] = ()
 
+    __repr__ = brief
+
     @property
     def feasible(self) -> bool:
         """Whether the plan satisfies every constraint."""
         return not self.violations
 
 
-ProblemT = TypeVar("ProblemT")
-PlanT = TypeVar("PlanT")
-EvaluationT = TypeVar("EvaluationT", bound=PlanEvaluation)
+#: Results are read and never changed: one of a kind of problem is one of problems.
+ProblemT = TypeVar("ProblemT", covariant=True)
+PlanT = TypeVar("PlanT", covariant=True)
+EvaluationT = TypeVar("EvaluationT", bound=PlanEvaluation, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,8 @@ class Result(Generic[ProblemT, PlanT, EvaluationT]):
     argument: str = ""
     statistics: Statistics = field(default_factory=Statistics)
 
+    __repr__ = brief
+
     @property
     def objective(self) -> float | None:
         """The plan's objective."""
@@ -218,6 +227,8 @@ class Rival:
     runtime_s: float = 0.0
     note: str = ""
     interrupted: bool = False
+
+    __repr__ = brief
 
     @property
     def feasible(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.catalogue.shortform import MAX_DEVICES
 from partita.nouns.cluster import DEFAULT_NETWORK, Cluster, Machine
@@ -52,6 +53,8 @@ class Topology:
     #: [device, device] float64, fixed time of a message, zero on the diagonal; None where it is not known.
     latency_s: Floats | None = None
     notes: tuple[str, ...] = ()  #: What the source left open and what was taken instead.
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         matrix = np.array(self.bandwidth_bytes_per_s, dtype=np.float64)

@@ -11,6 +11,7 @@ import msgspec
 
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result, Rival
+from partita.ground.shown import brief
 from partita.nouns.graph import Workload
 from partita.nouns.split import StagePart
 from partita.problems.facets import Facet, P
@@ -121,6 +122,8 @@ class Priced(Generic[P]):
     details: Any = None
     free: P | None = None
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True)
 class RefinedPlan:
@@ -178,6 +181,8 @@ class ModelPlan(Generic[P]):
     #: What was found of the same problem without the limits of a runtime; None where nothing was looked for.
     free: Result[P, Any, Any] | None = None
     wider_bound: float | None = None
+
+    __repr__ = brief
 
     @property
     def problem(self) -> P:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from partita.ground.shown import brief
+
 
 class StageSummary(msgspec.Struct, frozen=True, kw_only=True):
     """What runs together on one device, or on the devices of a stage.
@@ -49,6 +51,8 @@ class StageSummary(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: float | None = None
     memory_limit_bytes: float | None = None
 
+    __repr__ = brief
+
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     """What each device of a stage holds.
@@ -68,6 +72,8 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     total_bytes: float
     limit_bytes: float | None = None
     parts: dict[str, float] = {}
+
+    __repr__ = brief
 
 
 class OperatorPlace(msgspec.Struct, frozen=True, kw_only=True):

@@ -102,7 +102,11 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     ] = ()
     layout: Annotated[
         str | None,
-        setting("Price this layout, without search: tensor=8,pipeline=4,data=2,recompute=full,…", metavar="LAYOUT"),
+        setting(
+            "Price this layout, without search: tensor=8,pipeline=4,data=2,recompute=full,…",
+            metavar="LAYOUT",
+            meaning="Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search.",
+        ),
     ] = None
     weight_sync: Annotated[
         Literal["behind", "after"],

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
+from partita.costs.roofline import CostSource
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.spaces import StrategySpaces
+from partita.problems.hybrid.spaces import Offload, StrategySpaces
 from partita.problems.hybrid.steady.from_model import steady_spaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.training import Training
 
 
-def hybrid_problem(graph: Graph, cluster: Cluster | str | Path, **settings: Any) -> HybridProblem:
+class SpacesSettings(TypedDict, total=False):
+    """What ``strategy_spaces`` and ``spaces.priced_model`` take beside model and cluster."""
+
+    microbatches: int
+    optimizer: str
+    optimizer_dtype: str
+    master_weights: bool | None
+    sequence_parallel: bool
+    gather_again: bool
+    degrees: Sequence[int] | None
+    memory_options: Sequence[str]
+    offload: Offload | None
+    costs: CostSource | None
+    fused: bool | None
+    name: str | None
+    zero1: bool
+    training: Training | None
+    gradient_dtype: str
+    sharing: DegreeChoices | None
+    host_activations: bool
+
+
+def hybrid_problem(graph: Graph, cluster: Cluster | str | Path, **settings: Unpack[SpacesSettings]) -> HybridProblem:
     """The hybrid problem of training a model on a cluster; parameters and errors are those of ``strategy_spaces``."""
     return strategy_spaces(graph, cluster, **settings).problem
 

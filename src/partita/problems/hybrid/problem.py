@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -131,7 +131,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         if self.others:
             _check_others(where, self)
 
-    def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> HybridProblem:
+    def replace(self, *, memory_bytes: float | None = None, **changes: object) -> HybridProblem:  # type: ignore[override]
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
 
         Memory and microbatches are changed on all kinds of devices.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.problems.latency.problem import LatencyProblem
 
 
@@ -18,6 +19,8 @@ class LatencyPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     accelerators: tuple[tuple[tuple[int, ...], ...], ...] = ()
     #: False if the pieces of an accelerator say only what is on it, and are still to be cut: see ``complete``.
     cut: bool = True
+
+    __repr__ = brief
 
 
 def homes(problem: LatencyProblem, plan: LatencyPlan) -> dict[int, tuple[int, int]]:

@@ -7,7 +7,7 @@ Appendix A. The paper's letters are in the docstrings, the code uses words.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -83,7 +83,7 @@ class LatencyProblem(Stated, frozen=True, kw_only=True):
             seen.add((source, target))
         check_acyclic(where, "operators", [op.id for op in self.operators], self.links())
 
-    def replace(self, *, memory_bytes: float | None = None, **changes: Any) -> LatencyProblem:
+    def replace(self, *, memory_bytes: float | None = None, **changes: object) -> LatencyProblem:  # type: ignore[override]
         """A copy with changes, validated again; infinite ``memory_bytes`` removes the limit.
 
         Raises

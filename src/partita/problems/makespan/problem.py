@@ -14,6 +14,7 @@ import msgspec
 from partita.ground.checks import check_fields, check_number, check_scale
 from partita.ground.dags import check_acyclic, check_ends, topological_order
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.problems.kind import Stated
 
 
@@ -189,6 +190,8 @@ class MakespanPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: dict[int, PlacedOperator]  #: By id, every operator.
     flows: dict[int, Sent] = {}  #: By id, the flows between different devices, and only these.
+
+    __repr__ = brief
 
 
 def device_labels(names: Sequence[str]) -> list[str]:

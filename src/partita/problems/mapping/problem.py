@@ -13,6 +13,7 @@ import msgspec
 
 from partita.ground.checks import check_at_least, check_fields, check_number, check_positive
 from partita.ground.errors import InputError
+from partita.ground.shown import brief
 from partita.problems.kind import Stated
 
 #: What the time of a replica holds beside its own: transfers and all-reduce, or only one of them.
@@ -46,6 +47,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """A mapping: the device of every replica."""
 
     placement: tuple[tuple[int, ...], ...]  #: By stage, then by replica, the number of the device.
+
+    __repr__ = brief
 
 
 class MappingProblem(Stated, frozen=True, kw_only=True):

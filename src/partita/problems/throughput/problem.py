@@ -8,7 +8,7 @@ et al., "PipeDream" (SOSP 2019) and Huang et al., "GPipe" (NeurIPS 2019).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -158,13 +158,14 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         validate(self)
 
-    def replace(
+    def replace(  # type: ignore[override]
         self,
         *,
         accelerators: int | None = None,
         cpus: int | None = None,
         memory_bytes: float | None = None,
-        **changes: Any,
+        kinds: Sequence[DeviceKind] | None = None,
+        **changes: object,
     ) -> ThroughputProblem:
         """A copy with changes, any fields by name, validated again.
 
@@ -172,7 +173,7 @@ class ThroughputProblem(Stated, frozen=True, kw_only=True):
         ``memory_bytes`` is that of every accelerator, and infinity removes the limit. ``InputError`` if a count is
         ambiguous, or a changed value is invalid.
         """
-        kinds = list(changes.pop("kinds", self.kinds))
+        kinds = list(self.kinds if kinds is None else kinds)
         for accelerator, count, option in ((True, accelerators, "accelerators"), (False, cpus, "cpus")):
             if count is None:
                 continue

@@ -1,0 +1,540 @@
+"""``price`` with a signature for every problem: written by ``make signatures``, not by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypedDict, Unpack, overload
+
+from partita.api import planning
+from partita.api.arguments import Devices, Inputs, Model
+from partita.costs.roofline import CostSource
+from partita.nouns.graph import Graph
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import Offload
+from partita.problems.kind import Stated
+from partita.problems.latency.problem import LatencyProblem
+from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.throughput.problem import ThroughputProblem
+
+
+class PriceKeywords(TypedDict, total=False):
+    """What it takes of any model."""
+
+    training: bool
+    batch_size: int | None
+    sequence_length: int | None
+    dtype: str | None
+    set: Mapping[str, object] | None
+    task: str | None
+    decode: int | None
+    inputs: Inputs | None
+
+
+class ThroughputPriceSettings(PriceKeywords, total=False):
+    """Of a model that is planned with objective "throughput"."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    microbatches: int | None
+    """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
+    schedule: Literal["1f1b", "gpipe"]
+    """The schedule of the microbatches. [default: "1f1b"]"""
+    recompute: bool
+    """Keep only what enters a stage, and run its forward part again. [default: False]"""
+    tied: Literal["copy", "together"]
+    """Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]"""
+    cuts: Literal["operator", "module", "layer"]
+    """Where stages may begin: between operators, modules of a layer, or layers. [default: "operator"]"""
+    hierarchy: bool
+    """Machines are groups: fast links inside, the network between. [default: False]"""
+    working_memory: Literal["largest", "peak"]
+    """Memory of a running stage: the largest workspace, or the peak of the order in which operators run (which
+    streams). [default: "largest"]
+    """
+    devices: int | None
+    """Number of accelerators. [devices; unchanged unless given]"""
+    memory: float | str | None
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    weight_sync_per_batch: bool
+    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
+    cpus: int | None
+    """Number of CPUs. [CPUs; unchanged unless given]"""
+    communication: Literal["sum", "overlap", "duplex"] | None
+    """Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]"""
+    max_replicas: int | None
+    """Most devices that share a stage. [devices; unchanged unless given]"""
+    groups: int | None
+    """Devices in G groups behind slower links. [groups; unchanged unless given]"""
+    group_bandwidth: float
+    """With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
+    bandwidth; default: 0.1]
+    """
+    streaming: bool
+    """Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]"""
+    reload_bandwidth: float | None
+    """With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
+    given]
+    """
+
+
+class HybridPriceSettings(PriceKeywords, total=False):
+    """Of a model that is planned with objective "hybrid"."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    microbatches: int | Sequence[int]
+    """Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device if not given.
+    [microbatches; default: ()]
+    """
+    global_batch: int | None
+    """Samples of a step, instead of its microbatches. [samples; default: None]"""
+    minimise: Literal["step", "steady"]
+    """What is minimised: the time of an optimizer step, or per sample of an endless stream of microbatches.
+    [default: "step"]
+    """
+    mesh: Literal["uniform", "free"] | None
+    """uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps. [default:
+    None]
+    """
+    schedule: (
+        Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
+        | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
+    )
+    """Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]"""
+    zero: int | Sequence[int]
+    """Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]"""
+    layout: str | None
+    """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
+    weight_sync: Literal["behind", "after"]
+    """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
+    gradient_dtype: str
+    """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
+    [default: "float32"]
+    """
+    zero1: bool
+    """Replicas share out the optimizer's states, as zero 1. [default: False]"""
+    sequence_parallel: bool
+    """Whether tensor-parallel groups share out tokens between their products. [default: True]"""
+    fused: bool | None
+    """Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
+    None]
+    """
+    tensor_parallel_degrees: int | Sequence[int]
+    """Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
+    ()]
+    """
+    context_parallel_degrees: int | Sequence[int]
+    """Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]"""
+    expert_parallel_degrees: int | Sequence[int]
+    """Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]"""
+    expert_capacity: float
+    """Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]"""
+    recompute_options: Literal["none", "selective", "full"] | Sequence[Literal["none", "selective", "full"]]
+    """What layers may recompute; none,selective,full if not given. [default: ()]"""
+    offload_activations: bool
+    """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
+    offload: Offload | None
+    """Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
+    [default: None]
+    """
+    trace: Callable[[int], Graph] | None
+    """The model traced with so many samples in a microbatch: with global_batch their number is then chosen.
+    [default: None]
+    """
+    devices: int | None
+    """Number of accelerators. [devices; unchanged unless given]"""
+    memory: float | str | None
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    weight_sync_per_batch: bool
+    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
+
+
+class HostMemoryPriceSettings(PriceKeywords, total=False):
+    """Of a model that is planned with objective "host-memory"."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    devices: int | None
+    """Number of accelerators. [devices; unchanged unless given]"""
+    memory: float | str | None
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    pieces: int | None
+    """Most contiguous pieces of an accelerator. [pieces; unchanged unless given]"""
+
+
+class LatencyPriceSettings(PriceKeywords, total=False):
+    """Of a model that is planned with objective "latency"."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    tied: Literal["copy", "together"]
+    """Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]"""
+    fuse: bool
+    """Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [default:
+    False]
+    """
+    fusion_rules: str | None
+    """Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [default: None]"""
+    memory: float | str | None
+    """Bytes (or what the file counts memory in) per device, or inf. [bytes; unchanged unless given]"""
+    ignore_sender_congestion: bool
+    """Flows that leave one device may overlap. [unchanged unless given]"""
+    ignore_receiver_congestion: bool
+    """Flows that enter one device may overlap. [unchanged unless given]"""
+    parallel_operators: bool
+    """Operators on one device may overlap. [unchanged unless given]"""
+
+
+class AnyPriceSettings(TypedDict, total=False):
+    """Of whatever it is."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer_dtype: str
+    costs: CostSource | str | None
+    runtime: str | None
+    master_weights: bool | None
+    name: str | None
+    microbatches: int | Sequence[int] | None
+    schedule: (
+        Literal["1f1b", "gpipe"]
+        | Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
+        | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
+    )
+    recompute: bool
+    tied: Literal["copy", "together"]
+    cuts: Literal["operator", "module", "layer"]
+    hierarchy: bool
+    working_memory: Literal["largest", "peak"]
+    devices: int | None
+    memory: float | str | None
+    weight_sync_per_batch: bool
+    cpus: int | None
+    communication: Literal["sum", "overlap", "duplex"] | None
+    max_replicas: int | None
+    groups: int | None
+    group_bandwidth: float
+    streaming: bool
+    reload_bandwidth: float | None
+    global_batch: int | None
+    minimise: Literal["step", "steady"]
+    mesh: Literal["uniform", "free"] | None
+    zero: int | Sequence[int]
+    layout: str | None
+    weight_sync: Literal["behind", "after"]
+    gradient_dtype: str
+    zero1: bool
+    sequence_parallel: bool
+    fused: bool | None
+    tensor_parallel_degrees: int | Sequence[int]
+    context_parallel_degrees: int | Sequence[int]
+    expert_parallel_degrees: int | Sequence[int]
+    expert_capacity: float
+    recompute_options: Literal["none", "selective", "full"] | Sequence[Literal["none", "selective", "full"]]
+    offload_activations: bool
+    offload: Offload | None
+    trace: Callable[[int], Graph] | None
+    pieces: int | None
+    fuse: bool
+    fusion_rules: str | None
+    ignore_sender_congestion: bool
+    ignore_receiver_congestion: bool
+    parallel_operators: bool
+
+
+class PriceAnyKeywords(TypedDict, total=False):
+    """What it takes of whatever it is."""
+
+    training: bool
+    batch_size: int | None
+    sequence_length: int | None
+    dtype: str | None
+    set: Mapping[str, object] | None
+    task: str | None
+    decode: int | None
+    inputs: Inputs | None
+
+
+class PriceSettings(PriceAnyKeywords, AnyPriceSettings, total=False):
+    """Of what is known when it is read: a model."""
+
+
+@overload
+def price(
+    model: Model, cluster: Devices, *, objective: Literal["throughput"], **settings: Unpack[ThroughputPriceSettings]
+) -> ThroughputProblem: ...
+
+
+@overload
+def price(
+    model: Model, cluster: Devices, *, objective: Literal["hybrid"], **settings: Unpack[HybridPriceSettings]
+) -> HybridProblem: ...
+
+
+@overload
+def price(
+    model: Model, cluster: Devices, *, objective: Literal["host-memory"], **settings: Unpack[HostMemoryPriceSettings]
+) -> LatencyProblem: ...
+
+
+@overload
+def price(
+    model: Model, cluster: Devices, *, objective: Literal["latency"], **settings: Unpack[LatencyPriceSettings]
+) -> MakespanProblem: ...
+
+
+@overload
+def price(
+    model: Model, cluster: Devices, *, objective: None = None, **settings: Unpack[ThroughputPriceSettings]
+) -> ThroughputProblem: ...
+
+
+@overload
+def price(model: Model, cluster: Devices, *, objective: str, **settings: Unpack[PriceAnyKeywords]) -> Stated: ...
+
+
+def price(
+    model: Model,
+    cluster: Devices,
+    *,
+    objective: str | None = None,
+    training: bool = False,
+    batch_size: int | None = None,
+    sequence_length: int | None = None,
+    dtype: str | None = None,
+    set: Mapping[str, object] | None = None,
+    task: str | None = None,
+    decode: int | None = None,
+    inputs: Inputs | None = None,
+    **settings: Unpack[AnyPriceSettings],
+) -> Stated:
+    """The problem of a model on a cluster, in seconds and bytes.
+
+    Parameters
+    ----------
+    model, cluster, training, batch_size, sequence_length, dtype, set, task, decode, inputs
+        As for ``plan``.
+    objective
+        What is planned for; None for the first problem in the list that models become.
+    settings
+        How it is priced: ``microbatches``, ``optimizer``, and so on (``FromModel.pricing`` of the problem), and
+        changes of the priced problem.
+
+    Raises
+    ------
+    InputError
+        If a setting is unknown or out of range, or does not fit the model or the cluster.
+    TraceError
+        If the model cannot be built or traced.
+
+    Settings with every objective
+    -----------------------------
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+
+    Settings with objective throughput
+    ----------------------------------
+    microbatches : int | None
+        Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
+    schedule : {"1f1b", "gpipe"}
+        The schedule of the microbatches. [default: "1f1b"]
+    recompute : bool
+        Keep only what enters a stage, and run its forward part again. [default: False]
+    tied : {"copy", "together"}
+        Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]
+    cuts : {"operator", "module", "layer"}
+        Where stages may begin: between operators, modules of a layer, or layers. [default: "operator"]
+    hierarchy : bool
+        Machines are groups: fast links inside, the network between. [default: False]
+    working_memory : {"largest", "peak"}
+        Memory of a running stage: the largest workspace, or the peak of the order in which operators run (which
+        streams). [default: "largest"]
+    devices : int | None
+        Number of accelerators. [devices; unchanged unless given]
+    memory : float | str | None
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    weight_sync_per_batch : bool
+        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
+    cpus : int | None
+        Number of CPUs. [CPUs; unchanged unless given]
+    communication : {"sum", "overlap", "duplex"} | None
+        Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]
+    max_replicas : int | None
+        Most devices that share a stage. [devices; unchanged unless given]
+    groups : int | None
+        Devices in G groups behind slower links. [groups; unchanged unless given]
+    group_bandwidth : float
+        With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
+        bandwidth; default: 0.1]
+    streaming : bool
+        Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]
+    reload_bandwidth : float | None
+        With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
+        given]
+
+    Settings with objective hybrid
+    ------------------------------
+    microbatches : int | Sequence[int]
+        Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device if not
+        given. [microbatches; default: ()]
+    global_batch : int | None
+        Samples of a step, instead of its microbatches. [samples; default: None]
+    minimise : {"step", "steady"}
+        What is minimised: the time of an optimizer step, or per sample of an endless stream of microbatches.
+        [default: "step"]
+    mesh : {"uniform", "free"} | None
+        uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps. [default:
+        None]
+    schedule : {"1f1b", "interleaved", "zero-bubble", "gpipe"} | Sequence[{"1f1b", "interleaved", "zero-bubble",
+            "gpipe"}]
+        Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]
+    zero : int | Sequence[int]
+        Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]
+    layout : str | None
+        Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
+    weight_sync : {"behind", "after"}
+        Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
+    gradient_dtype : str
+        Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
+        [default: "float32"]
+    zero1 : bool
+        Replicas share out the optimizer's states, as zero 1. [default: False]
+    sequence_parallel : bool
+        Whether tensor-parallel groups share out tokens between their products. [default: True]
+    fused : bool | None
+        Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
+        None]
+    tensor_parallel_degrees : int | Sequence[int]
+        Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
+        ()]
+    context_parallel_degrees : int | Sequence[int]
+        Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]
+    expert_parallel_degrees : int | Sequence[int]
+        Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]
+    expert_capacity : float
+        Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]
+    recompute_options : {"none", "selective", "full"} | Sequence[{"none", "selective", "full"}]
+        What layers may recompute; none,selective,full if not given. [default: ()]
+    offload_activations : bool
+        Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
+    offload : Offload | None
+        Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
+        [default: None]
+    trace : Callable[[int], Graph] | None
+        The model traced with so many samples in a microbatch: with global_batch their number is then chosen.
+        [default: None]
+    devices : int | None
+        Number of accelerators. [devices; unchanged unless given]
+    memory : float | str | None
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    weight_sync_per_batch : bool
+        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
+
+    Settings with objective host-memory
+    -----------------------------------
+    devices : int | None
+        Number of accelerators. [devices; unchanged unless given]
+    memory : float | str | None
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    pieces : int | None
+        Most contiguous pieces of an accelerator. [pieces; unchanged unless given]
+
+    Settings with objective latency
+    -------------------------------
+    tied : {"copy", "together"}
+        Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]
+    fuse : bool
+        Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [default:
+        False]
+    fusion_rules : str | None
+        Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [default: None]
+    memory : float | str | None
+        Bytes (or what the file counts memory in) per device, or inf. [bytes; unchanged unless given]
+    ignore_sender_congestion : bool
+        Flows that leave one device may overlap. [unchanged unless given]
+    ignore_receiver_congestion : bool
+        Flows that enter one device may overlap. [unchanged unless given]
+    parallel_operators : bool
+        Operators on one device may overlap. [unchanged unless given]
+    """
+    return planning.price(
+        model,
+        cluster,
+        objective=objective,
+        training=training,
+        batch_size=batch_size,
+        sequence_length=sequence_length,
+        dtype=dtype,
+        set=set,
+        task=task,
+        decode=decode,
+        inputs=inputs,
+        **settings,
+    )

@@ -1,0 +1,929 @@
+"""``sweep`` with a signature for every problem: written by ``make signatures``, not by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypedDict, Unpack, overload
+
+from partita.api import sweeping
+from partita.api.arguments import Devices, Inputs, Model
+from partita.api.sweeping import SweepAnswer
+from partita.costs.roofline import CostSource
+from partita.engines.processes.pool import Backend
+from partita.engines.search.result import Progress
+from partita.nouns.graph import Graph
+from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import Offload
+from partita.problems.kind import Stated
+from partita.problems.latency.problem import LatencyProblem
+from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.mapping.problem import MappingProblem
+from partita.problems.throughput.problem import ThroughputProblem
+
+
+class SweepKeywords(TypedDict, total=False):
+    """What it takes of any model."""
+
+    time_limit_s: float | None
+    seed: int
+    solver: str | None
+    threads: int
+    progress: Progress | None
+    training: bool
+    batch_size: int | None
+    sequence_length: int | None
+    dtype: str | None
+    set: Mapping[str, object] | None
+    task: str | None
+    decode: int | None
+    inputs: Inputs | None
+    jobs: int
+    backend: Backend
+    address: str | None
+
+
+class ThroughputSweepSettings(SweepKeywords, total=False):
+    """Of a model that is planned with objective "throughput"."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    contiguity: Literal["acyclic", "free"]
+    """acyclic: stages in a row; free: any assignment. [default: "acyclic"]"""
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    microbatches: int | None
+    """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
+    schedule: Literal["1f1b", "gpipe"]
+    """The schedule of the microbatches. [default: "1f1b"]"""
+    recompute: bool
+    """Keep only what enters a stage, and run its forward part again. [default: False]"""
+    tied: Literal["copy", "together"]
+    """Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]"""
+    cuts: Literal["operator", "module", "layer"]
+    """Where stages may begin: between operators, modules of a layer, or layers. [default: "operator"]"""
+    hierarchy: bool
+    """Machines are groups: fast links inside, the network between. [default: False]"""
+    working_memory: Literal["largest", "peak"]
+    """Memory of a running stage: the largest workspace, or the peak of the order in which operators run (which
+    streams). [default: "largest"]
+    """
+    weight_sync_per_batch: bool
+    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
+    cpus: int | None
+    """Number of CPUs. [CPUs; unchanged unless given]"""
+    communication: Literal["sum", "overlap", "duplex"] | None
+    """Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]"""
+    max_replicas: int | None
+    """Most devices that share a stage. [devices; unchanged unless given]"""
+    groups: int | None
+    """Devices in G groups behind slower links. [groups; unchanged unless given]"""
+    group_bandwidth: float
+    """With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
+    bandwidth; default: 0.1]
+    """
+    streaming: bool
+    """Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]"""
+    reload_bandwidth: float | None
+    """With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
+    given]
+    """
+
+
+class HybridSweepSettings(SweepKeywords, total=False):
+    """Of a model that is planned with objective "hybrid"."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    machine_devices: int | None
+    """Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
+    if None, and without one 8. [devices; default: None]
+    """
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    microbatches: int | Sequence[int]
+    """Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device if not given.
+    [microbatches; default: ()]
+    """
+    global_batch: int | None
+    """Samples of a step, instead of its microbatches. [samples; default: None]"""
+    minimise: Literal["step", "steady"]
+    """What is minimised: the time of an optimizer step, or per sample of an endless stream of microbatches.
+    [default: "step"]
+    """
+    mesh: Literal["uniform", "free"] | None
+    """uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps. [default:
+    None]
+    """
+    schedule: (
+        Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
+        | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
+    )
+    """Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]"""
+    zero: int | Sequence[int]
+    """Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]"""
+    layout: str | None
+    """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
+    weight_sync: Literal["behind", "after"]
+    """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
+    gradient_dtype: str
+    """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
+    [default: "float32"]
+    """
+    zero1: bool
+    """Replicas share out the optimizer's states, as zero 1. [default: False]"""
+    sequence_parallel: bool
+    """Whether tensor-parallel groups share out tokens between their products. [default: True]"""
+    fused: bool | None
+    """Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
+    None]
+    """
+    tensor_parallel_degrees: int | Sequence[int]
+    """Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
+    ()]
+    """
+    context_parallel_degrees: int | Sequence[int]
+    """Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]"""
+    expert_parallel_degrees: int | Sequence[int]
+    """Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]"""
+    expert_capacity: float
+    """Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]"""
+    recompute_options: Literal["none", "selective", "full"] | Sequence[Literal["none", "selective", "full"]]
+    """What layers may recompute; none,selective,full if not given. [default: ()]"""
+    offload_activations: bool
+    """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
+    offload: Offload | None
+    """Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
+    [default: None]
+    """
+    trace: Callable[[int], Graph] | None
+    """The model traced with so many samples in a microbatch: with global_batch their number is then chosen.
+    [default: None]
+    """
+    weight_sync_per_batch: bool
+    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
+
+
+class HostMemorySweepSettings(SweepKeywords, total=False):
+    """Of a model that is planned with objective "host-memory"."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    pieces: int | None
+    """Most contiguous pieces of an accelerator. [pieces; unchanged unless given]"""
+
+
+class LatencySweepSettings(SweepKeywords, total=False):
+    """Of a model that is planned with objective "latency"."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    episodes: int
+    """Episodes that the learned baseline trains for. [episodes; default: 200]"""
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    tied: Literal["copy", "together"]
+    """Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]"""
+    fuse: bool
+    """Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [default:
+    False]
+    """
+    fusion_rules: str | None
+    """Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [default: None]"""
+    ignore_sender_congestion: bool
+    """Flows that leave one device may overlap. [unchanged unless given]"""
+    ignore_receiver_congestion: bool
+    """Flows that enter one device may overlap. [unchanged unless given]"""
+    parallel_operators: bool
+    """Operators on one device may overlap. [unchanged unless given]"""
+
+
+class SweepProblemKeywords(TypedDict, total=False):
+    """What it takes of any problem."""
+
+    time_limit_s: float | None
+    seed: int
+    solver: str | None
+    threads: int
+    progress: Progress | None
+    jobs: int
+    backend: Backend
+    address: str | None
+
+
+class ThroughputProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of throughput problems."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    contiguity: Literal["acyclic", "free"]
+    """acyclic: stages in a row; free: any assignment. [default: "acyclic"]"""
+    microbatches: int | None
+    """Microbatches of the batch. [microbatches; unchanged unless given]"""
+    weight_sync_per_batch: bool
+    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
+    cpus: int | None
+    """Number of CPUs. [CPUs; unchanged unless given]"""
+    schedule: Literal["1f1b", "gpipe"] | None
+    """The schedule of the microbatches; gpipe adds the largest forward and the largest backward load. [unchanged
+    unless given]
+    """
+    communication: Literal["sum", "overlap", "duplex"] | None
+    """Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]"""
+    max_replicas: int | None
+    """Most devices that share a stage. [devices; unchanged unless given]"""
+    groups: int | None
+    """Devices in G groups behind slower links. [groups; unchanged unless given]"""
+    group_bandwidth: float
+    """With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
+    bandwidth; default: 0.1]
+    """
+    streaming: bool
+    """Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]"""
+    working_memory: Literal["largest", "peak"] | None
+    """With streaming, memory of a running stage: the largest workspace, or the peak of the order in which operators
+    run. [unchanged unless given]
+    """
+    reload_bandwidth: float | None
+    """With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
+    given]
+    """
+
+
+class HybridProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of hybrid problems."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    machine_devices: int | None
+    """Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
+    if None, and without one 8. [devices; default: None]
+    """
+    microbatches: int | None
+    """Microbatches of the batch. [microbatches; unchanged unless given]"""
+    weight_sync_per_batch: bool
+    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
+
+
+class LatencyProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of latency problems."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    pieces: int | None
+    """Most contiguous pieces of an accelerator. [pieces; unchanged unless given]"""
+
+
+class MakespanProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of makespan problems."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    memory: float | str | Sequence[float | str]
+    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    episodes: int
+    """Episodes that the learned baseline trains for. [episodes; default: 200]"""
+    ignore_sender_congestion: bool
+    """Flows that leave one device may overlap. [unchanged unless given]"""
+    ignore_receiver_congestion: bool
+    """Flows that enter one device may overlap. [unchanged unless given]"""
+    parallel_operators: bool
+    """Operators on one device may overlap. [unchanged unless given]"""
+    fuse: bool
+    """Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [unchanged
+    unless given]
+    """
+    fusion_rules: str | None
+    """Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [unchanged unless given]"""
+
+
+class MappingProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of mapping problems."""
+
+    replicas: int | Sequence[int]
+    """Replicas. [replicas; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    topology: str | None
+    """The devices: a topology (see `partita topologies`), a file of one, or a bandwidth matrix in CSV. [unchanged
+    unless given]
+    """
+    form: Literal["both", "point-to-point", "all-reduce"] | None
+    """Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]"""
+
+
+class AnySweepSettings(TypedDict, total=False):
+    """Of whatever it is."""
+
+    devices: int | Sequence[int]
+    memory: float | str | Sequence[float | str]
+    bandwidth: float | Sequence[float]
+    contiguity: Literal["acyclic", "free"]
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer_dtype: str
+    costs: CostSource | str | None
+    runtime: str | None
+    master_weights: bool | None
+    name: str | None
+    microbatches: int | Sequence[int] | None
+    schedule: (
+        Literal["1f1b", "gpipe"]
+        | Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
+        | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
+        | None
+    )
+    recompute: bool
+    tied: Literal["copy", "together"]
+    cuts: Literal["operator", "module", "layer"]
+    hierarchy: bool
+    working_memory: Literal["largest", "peak"] | None
+    weight_sync_per_batch: bool
+    cpus: int | None
+    communication: Literal["sum", "overlap", "duplex"] | None
+    max_replicas: int | None
+    groups: int | None
+    group_bandwidth: float
+    streaming: bool
+    reload_bandwidth: float | None
+    machine_devices: int | None
+    global_batch: int | None
+    minimise: Literal["step", "steady"]
+    mesh: Literal["uniform", "free"] | None
+    zero: int | Sequence[int]
+    layout: str | None
+    weight_sync: Literal["behind", "after"]
+    gradient_dtype: str
+    zero1: bool
+    sequence_parallel: bool
+    fused: bool | None
+    tensor_parallel_degrees: int | Sequence[int]
+    context_parallel_degrees: int | Sequence[int]
+    expert_parallel_degrees: int | Sequence[int]
+    expert_capacity: float
+    recompute_options: Literal["none", "selective", "full"] | Sequence[Literal["none", "selective", "full"]]
+    offload_activations: bool
+    offload: Offload | None
+    trace: Callable[[int], Graph] | None
+    pieces: int | None
+    episodes: int
+    fuse: bool
+    fusion_rules: str | None
+    ignore_sender_congestion: bool
+    ignore_receiver_congestion: bool
+    parallel_operators: bool
+    replicas: int | Sequence[int]
+    topology: str | None
+    form: Literal["both", "point-to-point", "all-reduce"] | None
+
+
+class SweepAnyKeywords(TypedDict, total=False):
+    """What it takes of whatever it is."""
+
+    time_limit_s: float | None
+    seed: int
+    solver: str | None
+    threads: int
+    progress: Progress | None
+    training: bool
+    batch_size: int | None
+    sequence_length: int | None
+    dtype: str | None
+    set: Mapping[str, object] | None
+    task: str | None
+    decode: int | None
+    inputs: Inputs | None
+    jobs: int
+    backend: Backend
+    address: str | None
+    format: str | None
+    kind: str | None
+    scale_communication: float
+
+
+class SweepSettings(SweepAnyKeywords, AnySweepSettings, total=False):
+    """Of what is known when it is read: a model."""
+
+
+@overload
+def sweep(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["throughput"],
+    **settings: Unpack[ThroughputSweepSettings],
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["hybrid"],
+    **settings: Unpack[HybridSweepSettings],
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["host-memory"],
+    **settings: Unpack[HostMemorySweepSettings],
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["latency"],
+    **settings: Unpack[LatencySweepSettings],
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
+    what: Model, cluster: Devices | None = None, *, objective: None = None, **settings: Unpack[SweepSettings]
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: ThroughputProblem, **settings: Unpack[ThroughputProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: HybridProblem, **settings: Unpack[HybridProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: LatencyProblem, **settings: Unpack[LatencyProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: MakespanProblem, **settings: Unpack[MakespanProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: MappingProblem, **settings: Unpack[MappingProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
+    what: Model, cluster: Devices | None = None, *, objective: str, **settings: Unpack[SweepAnyKeywords]
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: Stated, **settings: Unpack[SweepProblemKeywords]) -> SweepAnswer: ...
+
+
+def sweep(
+    what: Model | Stated,
+    cluster: Devices | None = None,
+    *,
+    objective: str | None = None,
+    time_limit_s: float | None = 60.0,
+    seed: int = 0,
+    solver: str | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+    training: bool = False,
+    batch_size: int | None = None,
+    sequence_length: int | None = None,
+    dtype: str | None = None,
+    set: Mapping[str, object] | None = None,
+    task: str | None = None,
+    decode: int | None = None,
+    inputs: Inputs | None = None,
+    jobs: int = 1,
+    backend: Backend = "processes",
+    address: str | None = None,
+    format: str | None = None,
+    kind: str | None = None,
+    scale_communication: float = 1.0,
+    **settings: Unpack[AnySweepSettings],
+) -> SweepAnswer:
+    """Plan a model, or solve a problem, at every combination of the values given.
+
+    Parameters
+    ----------
+    what
+        A model, as for ``plan``, or a problem or its file, as for ``solve``.
+    cluster
+        Of a model: its devices. ``devices=[2, 4, 8]`` replaces their count.
+    time_limit_s
+        Wall time of each point.
+    jobs, backend, address
+        Workers that solve points side by side that do not bound each other.
+    settings
+        Axes as lists of values (``devices``, ``memory``, ``bandwidth`` and others of the problem); an axis that is not
+        given stays as it is. The rest is as for ``plan`` or ``solve``.
+
+    Returns
+    -------
+    SweepAnswer
+        Points that have no plan are rows, too.
+
+    Raises
+    ------
+    InputError
+        As ``plan`` and ``solve`` do, and if the problem cannot be swept along an axis.
+
+    Settings of every problem
+    -------------------------
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
+
+    Settings with objective throughput
+    ----------------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    contiguity : {"acyclic", "free"}
+        acyclic: stages in a row; free: any assignment. [default: "acyclic"]
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    microbatches : int | None
+        Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
+    schedule : {"1f1b", "gpipe"}
+        The schedule of the microbatches. [default: "1f1b"]
+    recompute : bool
+        Keep only what enters a stage, and run its forward part again. [default: False]
+    tied : {"copy", "together"}
+        Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]
+    cuts : {"operator", "module", "layer"}
+        Where stages may begin: between operators, modules of a layer, or layers. [default: "operator"]
+    hierarchy : bool
+        Machines are groups: fast links inside, the network between. [default: False]
+    working_memory : {"largest", "peak"}
+        Memory of a running stage: the largest workspace, or the peak of the order in which operators run (which
+        streams). [default: "largest"]
+    weight_sync_per_batch : bool
+        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
+    cpus : int | None
+        Number of CPUs. [CPUs; unchanged unless given]
+    communication : {"sum", "overlap", "duplex"} | None
+        Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]
+    max_replicas : int | None
+        Most devices that share a stage. [devices; unchanged unless given]
+    groups : int | None
+        Devices in G groups behind slower links. [groups; unchanged unless given]
+    group_bandwidth : float
+        With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
+        bandwidth; default: 0.1]
+    streaming : bool
+        Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]
+    reload_bandwidth : float | None
+        With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
+        given]
+
+    Settings with objective hybrid
+    ------------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    machine_devices : int | None
+        Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
+        if None, and without one 8. [devices; default: None]
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    microbatches : int | Sequence[int]
+        Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device if not
+        given. [microbatches; default: ()]
+    global_batch : int | None
+        Samples of a step, instead of its microbatches. [samples; default: None]
+    minimise : {"step", "steady"}
+        What is minimised: the time of an optimizer step, or per sample of an endless stream of microbatches.
+        [default: "step"]
+    mesh : {"uniform", "free"} | None
+        uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps. [default:
+        None]
+    schedule : {"1f1b", "interleaved", "zero-bubble", "gpipe"} | Sequence[{"1f1b", "interleaved", "zero-bubble",
+            "gpipe"}]
+        Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]
+    zero : int | Sequence[int]
+        Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]
+    layout : str | None
+        Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
+    weight_sync : {"behind", "after"}
+        Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
+    gradient_dtype : str
+        Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
+        [default: "float32"]
+    zero1 : bool
+        Replicas share out the optimizer's states, as zero 1. [default: False]
+    sequence_parallel : bool
+        Whether tensor-parallel groups share out tokens between their products. [default: True]
+    fused : bool | None
+        Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
+        None]
+    tensor_parallel_degrees : int | Sequence[int]
+        Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
+        ()]
+    context_parallel_degrees : int | Sequence[int]
+        Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]
+    expert_parallel_degrees : int | Sequence[int]
+        Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]
+    expert_capacity : float
+        Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]
+    recompute_options : {"none", "selective", "full"} | Sequence[{"none", "selective", "full"}]
+        What layers may recompute; none,selective,full if not given. [default: ()]
+    offload_activations : bool
+        Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
+    offload : Offload | None
+        Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
+        [default: None]
+    trace : Callable[[int], Graph] | None
+        The model traced with so many samples in a microbatch: with global_batch their number is then chosen.
+        [default: None]
+    weight_sync_per_batch : bool
+        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
+
+    Settings with objective host-memory
+    -----------------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    pieces : int | None
+        Most contiguous pieces of an accelerator. [pieces; unchanged unless given]
+
+    Settings with objective latency
+    -------------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    episodes : int
+        Episodes that the learned baseline trains for. [episodes; default: 200]
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    tied : {"copy", "together"}
+        Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]
+    fuse : bool
+        Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [default:
+        False]
+    fusion_rules : str | None
+        Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [default: None]
+    ignore_sender_congestion : bool
+        Flows that leave one device may overlap. [unchanged unless given]
+    ignore_receiver_congestion : bool
+        Flows that enter one device may overlap. [unchanged unless given]
+    parallel_operators : bool
+        Operators on one device may overlap. [unchanged unless given]
+
+    Settings of throughput problems
+    -------------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    contiguity : {"acyclic", "free"}
+        acyclic: stages in a row; free: any assignment. [default: "acyclic"]
+    microbatches : int | None
+        Microbatches of the batch. [microbatches; unchanged unless given]
+    weight_sync_per_batch : bool
+        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
+    cpus : int | None
+        Number of CPUs. [CPUs; unchanged unless given]
+    schedule : {"1f1b", "gpipe"} | None
+        The schedule of the microbatches; gpipe adds the largest forward and the largest backward load. [unchanged
+        unless given]
+    communication : {"sum", "overlap", "duplex"} | None
+        Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]
+    max_replicas : int | None
+        Most devices that share a stage. [devices; unchanged unless given]
+    groups : int | None
+        Devices in G groups behind slower links. [groups; unchanged unless given]
+    group_bandwidth : float
+        With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
+        bandwidth; default: 0.1]
+    streaming : bool
+        Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]
+    working_memory : {"largest", "peak"} | None
+        With streaming, memory of a running stage: the largest workspace, or the peak of the order in which
+        operators run. [unchanged unless given]
+    reload_bandwidth : float | None
+        With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
+        given]
+
+    Settings of hybrid problems
+    ---------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    machine_devices : int | None
+        Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
+        if None, and without one 8. [devices; default: None]
+    microbatches : int | None
+        Microbatches of the batch. [microbatches; unchanged unless given]
+    weight_sync_per_batch : bool
+        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
+
+    Settings of latency problems
+    ----------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    pieces : int | None
+        Most contiguous pieces of an accelerator. [pieces; unchanged unless given]
+
+    Settings of makespan problems
+    -----------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    memory : float | str | Sequence[float | str]
+        Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    episodes : int
+        Episodes that the learned baseline trains for. [episodes; default: 200]
+    ignore_sender_congestion : bool
+        Flows that leave one device may overlap. [unchanged unless given]
+    ignore_receiver_congestion : bool
+        Flows that enter one device may overlap. [unchanged unless given]
+    parallel_operators : bool
+        Operators on one device may overlap. [unchanged unless given]
+    fuse : bool
+        Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [unchanged
+        unless given]
+    fusion_rules : str | None
+        Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [unchanged unless given]
+
+    Settings of mapping problems
+    ----------------------------
+    replicas : int | Sequence[int]
+        Replicas. [replicas; unchanged unless given]
+    topology : str | None
+        The devices: a topology (see `partita topologies`), a file of one, or a bandwidth matrix in CSV. [unchanged
+        unless given]
+    form : {"both", "point-to-point", "all-reduce"} | None
+        Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]
+    """
+    return sweeping.sweep(
+        what,
+        cluster,
+        objective=objective,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        solver=solver,
+        threads=threads,
+        progress=progress,
+        training=training,
+        batch_size=batch_size,
+        sequence_length=sequence_length,
+        dtype=dtype,
+        set=set,
+        task=task,
+        decode=decode,
+        inputs=inputs,
+        jobs=jobs,
+        backend=backend,
+        address=address,
+        format=format,
+        kind=kind,
+        scale_communication=scale_communication,
+        **settings,
+    )
