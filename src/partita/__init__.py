@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from partita.problems.mapping.problem import Placement as Placement
     from partita.problems.outcome import Outcome as Outcome
     from partita.problems.settings import setting as setting
+    from partita.problems.throughput.baselines.rules import LayerBaseline as LayerBaseline
     from partita.problems.throughput.evaluation import Evaluation as Evaluation
     from partita.problems.throughput.generators.plain import plain_problem as plain_problem
     from partita.problems.throughput.generators.regal import regal_problem as regal_problem
@@ -121,6 +122,7 @@ _NAMES = {
     "partita.problems.latency.plan": "LatencyPlan",
     "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
     "partita.problems.mapping.problem": "MappingProblem Placement",
+    "partita.problems.throughput.baselines.rules": "LayerBaseline",
     "partita.problems.throughput.evaluation": "Evaluation",
     "partita.problems.throughput.generators.plain": "plain_problem",
     "partita.problems.throughput.generators.regal": "regal_problem",

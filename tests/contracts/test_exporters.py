@@ -19,7 +19,7 @@ from running.command_line import Run, partita
 
 __all__ = ["partita"]
 
-exporters = pytest.mark.parametrize("exporter", ALL_EXPORTERS, ids=lambda exporter: exporter.name)
+exporters = pytest.mark.parametrize("exporter", list(ALL_EXPORTERS), ids=lambda exporter: exporter.name)
 #: Those that need the model itself are run with it in tests/exporters.
 alone = pytest.mark.parametrize(
     "exporter", [one for one in ALL_EXPORTERS if not one.needs_model], ids=lambda exporter: exporter.name

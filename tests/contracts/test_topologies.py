@@ -19,8 +19,8 @@ from partita.nouns.topology.importers.machine import widest
 from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Link
 
-families = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
-formats = pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
+families = pytest.mark.parametrize("family", list(FAMILIES), ids=lambda family: family.name)
+formats = pytest.mark.parametrize("form", list(FORMATS), ids=lambda form: form.name)
 
 
 def check_sound(found: Topology) -> None:
