@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import pytest
@@ -211,6 +211,16 @@ class Unusual(toys.JobKind):
     usual_solver = "best"
 
 
+class Switched(toys.Jobs, frozen=True, kw_only=True):
+    kind, format = "switched", "switched"
+    contiguity: Annotated[bool, pt.setting("A switch, where others choose.")] = False
+
+
+class Unread(toys.Jobs, frozen=True, kw_only=True):
+    kind, format = "unread", "unread"
+    value: Annotated[Nowhere, pt.setting("Of a type that there is not.")] = 0  # noqa: F821
+
+
 class Homeless(pt.FileExporter):
     name = "homeless"
 
@@ -235,6 +245,12 @@ class Homeless(pt.FileExporter):
         (Endless, {}, r"has no orders\(\); derive it from Schedule"),
         (NoPlan, {}, r"has no plan and no solvers and no evaluate\(\) and no usual_solver|has no plan"),
         (Unusual, {}, "usual_solver 'best' is none of its solvers longest-first"),
+        (
+            type("Switch", (toys.JobKind,), {"problem": Switched}),
+            {},
+            "its flag --contiguity is a switch, which that of",
+        ),
+        (type("Unreadable", (toys.JobKind,), {"problem": Unread}), {}, "its settings cannot be read: NameError"),
         (Homeless, {}, "no runtime; say"),
         (pt.FileExporter, {}, "FileExporter has no content; add what is missing"),
         (pt.DeviceSpec, {}, "DeviceSpec cannot be made without arguments"),
