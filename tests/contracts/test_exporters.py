@@ -10,7 +10,7 @@ import pytest
 
 from exporters.splits import changed, usual
 from partita.documents.document import write_json
-from partita.exporters import EXPORTERS, find_exporter
+from partita.exporters import ALL_EXPORTERS, EXPORTERS, find_exporter
 from partita.exporters.exporter import Exporter, FileExporter
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.catalogue.runtimes import RUNTIMES
@@ -19,10 +19,10 @@ from running.command_line import Run, partita
 
 __all__ = ["partita"]
 
-exporters = pytest.mark.parametrize("exporter", EXPORTERS, ids=lambda exporter: exporter.name)
+exporters = pytest.mark.parametrize("exporter", list(ALL_EXPORTERS), ids=lambda exporter: exporter.name)
 #: Those that need the model itself are run with it in tests/exporters.
 alone = pytest.mark.parametrize(
-    "exporter", [one for one in EXPORTERS if not one.needs_model], ids=lambda exporter: exporter.name
+    "exporter", [one for one in ALL_EXPORTERS if not one.needs_model], ids=lambda exporter: exporter.name
 )
 
 
@@ -161,4 +161,4 @@ def test_exporting_and_listing(tmp_path: Path, partita: object) -> None:
     run = partita("export", good, "--to", "vllm", "--output", tmp_path / "serve.sh", "--json")  # type: ignore[operator]
     assert run.document == {"runtime": "vllm", "written": [str(tmp_path / "serve.sh")]}
     listed = partita("exporters", "--json").document["exporters"]  # type: ignore[operator]
-    assert [entry["name"] for entry in listed] == [exporter.name for exporter in EXPORTERS]
+    assert [entry["name"] for entry in listed] == [exporter.name for exporter in ALL_EXPORTERS]

@@ -10,17 +10,17 @@ import pytest
 
 from partita.ground.errors import InputError
 from partita.nouns.topology import Topology, topology
-from partita.nouns.topology.generators import GENERATORS
+from partita.nouns.topology.generators import FAMILIES
 from partita.nouns.topology.generators.generator import TopologyGenerator
 from partita.nouns.topology.grammar import Option
-from partita.nouns.topology.importers import IMPORTERS
+from partita.nouns.topology.importers import FORMATS
 from partita.nouns.topology.importers.importer import TopologyImporter
 from partita.nouns.topology.importers.machine import widest
 from partita.nouns.topology.importers.text import TextFile
 from partita.nouns.topology.topology import Link
 
-families = pytest.mark.parametrize("family", GENERATORS, ids=lambda family: family.name)
-formats = pytest.mark.parametrize("form", IMPORTERS, ids=lambda form: form.name)
+families = pytest.mark.parametrize("family", list(FAMILIES), ids=lambda family: family.name)
+formats = pytest.mark.parametrize("form", list(FORMATS), ids=lambda form: form.name)
 
 
 def check_sound(found: Topology) -> None:
@@ -79,8 +79,8 @@ def test_a_family_is_described_and_its_example_builds(family: TopologyGenerator)
 
 def test_names_are_different() -> None:
     """Of families with their further names, and of formats."""
-    names = [name for family in GENERATORS for name in (family.name, family.alias) if name]
-    names += [form.name for form in IMPORTERS]
+    names = [name for family in FAMILIES for name in (family.name, family.alias) if name]
+    names += [form.name for form in FORMATS]
     assert len(set(names)) == len(names)
 
 
@@ -111,7 +111,14 @@ def test_a_format_is_described_and_its_example_is_read(form: TopologyImporter, t
     check_described(form.name, form.summary, form.options)
     path = tmp_path / "file"
     path.write_text(form.example)
-    assert next(other for other in IMPORTERS if other.recognises(TextFile(str(path), form.example))) is form
+    assert (
+        next(
+            other
+            for other in (*FORMATS.added(), *FORMATS.listed())
+            if other.recognises(TextFile(str(path), form.example))
+        )
+        is form
+    )
     found = topology(path)
     check_sound(found)
     assert found.name == str(path)

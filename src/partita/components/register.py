@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from partita.exporters import ALL_EXPORTERS
 from partita.ground.errors import InputError
-from partita.ground.registry import Added, Shelf, described, everything, given, made, put, take_back
+from partita.ground.registry import Added, Shelf, described, everything, given, made, put, replace, take_back
 from partita.nouns.catalogue.loader import DEVICES, LINKS
 from partita.nouns.catalogue.runtimes import ALL_RUNTIMES
 from partita.nouns.topology.generators import FAMILIES
@@ -72,18 +72,41 @@ def register(component: Any = None, *, problem: str | type[Any] | None = None, s
 
 
 def accepted(component: Any, problem: Any = None, sort: str | None = None) -> Added:
-    """A component as it is registered; refuses what is none, is not complete or is there already."""
+    """A component as it is registered; refuses what is none, is not complete or has a name that is taken.
+
+    What is registered already, or is equal to that, stays; a class that a notebook states again takes its place.
+    """
+    for one in given():
+        if type(one.component) is component or (type(one.component) is type(component) and one.component == component):
+            return one
     found = described(made(component), problem, sort or "")
-    if any(one.component is found.component for one in given()):
-        return found
+    before = [one for one in given() if _again(one.component, found.component)]
+    kept = given()
+    replace([one for one in kept if one not in before])
+    try:
+        _check(found)
+    except InputError:
+        replace(kept)
+        raise
+    return found
+
+
+def _again(before: Any, now: Any) -> bool:
+    """Whether a class was stated once more in the same place: a cell of a notebook that ran again."""
+    old, new = type(before), type(now)
+    return new.__module__ == "__main__" == old.__module__ and new.__qualname__ == old.__qualname__
+
+
+def _check(found: Added) -> None:
     shelves = [shelf for shelf in SHELVES if shelf.takes(found)]
     if not shelves:
         raise InputError(f"{found.label} cannot be registered: {_no_component(found)}")
     for shelf in shelves:
         why = shelf.refusal(found, shelf.added())
         if why:
-            raise InputError(f"{shelf.sort} {found.label} cannot be registered: {why}")
-    return found
+            own = any(getattr(one.component, "name", None) == found.component.name for one in given())
+            hint = ", or take the other one back with unregister" if own and "another name" in why else ""
+            raise InputError(f"{shelf.sort} {found.label} cannot be registered: {why}{hint}")
 
 
 def _no_component(found: Added) -> str:

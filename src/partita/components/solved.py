@@ -45,7 +45,7 @@ def _parts(sort: str, problem: str | None) -> Listing[PartEntry]:
             problem=kind.name,
             summary=part.summary,
             argument=argument_of(part),
-            package=package_of(part),
+            package=package_of(part if part in kind.added(sort) else kind),
         )
         for kind in (kinds() if problem is None else [find_kind(problem)])
         for part in getattr(kind, LISTS[sort])

@@ -15,6 +15,9 @@ from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kind_of
 from partita.problems.kind import Proof
 
+#: Share of the time for bounds that were added to a problem whose own work together.
+ADDED = 0.25
+
 
 def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
     """A proven lower bound.
@@ -38,17 +41,36 @@ def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None
 
 def proof(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Proof:
     """As ``bound``, with the share of each method."""
-    kind = kind_of(problem)
     check_time_limit(time_limit_s)
     monitor = Monitor(time_limit_s)
     with interruptible(monitor):
         if method is not None:
             found = _by(problem, method, monitor)
         else:
-            found = kind.prove(problem, monitor) or _one_after_the_other(problem, monitor)
+            found = _by_all(problem, monitor)
     if found.infeasible:
         raise InputError(f"problem {problem.name!r} is infeasible, so it has no finite bound")
     return dataclasses.replace(found, best=explained(problem, found.best))
+
+
+def _by_all(problem: Any, monitor: Monitor) -> Proof:
+    """What the problem's bounds prove together, and then those that were added to it, for which some time is left."""
+    kind = kind_of(problem)
+    added = kind.added("bound")
+    found = kind.prove(problem, monitor.share(1 - ADDED) if added else monitor)
+    if found is None:
+        return _one_after_the_other(problem, monitor)
+    more = [one.bound(problem, monitor) for one in added if one.supports(problem) is None and not monitor.interrupted]
+    options = kind.options()
+    best = max([found.best, *(part for part in more if options.covers(part.scope))], key=lambda part: part.value)
+    if best is not found.best:
+        # Beside a plan shows whether what was added is a bound at all.
+        by_search = _by_solver(problem, None, monitor) if found.objective is None else found
+        if by_search is not None and by_search.objective is not None:
+            best = proven(by_search.objective, best)[0] or best
+    return dataclasses.replace(
+        found, best=best, methods=(*found.methods, *more), infeasible=found.infeasible or math.isinf(best.value)
+    )
 
 
 def _by(problem: Any, method: str, monitor: Monitor) -> Proof:

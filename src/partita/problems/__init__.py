@@ -9,6 +9,7 @@ from typing import Any
 from partita.ground.errors import InputError
 from partita.ground.registry import Added, Shelf, everything, lacking
 from partita.problems.kind import LISTS, AnyKind, Kind, sort_of
+from partita.problems.settings import flags_of
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.
 PROBLEMS: dict[str, str] = {
@@ -51,6 +52,20 @@ class _Kinds(Shelf[AnyKind]):
         names = [solver.name for solver in kind.solvers]
         if type(kind).default_solver is Kind.default_solver and kind.usual_solver not in names:
             return f"its usual_solver {kind.usual_solver!r} is none of its solvers {', '.join(names)}"
+        return self._odd_flags(kind, before)
+
+    def _odd_flags(self, kind: AnyKind, before: Iterable[AnyKind]) -> str:
+        """What is wrong with its settings: every command reads those of all problems."""
+        try:
+            own = flags_of(kind.declarations)
+            _ = [axis.setting.flag for axis in kind.sweep.axes]
+        except Exception as error:  # raised by the problem's own declarations
+            return f"its settings cannot be read: {type(error).__name__}: {error}"
+        for other in (*self.listed(), *before):
+            for flag, entry in flags_of(other.declarations).items():
+                if flag in own and own[flag].is_switch != entry.is_switch:
+                    what = "takes a value" if entry.is_switch else "is a switch"
+                    return f"its flag {flag} {what}, which that of {other.title} does not; call it otherwise"
         return ""
 
 

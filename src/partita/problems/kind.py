@@ -322,6 +322,8 @@ class Kind(Generic[P, L, E]):
 
     def added(self, sort: str) -> tuple[Any, ...]:
         """The solvers, baselines or bounds (``sort`` is the singular) that were added to this problem."""
+        if getattr(self, "problem", None) is None:
+            return ()
         every = everything()
         seen, found = _ADDED.get(self.name, ((), []))
         if every is not seen:

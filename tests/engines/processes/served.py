@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from partita.engines.processes.serving import Request, serve
 from partita.ground.errors import InputError, MissingExtraError
+from partita.ground.registry import given
 
 
 def main() -> NoReturn:
@@ -90,5 +91,6 @@ WAYS: dict[str, Any] = {
     "descend": _descend,
     "count": _count,
     "garble": _garble,
+    "known": lambda request: [one.component.name for one in given()],
     "variables": lambda request: (dict(os.environ), sys.path, sys.flags.safe_path),
 }

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+import partita as pt
 from partita.engines.processes import kept
 from partita.engines.processes.child import Child
 from partita.engines.processes.kept import MOST_IDLE, kept_child
 from partita.engines.processes.replies import Reply, WorkerTraceback
 from partita.ground.errors import InputError, ProcessError
 from running.soon import SOON_S
+from toy.tasks import TASKS
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks at processes as Linux shows them")
 
@@ -83,6 +85,19 @@ def test_one_request_after_another_is_answered(start: Callable[..., Child]) -> N
     child = start()
     assert [answered(child, "square", value).get() for value in (2, 3)] == [4, 9]
     assert child.free
+
+
+def test_one_that_is_informed_knows_what_is_registered_here(start: Callable[..., Child]) -> None:
+    pytest.importorskip("cloudpickle")
+    informed, other = start(informed=True), start()
+    assert answered(informed, "known").get() == []
+    pt.register(TASKS)
+    try:
+        assert [answered(child, "known").get() for child in (informed, other)] == [["tasks"], []]
+        assert answered(informed, "known").get() == ["tasks"]
+    finally:
+        pt.unregister(TASKS)
+    assert answered(informed, "known").get() == []
 
 
 def test_an_error_is_raised_here_with_its_traceback(start: Callable[..., Child]) -> None:

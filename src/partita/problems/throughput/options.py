@@ -26,8 +26,8 @@ class ThroughputOptions(SearchOptions, frozen=True, kw_only=True):
         return self.contiguity
 
     def covers(self, scope: str) -> bool:
-        """What holds for free splits holds for acyclic ones, which are free, too."""
-        return scope in ("free", self.contiguity)
+        """What holds for free splits, or for all plans, holds for acyclic ones, which are free, too."""
+        return scope in ("", "free", self.contiguity)
 
     def unkept(self, evaluation: Any) -> str | None:
         return "the split is not contiguous" if self.contiguity == "acyclic" and not evaluation.acyclic else None
