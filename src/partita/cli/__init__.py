@@ -35,6 +35,7 @@ COMMANDS = {
     "compare": "compare:compare",
     "sweep": "sweep:sweep",
     "simulate": "simulate:simulate",
+    "report": "report:report",
     "run": "run:run",
     "profile": "profile:profile",
     "export": "export:export",
@@ -112,7 +113,8 @@ def main(arguments: list[str] | None = None) -> Any:
         prepare_streams()
     compiling.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
-        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)
+        command = ["partita", *(sys.argv[1:] if arguments is None else arguments)]
+        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False, obj=command)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)

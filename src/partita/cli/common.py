@@ -74,7 +74,10 @@ class Output:
         return found
 
     def document(self, document: dict[str, Any], problem: Any = None) -> None:
-        """Write the document where it goes; a result's file also holds its problem."""
+        """Write the document where it goes, with how it was made; a result's file also holds its problem."""
+        from partita.documents.made import made
+
+        document = {**document, "made": made(*_call())}
         if self.path not in (None, STDOUT):
             from partita.documents.document import write_json
             from partita.documents.result_file import with_problem
@@ -87,6 +90,17 @@ class Output:
         """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""
         if always or not self.as_json:
             show(parts, stream=sys.stderr if self.as_json or self.path == STDOUT else sys.stdout)
+
+
+def _call() -> tuple[list[str], list[str]]:
+    """The command that runs, and the files that it was given to read."""
+    context = click.get_current_context()
+    given = [
+        context.params.get(str(parameter.name))
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument) or getattr(parameter, "group", "output") != "output"
+    ]
+    return list(context.find_root().obj or ()), [value for value in given if isinstance(value, str)]
 
 
 def check_writable(*paths: str | None) -> None:

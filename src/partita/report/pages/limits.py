@@ -118,6 +118,7 @@ def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subje
             )
         ],
         height=90 + 24 * len(bars),
+        margin={"l": 8, "r": 64, "t": 8, "b": 8},
         showlegend=False,
         xaxis={
             "title": {"text": f"objective ({shown})" + (", logarithmic" if spread else "")},

@@ -88,7 +88,7 @@ def table(
         body.append(tag("tr", *cells, class_="marked" if number in chosen else None))
     title = tag("caption", caption, class_="hidden" if hidden_caption else None)
     found = tag("table", title, tag("thead", head), tag("tbody", *body))
-    return tag("div", found, class_="scroll", tabindex="0", role="region", aria_label=str(caption))
+    return tag("div", found, class_="scroll", tabindex="0", role="group", aria_label=str(caption))
 
 
 def of_rich(found: Table) -> Markup:
