@@ -33,7 +33,7 @@ class Opened:
         return found
 
     def table(self, caption: str) -> list[dict[str, Any]]:
-        """The rows of the table whose caption starts so: by column the exact number, or the text where there is none."""
+        """The rows of the table whose caption starts so: by column the exact number, or the text without one."""
         script = """caption => {
             const found = [...document.querySelectorAll('table')].find(
                 table => table.caption.textContent.startsWith(caption));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def test_headings_are_in_order_and_every_part_has_one(page: Opened) -> None:
     levels = page.page.eval_on_selector_all("h1, h2, h3, h4", "found => found.map(one => Number(one.tagName[1]))")
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(later <= earlier + 1 for earlier, later in zip(levels, levels[1:], strict=False))
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
     titles = page.texts("h2")
     assert titles[:3] == ["Verdict", "Proof", "Stages"]
     for title in ("Time line", "Critical path", "What limits the plan", "Compared with", "The search", "Make it again"):

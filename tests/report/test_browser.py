@@ -154,6 +154,7 @@ def test_everything_placed_can_be_looked_up(report: Report) -> None:
 def test_pages_look_well_in_light_dark_print_and_on_a_phone(report: Report, shots: Path) -> None:
     """Pictures for people; on a phone nothing is wider than the screen, and dark is dark."""
     page, name = report.page.page, report.name.replace(" ", "-")
+    page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=shots / f"{name}-light.png", full_page=True)
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.emulate_media(color_scheme="dark")

@@ -11,6 +11,9 @@ from partita.report.pages.figures import BOUND, MOVE, WAIT, WORK, chart, figure,
 from partita.report.pages.markup import Markup, exact, joined, listed, markup, section, share, table, tag, time
 from partita.report.pages.subject import Subject
 
+#: Values closer than this, relative, are drawn on an axis that is a little longer.
+_ALIKE = 5e-3
+
 
 def limits(subject: Subject) -> Markup:
     """Sentences of the document, and every change of the machine with the step that it would make."""
@@ -136,6 +139,12 @@ def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subje
     return chart("rivals", found, says, None)
 
 
+def _range(values: Sequence[float], factor: float) -> dict[str, Any]:
+    """The range of an axis of values that differ by less than can be written beside it; nothing where they do not."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return {} if high - low > _ALIKE * high else {"range": [0.98 * low * factor, 1.02 * high * factor]}
+
+
 def history(subject: Subject) -> Markup:
     """Plan and bound over the time of the search."""
     statistics = subject.document.get("statistics")
@@ -173,7 +182,7 @@ def history(subject: Subject) -> Markup:
         traces,
         height=300,
         xaxis={"title": {"text": "time of the search (s)"}, "rangemode": "tozero"},
-        yaxis={"title": {"text": f"objective ({shown})"}},
+        yaxis={"title": {"text": f"objective ({shown})"}, **_range(known, factor)},
         hovermode="closest",
     )
     rows = [

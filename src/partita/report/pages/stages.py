@@ -14,8 +14,8 @@ from partita.report.pages.subject import Subject
 
 #: As many parts of a model as a reader looks at one by one, and more than can be told apart.
 _MANY, _MOST_BARS = 64, 400
-#: Up to so many stages are named, and up to so many parts.
-_NAMED, _LABELLED = 24, 40
+#: Up to so many stages are named, up to so many parts, and up to so many of these in a straight line.
+_NAMED, _LABELLED, _FLAT = 24, 40, 6
 #: Rows of the tables under charts.
 _MOST_ROWS = 400
 
@@ -113,7 +113,7 @@ def _model(subject: Subject) -> Markup:
             "zeroline": False,
             "tickvals": list(labels) if few else [],
             "ticktext": [_short(label, 22) for label in labels.values()] if few else [],
-            "tickangle": -40,
+            "tickangle": -40 if len(whole) > _FLAT else 0,
         },
         yaxis={"title": {"text": f"time ({shown})"}},
     )
