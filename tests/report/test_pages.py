@@ -12,18 +12,20 @@ from typing import Any
 
 import pytest
 
+from contracts.cases import all_kinds, families_of
 from partita.conductor.documents import result_document
 from partita.conductor.solve import solve
 from partita.documents.result_file import with_problem
 from partita.ground.errors import FormatError, InputError, MissingExtraError
 from partita.ground.units import format_time
-from partita.problems import kinds
+from partita.problems.kind import AnyKind
 from partita.report.pages import cell, page, write_page
 from partita.report.pages.sweep import axes_of, pareto
 from report.documents import NAMES, PIPELINE, Documents
 from running.command_line import Run
 from toy.conftest import tasks as tasks
 from toy.conftest import tasks_file as tasks_file
+from toy.tasks import TASKS
 
 #: What a cell may take.
 LARGEST_CELL = 200_000
@@ -96,17 +98,15 @@ def test_a_page_is_one_whole_file(documents: Documents, name: str) -> None:
 
 
 @plotly
-def test_pages_of_every_problem_that_there_is(tmp_path: Path) -> None:
-    """Also of those that come later: a sample of each kind is solved, and its result has a page and a cell."""
-    for kind in kinds():
-        for part in kind.parts:
-            problem = next(p for p in part.samples[0] if kind.of(p) is part)
-            result = solve(problem, time_limit_s=5.0)
-            document = with_problem(result_document(result), result.problem)
-            assert cell(document)
-            text = page(document)
-            if result.objective is not None:
-                assert f'value="{result.objective!r}"' in text
+@pytest.mark.parametrize("kind", [kind for kind in all_kinds() if kind is not TASKS], ids=lambda kind: kind.name)
+def test_every_problem_has_pages(kind: AnyKind) -> None:
+    """Also those that come later: the typical problem of each family of samples is solved and shown."""
+    for family in families_of(kind):
+        result = solve(family.typical, time_limit_s=5.0)
+        document = with_problem(result_document(result), result.problem)
+        assert result.objective is not None
+        assert f'value="{result.objective!r}"' in page(document)
+        assert f'value="{result.objective!r}"' in cell(document)
 
 
 @plotly

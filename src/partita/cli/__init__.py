@@ -113,8 +113,8 @@ def main(arguments: list[str] | None = None) -> Any:
         prepare_streams()
     compiling.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
-        command = ["partita", *(sys.argv[1:] if arguments is None else arguments)]
-        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False, obj=command)
+        typed = ["partita", *(sys.argv[1:] if arguments is None else arguments)]
+        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False, obj=typed)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)

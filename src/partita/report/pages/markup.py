@@ -91,6 +91,13 @@ def table(
     return tag("div", found, class_="scroll", tabindex="0", role="group", aria_label=str(caption))
 
 
+def rich_tables(shown: Iterable[Any]) -> list[Table]:
+    """The tables among what the command line shows."""
+    from rich.table import Table
+
+    return [part for part in shown if isinstance(part, Table)]
+
+
 def of_rich(found: Table) -> Markup:
     """A table of the command line."""
     columns = [str(column.header) for column in found.columns]
