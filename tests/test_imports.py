@@ -16,7 +16,7 @@ SOURCE = Path(partita.__file__).parent
 #: Libraries that take long to import, or that an installation may lack.
 HEAVY = {
     *("numpy", "numba", "torch", "torchvision", "timm", "transformers", "diffusers", "onnx", "onnxruntime", "pandas"),
-    *("highspy", "ortools", "pyscipopt", "pymetis", "rustworkx", "matplotlib", "rich", "yaml"),
+    *("highspy", "ortools", "pyscipopt", "pymetis", "rustworkx", "matplotlib", "plotly", "rich", "yaml"),
     *("ray", "distributed", "joblib", "cloudpickle"),
 }
 

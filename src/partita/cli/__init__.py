@@ -36,6 +36,7 @@ COMMANDS = {
     "compare": "compare:compare",
     "sweep": "sweep:sweep",
     "simulate": "simulate:simulate",
+    "report": "report:report",
     "run": "run:run",
     "profile": "profile:profile",
     "export": "export:export",
@@ -113,7 +114,8 @@ def main(arguments: list[str] | None = None) -> Any:
         prepare_streams()
     compiling.tell = registry.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
-        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)
+        typed = ["partita", *(sys.argv[1:] if arguments is None else arguments)]
+        code = cli.main(args=arguments, prog_name="partita", standalone_mode=False, obj=typed)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)

@@ -90,7 +90,10 @@ class Output:
         return found
 
     def document(self, document: dict[str, Any]) -> None:
-        """Write the document where it goes."""
+        """Write the document where it goes, with how it was made."""
+        from partita.documents.made import made
+
+        document = {**document, "made": made(*_call())}
         if self.path not in (None, STDOUT):
             from partita.documents.document import write_json
 
@@ -109,6 +112,17 @@ class Output:
         """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""
         if always or not self.as_json:
             show(parts, stream=sys.stderr if self.as_json or self.path == STDOUT else sys.stdout)
+
+
+def _call() -> tuple[list[str], list[str]]:
+    """The command that runs, and the files that it was given to read."""
+    context = click.get_current_context()
+    given = [
+        context.params.get(str(parameter.name))
+        for parameter in context.command.params
+        if isinstance(parameter, click.Argument) or getattr(parameter, "group", "output") != "output"
+    ]
+    return list(context.find_root().obj or ()), [value for value in given if isinstance(value, str)]
 
 
 def check_writable(*paths: str | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.documents.document import write_atomic
-from partita.ground.errors import require
+from partita.ground.errors import InputError, require
 from partita.report.pages.cell import cell_of, simulation_cell, sweep_cell
 from partita.report.pages.result import result_page
 from partita.report.pages.simulation import simulation_page
@@ -17,7 +17,7 @@ from partita.report.pages.sweep import sweep_page
 __all__ = ["cell", "page", "write_page"]
 
 
-def page(document: Mapping[str, Any], **settings: Any) -> str:
+def page(document: Mapping[str, Any], name: str = "the document", **settings: Any) -> str:
     """A document of partita as an HTML page that needs no other file and no network.
 
     Parameters
@@ -25,6 +25,8 @@ def page(document: Mapping[str, Any], **settings: Any) -> str:
     document
         What ``--output`` of plan, solve, map, compare and sweep writes, or ``simulate --json`` prints. A result shows
         how it runs if it holds its problem, as files do.
+    name
+        What messages call it, such as the path of its file.
     settings
         How a result's plan is simulated: fields of ``partita.problems.facets.timeline.RunRequest``.
 
@@ -37,15 +39,17 @@ def page(document: Mapping[str, Any], **settings: Any) -> str:
     """
     require("plotly", "report")
     values = plain(document)
-    form = form_of(values)
+    form = form_of(values, name)
+    if settings and form != "result":
+        raise InputError(f"{name} is a {form}, which is not simulated; leave {', '.join(settings)} out")
     if form == "sweep":
         return sweep_page(values)
-    return simulation_page(values) if form == "simulation" else result_page(subject_of(values, settings))
+    return simulation_page(values) if form == "simulation" else result_page(subject_of(values, name, settings))
 
 
-def write_page(path: str | Path, document: Mapping[str, Any], **settings: Any) -> None:
+def write_page(path: str | Path, document: Mapping[str, Any], name: str = "the document", **settings: Any) -> None:
     """Write ``page`` to a file, atomically; ``InputError`` if it cannot be written."""
-    write_atomic(path, page(document, **settings).encode())
+    write_atomic(path, page(document, name, **settings).encode())
 
 
 def cell(document: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from partita.ground.units import format_time
-from partita.report.pages.markup import Markup, joined, of_rich, share, table, tag, time
+from partita.report.pages.markup import Markup, joined, of_rich, rich_tables, share, table, tag, time
 from partita.report.pages.simulation import device_rows
 from partita.report.pages.simulation import headline as simulation_headline
 from partita.report.pages.subject import Subject
@@ -52,7 +52,7 @@ def cell_of(subject: Subject) -> str:
         parts.append(picture(line))
     if subject.planned is not None and subject.report is not None:
         shown = subject.report.tables(subject.planned.problem, subject.planned.plan, subject.evaluation)
-        tables = [part for part in shown if hasattr(part, "columns")]
+        tables = rich_tables(shown)
         parts += [of_rich(tables[0])] if tables and tables[0].row_count <= _TABLE else []
     return framed(subject.name, parts)
 

@@ -11,6 +11,9 @@ from partita.report.pages.figures import BOUND, MOVE, WAIT, WORK, chart, figure,
 from partita.report.pages.markup import Markup, exact, joined, listed, markup, section, share, table, tag, time
 from partita.report.pages.subject import Subject
 
+#: Values closer than this, relative, are drawn on an axis that is a little longer.
+_ALIKE = 5e-3
+
 
 def limits(subject: Subject) -> Markup:
     """Sentences of the document, and every change of the machine with the step that it would make."""
@@ -118,6 +121,7 @@ def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subje
             )
         ],
         height=90 + 24 * len(bars),
+        margin={"l": 8, "r": 64, "t": 8, "b": 8},
         showlegend=False,
         xaxis={
             "title": {"text": f"objective ({shown})" + (", logarithmic" if spread else "")},
@@ -133,6 +137,12 @@ def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subje
     says = f"The best of {len(works)} plans made by hand is {name}, {best / mine - 1:+.1%} against the plan"
     says += "; the dashed line is the proven bound." if bound else "."
     return chart("rivals", found, says, None)
+
+
+def _range(values: Sequence[float], factor: float) -> dict[str, Any]:
+    """The range of an axis of values that differ by less than can be written beside it; nothing where they do not."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return {} if high - low > _ALIKE * high else {"range": [0.98 * low * factor, 1.02 * high * factor]}
 
 
 def history(subject: Subject) -> Markup:
@@ -172,7 +182,7 @@ def history(subject: Subject) -> Markup:
         traces,
         height=300,
         xaxis={"title": {"text": "time of the search (s)"}, "rangemode": "tozero"},
-        yaxis={"title": {"text": f"objective ({shown})"}},
+        yaxis={"title": {"text": f"objective ({shown})"}, **_range(known, factor)},
         hovermode="closest",
     )
     rows = [

@@ -88,7 +88,14 @@ def table(
         body.append(tag("tr", *cells, class_="marked" if number in chosen else None))
     title = tag("caption", caption, class_="hidden" if hidden_caption else None)
     found = tag("table", title, tag("thead", head), tag("tbody", *body))
-    return tag("div", found, class_="scroll", tabindex="0", role="region", aria_label=str(caption))
+    return tag("div", found, class_="scroll", tabindex="0", role="group", aria_label=str(caption))
+
+
+def rich_tables(shown: Iterable[Any]) -> list[Table]:
+    """The tables among what the command line shows."""
+    from rich.table import Table
+
+    return [part for part in shown if isinstance(part, Table)]
 
 
 def of_rich(found: Table) -> Markup:

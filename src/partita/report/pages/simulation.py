@@ -9,7 +9,7 @@ from partita.ground.units import format_time
 from partita.report.pages.again import again, notes
 from partita.report.pages.assemble import assembled
 from partita.report.pages.limits import limits_section
-from partita.report.pages.markup import Markup, exact, facts, joined, section, share, table, tag, time
+from partita.report.pages.markup import Markup, facts, joined, section, share, table, tag, time
 from partita.report.pages.running import DeviceRow, devices_section, memory_section
 from partita.report.pages.timeline import timeline_section
 from partita.report.pages.verdict import tiles
@@ -74,10 +74,11 @@ def headline(document: Mapping[str, Any]) -> Markup:
 
 
 def _verdict(document: Mapping[str, Any], unit: str) -> Markup:
+    rate = document["microbatches"] / document["step_time"] if document["step_time"] else float("inf")
     pairs: list[tuple[str, Any]] = [
         ("Time of a batch", time(document["step_time"], unit)),
         ("Devices wait", share(document["bubble_fraction"])),
-        ("Microbatches", exact(document["throughput"], f"{document['throughput']:.4g} per {unit}")),
+        ("Microbatches", f"{rate:.4g} per {unit}"),
     ]
     if document.get("steady_period") is not None:
         pairs.append(("Between two microbatches", time(document["steady_period"], unit)))

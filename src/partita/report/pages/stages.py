@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from partita.ground.units import format_time
 from partita.problems.facets.report import PlacedPart
 from partita.report.pages.figures import BARE, chart, colour, figure, scaled, script
-from partita.report.pages.markup import Markup, details, joined, of_rich, section, table, tag, time
+from partita.report.pages.markup import Markup, details, joined, of_rich, rich_tables, section, table, tag, time
 from partita.report.pages.subject import Subject
 
 #: As many parts of a model as a reader looks at one by one, and more than can be told apart.
 _MANY, _MOST_BARS = 64, 400
-#: Up to so many stages are named, and up to so many parts.
-_NAMED, _LABELLED = 24, 40
+#: Up to so many stages are named, up to so many parts, and up to so many of these in a straight line.
+_NAMED, _LABELLED, _FLAT = 24, 40, 6
 #: Rows of the tables under charts.
 _MOST_ROWS = 400
 
@@ -25,7 +25,7 @@ def stages(subject: Subject) -> Markup:
     shown: list[Any] = []
     if subject.planned is not None and subject.report is not None:
         found = subject.report.tables(subject.planned.problem, subject.planned.plan, subject.evaluation)
-        shown += [of_rich(part) for part in found if hasattr(part, "columns")]
+        shown += [of_rich(part) for part in rich_tables(found)]
     drawn = _model(subject)
     lead = "Which part of the model runs where, from the input to the output."
     return section("stages", "Stages", drawn, *shown, _layers(subject), _operators(subject), lead=lead)
@@ -39,7 +39,7 @@ class _Bar(NamedTuple):
     place: int
     where: str
     time: float
-    count: int
+    pieces: int
 
 
 def _keys(parts: Sequence[PlacedPart]) -> list[str]:
@@ -66,7 +66,7 @@ def _model_bars(parts: Sequence[PlacedPart]) -> list[_Bar]:
     for key, part in zip(keys, parts, strict=True):
         at = number[key], part.place
         old = found.get(at) or _Bar(at[0], key, part.place, part.where, 0.0, 0)
-        found[at] = old._replace(time=old.time + (part.time or 0.0), count=old.count + 1)
+        found[at] = old._replace(time=old.time + (part.time or 0.0), pieces=old.pieces + 1)
     return sorted(found.values())
 
 
@@ -113,11 +113,11 @@ def _model(subject: Subject) -> Markup:
             "zeroline": False,
             "tickvals": list(labels) if few else [],
             "ticktext": [_short(label, 22) for label in labels.values()] if few else [],
-            "tickangle": -40,
+            "tickangle": -40 if len(whole) > _FLAT else 0,
         },
         yaxis={"title": {"text": f"time ({shown})"}},
     )
-    rows = [(bar.label, str(bar.place), bar.where, str(bar.count), time(bar.time, unit)) for bar in bars[:_MOST_ROWS]]
+    rows = [(bar.label, str(bar.place), bar.where, str(bar.pieces), time(bar.time, unit)) for bar in bars[:_MOST_ROWS]]
     numbers = table("Parts of the model", ("part", "stage", "device", "pieces", "time"), rows, words=("device",))
     longest = max(whole, key=whole.__getitem__)
     says = (

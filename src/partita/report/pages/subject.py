@@ -25,7 +25,7 @@ SWEEP_FORMAT = "partita.sweep"
 _KEYS = {"simulation": {"step_time", "critical_path", "devices"}}
 
 
-def form_of(document: Mapping[str, Any]) -> str:
+def form_of(document: Mapping[str, Any], name: str = "the document") -> str:
     """What a document is shown as: ``result``, ``sweep`` or ``simulation``; ``InputError`` for anything else."""
     known = {RESULT_FORMAT: "result", SWEEP_FORMAT: "sweep"}
     tag = document.get("format")
@@ -35,7 +35,7 @@ def form_of(document: Mapping[str, Any]) -> str:
     if found is None:
         what = f"format is {tag!r}" if tag is not None else f"its keys are {', '.join(sorted(document)[:6]) or 'none'}"
         raise InputError(
-            f"the document cannot be reported: {what}; give what --output of plan, solve, map, compare or sweep "
+            f"{name} cannot be reported: {what}; give what --output of plan, solve, map, compare or sweep "
             "writes, or what simulate --json prints"
         )
     return found
@@ -134,8 +134,10 @@ class Subject:
         return 1 + max((part.place for part in self.parts), default=-1)
 
 
-def subject_of(document: Mapping[str, Any], settings: Mapping[str, Any] | None = None) -> Subject:
-    """The subject of a result document of plain values; a plan that contradicts the file raises ``InputError``."""
+def subject_of(
+    document: Mapping[str, Any], name: str = "the document", settings: Mapping[str, Any] | None = None
+) -> Subject:
+    """The subject of a result document of plain values; a plan that contradicts the document raises ``InputError``."""
     entry = document.get("problem") or {}
     there = document.get("plan") is not None and "stated" in entry
-    return Subject(document, planned_in(document) if there else None, settings or {})
+    return Subject(document, planned_in(document, name) if there else None, settings or {})

@@ -29,6 +29,8 @@ _FIGURES = {
 #: Keys that are times in the unit of the sweep, and shares.
 _TIMES = {"objective", "bound", "baseline_objective", "latency", "step_per_microbatch", "step_per_sample"}
 _SHARES = {"efficiency", "bubble", "model_flops_utilisation"}
+#: Up to so many points of an axis are marked, and no others.
+_TICKS = 12
 #: What is drawn over the first axis: key, title, colour, dash.
 _LINES = (
     ("objective", "plan", WORK, "solid"),
@@ -169,10 +171,11 @@ def _over_axis(
                         hovertemplate="%{x}: %{y:.4~g} " + axis + "<extra>%{fullData.name}</extra>",
                     )
                 )
+    places = sorted({row[axes[0]] for row in rows if row[axes[0]] is not None})
     return figure(
         traces,
         height=380,
-        xaxis={"title": {"text": _title(axes[0])}},
+        xaxis={"title": {"text": _title(axes[0])}, **({"tickvals": places} if len(places) <= _TICKS else {})},
         yaxis={"title": {"text": f"{title} ({axis})" if axis else title}, "rangemode": "tozero"},
     )
 

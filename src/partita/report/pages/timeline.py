@@ -8,7 +8,7 @@ with the same sort: numbers that are nearly always the same, which compress to a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,7 @@ def time_line(subject: Subject) -> Markup:
     return timeline_section(found, lead)
 
 
-def timeline_section(found: dict[str, Any], lead: str) -> Markup:
+def timeline_section(found: Mapping[str, Any], lead: str) -> Markup:
     """A time line as ``timeline_document`` gives it."""
     buttons = [
         tag("button", shown, type_="button", data_act=act, aria_label=says, title=says) for act, shown, says in _KEYS

@@ -14,8 +14,8 @@ from partita.report.pages.figures import WAIT, chart, colour, figure
 from partita.report.pages.markup import Markup, section, table, tag, time
 from partita.report.pages.subject import Subject
 
-#: More devices than this are drawn without links between pairs and without the matrix, and those beyond without names.
-_PAIRS, _NAMED, _MATRIX = 96, 64, 256
+#: Of more devices than these not drawn are links between pairs, names, the matrix of bandwidths, and its numbers.
+_PAIRS, _NAMED, _MATRIX, _LISTED = 96, 64, 256, 32
 #: Classes of links that are told apart.
 _CLASSES = 6
 #: Rows of the table.
@@ -153,6 +153,7 @@ def _matrix(machines: Topology) -> Markup:
     from plotly.graph_objects import Heatmap
 
     shown = np.where(np.isfinite(matrix), matrix, np.nan)
+    few = machines.device_count <= _LISTED
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log10(shown)
     low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
@@ -175,11 +176,11 @@ def _matrix(machines: Topology) -> Markup:
             )
         ],
         height=420,
-        xaxis={"showticklabels": False, "showgrid": False, "constrain": "domain"},
-        yaxis={"showticklabels": False, "showgrid": False, "autorange": "reversed", "scaleanchor": "x"},
+        xaxis={"showticklabels": few, "showgrid": False, "constrain": "domain"},
+        yaxis={"showticklabels": few, "showgrid": False, "autorange": "reversed", "scaleanchor": "x"},
     )
     numbers = None
-    if machines.device_count <= 32:
+    if few:
         rows = [
             (name, *("—" if not np.isfinite(v) else f"{v:.4g}" for v in row))
             for name, row in zip(machines.names, shown, strict=True)

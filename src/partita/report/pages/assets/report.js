@@ -37,7 +37,7 @@ partita.operators = (box) => {
   const label = element("label", "Find: "), input = element("input", undefined, { type: "search" });
   label.append(input);
   const said = element("p", "", { "aria-live": "polite", class: "lead" });
-  const scroll = element("div", undefined, { class: "scroll", tabindex: "0", role: "region", "aria-label": "Everything that is placed" });
+  const scroll = element("div", undefined, { class: "scroll", tabindex: "0", role: "group", "aria-label": "Everything that is placed" });
   box.append(label, said, scroll);
   const columns = [["#", 0], ["name", 1], ["module", 2], ["stage", 3], ["device", 4], ["time", 5], ["memory", 6], ["how", 7]];
   const shown = columns.filter(([, k]) => k < 5 ? k !== 2 || data.modules.some(Boolean) : data.rows.some((row) => row[k] !== null && row[k] !== ""));
@@ -68,7 +68,6 @@ partita.operators = (box) => {
 };
 
 partita.start = async () => {
-  performance.mark("start");
   for (const box of document.querySelectorAll(".operators")) {
     const around = box.closest("details");
     const make = () => { if (around.open && !box.hasChildNodes()) partita.operators(box); };
@@ -78,13 +77,10 @@ partita.start = async () => {
   const charts = [...document.querySelectorAll(".chart")], lines = [...document.querySelectorAll(".timeline")];
   if (charts.length + lines.length) {
     const source = new TextDecoder().decode(await partita.unpack(document.getElementById("library").textContent));
-    performance.mark("unpacked");
     const program = document.createElement("script");
     program.textContent = source;
     document.head.append(program);
-    performance.mark("library");
     for (const box of lines) await partita.timeline(box);
-    performance.mark("lines");
     for (const box of charts) {
       await partita.pause();
       const found = partita.read(`${box.id}-figure`);
@@ -92,6 +88,5 @@ partita.start = async () => {
     }
     addEventListener("beforeprint", () => { for (const box of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(box); });
   }
-  performance.mark("ready");
   document.documentElement.dataset.ready = "yes";
 };

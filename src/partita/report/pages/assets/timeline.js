@@ -78,7 +78,7 @@ partita.timeline = async (box) => {
         type: "bar", orientation: "h", name: data.sorts[k].name, showlegend: false, width: 0.82,
         y: found.map(([row]) => row), base: found.map(([, i]) => start[i] * scale / size), x: found.map(([, i]) => (end[i] - start[i]) * scale / size),
         marker: { color: data.sorts[k].colour, opacity: found.map(([row]) => (data.lanes[rows[row]].shared ? 0.55 : 1)), line: { color: "#d0021b", width: found.map(([, i]) => (critical[i] && !path.checked ? 1.5 : 0)) } },
-        text: found.map(([, i]) => short(i)), textposition: "inside", insidetextanchor: "middle", constraintext: "inside", textangle: 0, insidetextfont: { color: "#14171d", size: 10 },
+        text: found.map(([, i]) => ((end[i] - start[i]) / (t1 - t0) * plot.clientWidth > 24 ? short(i) : "")), textposition: "inside", insidetextanchor: "middle", constraintext: "inside", textangle: 0, insidetextfont: { color: "#14171d", size: 10 },
         customdata: found.map(([row, i]) => [title(rows[row]), label(i), partita.time(start[i] * scale, unit), partita.time((end[i] - start[i]) * scale, unit)]),
         hovertemplate: "%{customdata[1]}<br>%{customdata[0]}<br>starts %{customdata[2]}, takes %{customdata[3]}<extra></extra>",
       };
