@@ -36,6 +36,7 @@ COMMANDS = {
     "sweep": "sweep:sweep",
     "simulate": "simulate:simulate",
     "run": "run:run",
+    "trace": "trace:trace",
     "profile": "profile:profile",
     "export": "export:export",
     "generate": "generate:generate",
