@@ -1,4 +1,4 @@
-"""Which code is installed, and so has a version, and which is somebody's own and may change from one run to the next."""
+"""Which code is installed, and so has a version, and which is somebody's own and may change between two runs."""
 
 from __future__ import annotations
 
