@@ -27,6 +27,9 @@ from running.command_line import partita as partita
 sys.path.append(str(Path(sys.prefix) / "vision"))
 declare_where_missing()
 
+# Tests trace what they test, and leave nothing in the folder of whoever runs them.
+os.environ["PARTITA_CACHE"] = "off"
+
 PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]

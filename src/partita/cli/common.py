@@ -102,11 +102,16 @@ class Output:
             emit_json(document)
 
     def answer(self, answer: AnyAnswer) -> None:
-        """Write the document of an answer where it goes."""
+        """Write the document of an answer where it goes; its file also holds the problem."""
+        from partita.documents.made import made
+
+        how = {"made": made(*_call())}
         if self.path not in (None, STDOUT):
-            answer.save(str(self.path))
+            from partita.documents.document import write_json
+
+            write_json(str(self.path), answer.document() | how)
         if self.as_json or self.path == STDOUT:
-            emit_json(answer.document(stated=False))
+            emit_json(answer.document(stated=False) | how)
 
     def show(self, parts: Iterable[Any], *, always: bool = False) -> None:
         """Tables and sentences: on stdout, or on stderr beside a document; with ``--json`` only if ``always``."""

@@ -136,6 +136,15 @@ model_options = together(
         help="One step of an hf: decoder: one token after so many in its key-value cache.",
     ),
     input_options,
+    option(
+        "model",
+        "--no-cache",
+        "cache",
+        flag_value=False,
+        default=True,
+        show_default=False,
+        help="Trace the model again, and keep no graph of it.",
+    ),
     option("training", "--training", is_flag=True, help="Forward and backward, with gradients and optimizer."),
 )
 

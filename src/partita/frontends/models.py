@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 
 from partita.frontends.given import given_sizes, read_inputs
+from partita.frontends.kept.graphs import kept
 from partita.frontends.options import Asked, asked_of
 from partita.frontends.torch import BuiltModel
 from partita.frontends.userfile import build_file
@@ -30,8 +31,9 @@ def load_model(
     training: bool = False,
     decode: int | None = None,
     inputs: Mapping[str, object] | None = None,
+    cache: bool = True,
 ) -> Graph:
-    """Trace the model that ``spec`` names.
+    """Trace the model that ``spec`` names, or take its graph of an earlier trace.
 
     Parameters
     ----------
@@ -78,13 +80,19 @@ def load_model(
     given = read_inputs(inputs or {})
     asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode, given)
     of_hub = _checked(spec, asked)
+    return kept(spec, asked, lambda: _traced(spec, asked, of_hub)) if cache else _traced(spec, asked, of_hub)[0]
+
+
+def _traced(spec: str, asked: Asked, of_hub: bool) -> tuple[Graph, frozenset[str]]:
+    """The graph of a model that is traced now, and the Python modules that its classes are of."""
     if not of_hub and spec.endswith(".onnx"):
         from partita.frontends.onnx.load import load_onnx
 
-        return load_onnx(spec, asked)
+        return load_onnx(spec, asked), frozenset()
     with _saying_inputs():
         model = _built(spec, asked, of_hub, real=False)
-        return model.trace().replace(source=model.asked.source(spec))
+        classes = frozenset(type(module).__module__ for module in model.module.modules())
+        return model.trace().replace(source=model.asked.source(spec)), classes
 
 
 def load_module(source: Source, *, seed: int | None = None) -> BuiltModel:

@@ -11,10 +11,8 @@ the temporary files; where that cannot be had, or the disk is full, every proces
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import inspect
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from typing import TypeVar, cast
 import numba
 
 from partita.engines.search import compiling
+from partita.ground.sources import digest_of
 from partita.inside.numba_inside import (
     PART_OF_CALLER,
     UNCOUNTED,
@@ -41,49 +40,10 @@ on_compiling(compiling.begin, compiling.end)
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-#: The folder of the package that this file is of, and its name; of what is imported from elsewhere the version counts.
-_ROOT, _PACKAGE = Path(__file__).resolve().parents[__name__.count(".") - 1], __name__.partition(".")[0]
-
-
-#: What is imported and, after "from", the names: found as text, which is a tenth of parsing.
-_IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+(.*)|from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|.*))", re.MULTILINE)
-
-
-@cache
-def _read(source: Path) -> tuple[bytes, frozenset[Path]]:
-    """The text of a source file and the files of the package that it imports, for types alone or not."""
-    text = source.read_bytes()
-    found: set[Path] = set()
-    for modules, module, names in _IMPORT.findall(text.decode()):
-        # What is imported from a module may be a module; "as" and what follows it name none.
-        said = re.findall(r"[\w.]+", modules or names)
-        for name in [module, *(f"{module}.{each}" for each in said)] if module else said:
-            package, *rest = name.split(".")
-            path = _ROOT.joinpath(*rest).with_suffix(".py") if rest else _ROOT / "__init__.py"
-            if package == _PACKAGE and path.is_file():
-                found.add(path)
-    return text, frozenset(found)
-
-
-def sources(module: Path) -> list[Path]:
-    """A source file and all of the package that it imports, directly or not, in one order."""
-    found, left = {module}, [module]
-    while left:
-        new = _read(left.pop())[1] - found
-        found |= new
-        left.extend(new)
-    return sorted(found)
-
-
 @cache
 def _digest(module: Path) -> str:
-    """Of all that the kernels of a source file can call; every file is read once in a process."""
-    digest = hashlib.sha256()
-    for path in sources(module):
-        for part in (os.path.relpath(path, _ROOT).encode(), _read(path)[0]):
-            digest.update(len(part).to_bytes(8, "little"))
-            digest.update(part)
-    return digest.hexdigest()
+    """Of all that the kernels of a source file can call."""
+    return digest_of([module])
 
 
 @cache
