@@ -19,6 +19,7 @@ from partita.conductor.check import check_result
 from partita.conductor.place import PLACE_S, PlacedPlan, place
 from partita.conductor.simulate import simulate_plan
 from partita.documents.document import write_json
+from partita.documents.made import made
 from partita.engines.search.result import EvaluationT, PlanEvaluation, PlanT, ProblemT, Result
 from partita.execution.run import run_split
 from partita.ground.errors import InputError, require
@@ -231,11 +232,15 @@ class Answer(AnswerFacts[ProblemT, PlanT, EvaluationT]):
 
     def save(self, path: str | Path) -> None:
         """Write the result file, atomically: what ``partita plan --output`` writes, and ``load`` reads."""
-        write_json(path, self.document())
+        write_json(path, self._with_making())
 
     def report(self, path: str | Path) -> None:
         """Write one page that opens offline, atomically."""
-        write_page(path, self.document())
+        write_page(path, self._with_making())
+
+    def _with_making(self) -> dict[str, Any]:
+        """The result document, with how it was made: from a file as that says, else by this program."""
+        return {"made": made(), **self.document()}
 
     # How it is shown.
 
