@@ -13,6 +13,7 @@ import pytest
 import partita as pt
 from cli.conftest import workload
 from components import toys
+from exporters.splits import graph_of
 from partita.documents.document import write_json
 from partita.exporters import ALL_EXPORTERS
 from partita.ground.registry import everything, given
@@ -337,3 +338,18 @@ def test_a_bound_that_is_above_a_plan_is_a_defect(tmp_path: Path) -> None:
 
 def test_nothing_is_added_unless_somebody_asks() -> None:
     assert all(one.package for one in everything())
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_model_is_planned_for_a_runtime_on_devices_that_were_added(
+    document: Document, partita: Callable[..., Run], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    graph, result, rows = tmp_path / "graph.json", tmp_path / "r.json", tmp_path / "rows.txt"
+    pt.write_graph(graph, graph_of("decoder"))
+    words = ("--cluster", "2xMyCard", "--objective", "throughput", "--runtime", "rows", "--time-limit", 20)
+    found = document("plan", graph, *words, "--output", result)
+    assert (found["status"], found["runtime"]["name"]) == ("optimal", "rows")
+    assert {device["name"].partition(":")[0] for device in found["plan"]["devices"]} == {"MyCard"}
+    assert partita("export", result, "--to", "rows", "--output", rows).code == 0
+    assert rows.read_text().startswith("0 MyCard:")
