@@ -32,6 +32,11 @@ def test_files_are_what_the_declarations_say() -> None:
     assert {path.name for path in FOLDER.glob("*.py")} == {"__init__.py", *(path.name for path in generated())}
 
 
+def explicit(public: Callable[..., Any]) -> set[str]:
+    """Parameters that a function has beside its settings."""
+    return {*public.__code__.co_varnames[: public.__code__.co_argcount], *(public.__kwdefaults__ or ())}
+
+
 def settings_named(overloaded: Callable[..., Any], **annotations: str) -> type:
     """The settings of the overload whose parameters have some annotations."""
     (found,) = (
@@ -63,7 +68,7 @@ def test_an_objective_has_its_settings(function: Function, kind: AnyKind) -> Non
     # Without an objective, price takes the first: two overloads have its settings.
     found = settings_named(public, objective=f"Literal['{kind.objective}']").__annotations__
     assert found.keys() >= wanted
-    assert found.keys() - wanted <= inspect.signature(public).parameters.keys()
+    assert found.keys() - wanted <= explicit(public)
 
 
 @pytest.mark.parametrize("function", [one for one in WITH_SETTINGS if one.takes in ("problem", "either")])
@@ -74,7 +79,7 @@ def test_a_problem_has_its_settings(function: Function, kind: AnyKind) -> None:
     found = settings_named(public, **{first: kind.problem.__name__}).__annotations__
     wanted = declared(kind, model=False, axes=function.axes, pricing_only=False)
     assert found.keys() >= wanted
-    assert found.keys() - wanted <= inspect.signature(public).parameters.keys()
+    assert found.keys() - wanted <= explicit(public)
 
 
 @pytest.mark.parametrize("function", WITH_SETTINGS)
@@ -83,7 +88,6 @@ def test_help_names_every_setting(function: Function) -> None:
     public = getattr(partita, function.name)
     text = pydoc.render_doc(public, renderer=pydoc.plaintext)
     assert inspect.getdoc(public) is not None
-    explicit = set(inspect.signature(public).parameters)
     axes = {axis.name for kind in KINDS for axis in kind.sweep.axes} if function.axes else set()
     shown = " ".join(text.split())
     for kind in MODELLED if function.takes == "model" else KINDS[-1:] if function.takes == "placing" else KINDS:
@@ -92,7 +96,7 @@ def test_help_names_every_setting(function: Function) -> None:
             parts.append(kind.model.pricing)
         parts.append(kind.changes)
         imports = Imports()
-        found = keywords_of(parts, imports, kind, explicit | axes)
+        found = keywords_of(parts, imports, kind, explicit(public) | axes)
         for entry in {**found, **(axes_of(kind, imports) if function.axes else {})}.values():
             assert f" {entry.name} : " in shown
             assert entry.meaning in shown
@@ -149,3 +153,15 @@ def test_the_command_writes_the_files(tmp_path: Any, monkeypatch: pytest.MonkeyP
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         path.name: path.read_text() for path in FOLDER.glob("*.py") if path.name != "__init__.py"
     }
+
+
+@pytest.mark.parametrize("function", WITH_SETTINGS)
+def test_signatures_list_every_setting(function: Function) -> None:
+    """For what completes keywords of a function that is there, as notebooks do."""
+    public = getattr(partita, function.name)
+    *given, rest = inspect.signature(public).parameters.values()
+    assert rest.kind is inspect.Parameter.VAR_KEYWORD
+    assert {one.name for one in given} > explicit(public)
+    for each in typing.get_overloads(public):
+        name = inspect.signature(each).parameters["settings"].annotation.removeprefix("Unpack[").removesuffix("]")
+        assert {one.name for one in given} >= vars(sys.modules[public.__module__])[name].__annotations__.keys()

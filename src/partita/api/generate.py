@@ -249,6 +249,7 @@ class Writer:
         if plain:
             returns, own = self.variants[-1].returns, ""
         else:
+            self.imports.add("partita.api.listing", "listed")
             returns = self.returned(find_kind(placing_facet().kind.name) if function.takes == "placing" else None)
         whole = signature_text(function.name, source.parameters, own, returns, "")
         if self.variants:
@@ -269,7 +270,16 @@ class Writer:
             *self.unions_text(),
             *self.classes,
             *overloads,
-            "\n".join([whole, body, *call, "    )", *(["    return found"] if stored else [])]),
+            "\n".join(
+                [
+                    *([f"@listed({own})"] if own else []),
+                    whole,
+                    body,
+                    *call,
+                    "    )",
+                    *(["    return found"] if stored else []),
+                ]
+            ),
         ]
         header = (
             f'"""``{function.name}`` with a signature for every problem: written by ``{COMMAND}``, not by hand."""\n\n'

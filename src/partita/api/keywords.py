@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from partita.ground.errors import InputError
-from partita.problems import kinds
+from partita.problems import PROBLEMS, find_kind
 from partita.problems.kind import AnyKind
 from partita.problems.settings import Setting, settings_of
 
@@ -80,7 +80,7 @@ class Keyword:
 def _flags() -> Mapping[str, str]:
     """Every flag of a setting, and the keyword that it is."""
     found: dict[str, str] = {}
-    for kind in kinds():
+    for kind in map(find_kind, PROBLEMS):
         for declaration in kind.declarations:
             found |= {entry.flag: name for name, entry in settings_of(declaration).items()}
     return found

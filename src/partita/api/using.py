@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, Unpack
 
 from partita.api.answer import Answer, AnyAnswer
 from partita.api.exporting import Exported
+from partita.api.listing import listed
 from partita.api.loading import load
 from partita.api.running import MeasuredRun
 from partita.api.simulation import SimulationAnswer
@@ -55,6 +56,7 @@ def _answer(what: AnyAnswer | str | Path) -> AnyAnswer:
     raise InputError(f"{type(what).__name__} is no answer; give what plan, solve or load returns, or a result file")
 
 
+@listed(SimulationKeywords)
 def simulate(
     what: AnyAnswer | Stated | str | Path, plan: object = None, **settings: Unpack[SimulationKeywords]
 ) -> SimulationAnswer:
@@ -88,6 +90,7 @@ def export(what: AnyAnswer | str | Path, runtime: str, path: str | Path, *, mode
     return _answer(what).export(runtime, path, model=model)
 
 
+@listed(RunKeywords)
 def run(what: AnyAnswer | str | Path, **options: Unpack[RunKeywords]) -> MeasuredRun:
     """Run the plan of an answer, or of a result file, on processes of this machine; as ``Answer.run``."""
     return _answer(what).run(**options)

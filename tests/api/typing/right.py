@@ -54,6 +54,8 @@ def problems() -> None:
     if result.plan is not None:
         assert_type(pt.evaluate(problem, result.plan), pt.Evaluation)
     pt.solve("x.json", solver="exact", pieces=3)
+    own: dict[str, Any] = {"assignment": "consecutive"}
+    pt.solve(pt.read_problem("tasks.json"), **own)
     pt.solve(pt.read_problem("y.json"), seed=1)
     assert_type(pt.bound(problem, "charge"), pt.Bound)
     assert_type(pt.check(result).verified, bool)

@@ -9,6 +9,7 @@ from typing import Literal, TypedDict, Unpack, overload
 from partita.api import comparing
 from partita.api.arguments import Devices, Inputs, Model
 from partita.api.comparing import Comparison
+from partita.api.listing import listed
 from partita.costs.roofline import CostSource
 from partita.engines.search.result import Progress
 from partita.nouns.graph import Graph
@@ -542,6 +543,7 @@ def compare(
 def compare(what: Stated, **settings: Unpack[CompareProblemKeywords]) -> Comparison: ...
 
 
+@listed(AnyCompareSettings)
 def compare(
     what: Model | Stated,
     cluster: Devices | None = None,

@@ -8,6 +8,7 @@ from typing import Literal, TypedDict, Unpack
 from partita.api import solving
 from partita.api.answer import Answer, AnyAnswer
 from partita.api.arguments import Devices
+from partita.api.listing import listed
 from partita.engines.search.result import Progress
 from partita.problems.kind import Stated
 from partita.problems.mapping.evaluate import MappingEvaluation
@@ -23,6 +24,7 @@ class MapStagesSettings(TypedDict, total=False):
     """Replicas of each stage. [replicas; unchanged unless given]"""
 
 
+@listed(MapStagesSettings)
 def map_stages(
     what: AnyAnswer | Stated | str | Path,
     topology: Devices | None = None,

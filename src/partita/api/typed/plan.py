@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, overload
 from partita.api import planning
 from partita.api.answer import Answer
 from partita.api.arguments import Devices, Inputs, Model
+from partita.api.listing import listed
 from partita.costs.roofline import CostSource
 from partita.engines.processes.pool import Backend
 from partita.engines.search.result import PlanEvaluation, Progress
@@ -413,6 +414,7 @@ def plan(
 ) -> Answer[Stated, object, PlanEvaluation]: ...
 
 
+@listed(AnyPlanSettings)
 def plan(
     model: Model,
     cluster: Devices | None = None,

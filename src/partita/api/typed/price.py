@@ -7,6 +7,7 @@ from typing import Literal, TypedDict, Unpack, overload
 
 from partita.api import planning
 from partita.api.arguments import Devices, Inputs, Model
+from partita.api.listing import listed
 from partita.costs.roofline import CostSource
 from partita.nouns.graph import Graph
 from partita.problems.hybrid.problem import HybridProblem
@@ -348,6 +349,7 @@ def price(
 def price(model: Model, cluster: Devices, *, objective: str, **settings: Unpack[PriceAnyKeywords]) -> Stated: ...
 
 
+@listed(AnyPriceSettings)
 def price(
     model: Model,
     cluster: Devices,

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, overload
 
 from partita.api import solving
 from partita.api.answer import Answer
+from partita.api.listing import listed
 from partita.engines.search.result import PlanEvaluation, Progress
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import HybridEvaluation
@@ -233,6 +234,7 @@ def solve(problem: str | Path, **settings: Unpack[SolveSettings]) -> SolveReturn
 def solve(problem: Stated, **settings: Unpack[SolveProblemKeywords]) -> Answer[Stated, object, PlanEvaluation]: ...
 
 
+@listed(AnySolveSettings)
 def solve(
     problem: Stated | str | Path,
     *,

@@ -7,6 +7,7 @@ from typing import Literal, TypedDict, Unpack, overload
 
 from partita.api import sweeping
 from partita.api.arguments import Devices, Inputs, Model
+from partita.api.listing import listed
 from partita.api.sweeping import SweepAnswer
 from partita.costs.roofline import CostSource
 from partita.engines.processes.pool import Backend
@@ -567,6 +568,7 @@ def sweep(
 def sweep(what: Stated, **settings: Unpack[SweepProblemKeywords]) -> SweepAnswer: ...
 
 
+@listed(AnySweepSettings)
 def sweep(
     what: Model | Stated,
     cluster: Devices | None = None,
