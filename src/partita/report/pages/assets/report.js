@@ -3,7 +3,13 @@
 const partita = {
   read: (id) => JSON.parse(document.getElementById(id).textContent),
   async unpack(text) {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    let bytes;
+    if (Uint8Array.fromBase64) bytes = Uint8Array.fromBase64(text);
+    else {
+      const letters = atob(text);
+      bytes = new Uint8Array(letters.length);
+      for (let i = 0; i < bytes.length; i++) bytes[i] = letters.charCodeAt(i);
+    }
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
   },
   config: { displayModeBar: false, responsive: true, doubleClick: "reset" },
@@ -76,11 +82,17 @@ partita.start = async () => {
   }
   const charts = [...document.querySelectorAll(".chart")], lines = [...document.querySelectorAll(".timeline")];
   if (charts.length + lines.length) {
+    /* What takes long is unpacked beside each other, and beside the program. */
+    const waiting = lines.map((box) => {
+      const data = partita.read(box.dataset.source);
+      return [box, data, partita.unpack(data.packed)];
+    });
     const source = new TextDecoder().decode(await partita.unpack(document.getElementById("library").textContent));
     const program = document.createElement("script");
     program.textContent = source;
     document.head.append(program);
-    for (const box of lines) await partita.timeline(box);
+    for (const [box, data, bytes] of waiting) await partita.timeline(box, data, new Uint8Array(await bytes));
+    performance.mark("time line");
     for (const box of charts) {
       await partita.pause();
       const found = partita.read(`${box.id}-figure`);
@@ -88,5 +100,6 @@ partita.start = async () => {
     }
     addEventListener("beforeprint", () => { for (const box of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(box); });
   }
+  performance.mark("ready");
   document.documentElement.dataset.ready = "yes";
 };

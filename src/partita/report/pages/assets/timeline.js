@@ -1,9 +1,8 @@
 "use strict";
 /* The time line: of any length, because only what can be told apart is given to plotly to draw. Few slices are bars;
    many are a picture in which each point has the colour of what takes most of it. */
-partita.timeline = async (box) => {
-  const data = partita.read(box.dataset.source), count = data.count;
-  const bytes = new Uint8Array(await partita.unpack(data.packed));
+partita.timeline = async (box, data, bytes) => {
+  const count = data.count;
   let place = 0;
   const column = () => {
     const found = new Int32Array(count), at = place;
@@ -119,15 +118,17 @@ partita.timeline = async (box) => {
     const traces = bars(low, high, t0, t1) ?? picture(low, high, t0, t1);
     const shown = high - low + 1, every = Math.max(1, Math.ceil(shown / 40)), ticks = [];
     for (let row = low; row <= high; row += every) ticks.push(row);
+    /* Measured by hand: what plotly measures it draws twice. */
     const clip = (text) => (text.length > 26 ? text.slice(0, 25) + "…" : text);
+    const left = 14 + 7 * Math.max(...ticks.map((row) => clip(title(rows[row])).length));
     const height = Math.round(Math.max(170, Math.min(620, 70 + used.length * 22, 70 + rows.length * 26)));
     plot.style.height = `${height}px`;
     const ends = tall ?? [-0.5, rows.length - 0.5];
     await Plotly.react(plot, traces, {
-      height, barmode: "overlay", showlegend: false, dragmode: "zoom", margin: { l: 8, r: 12, t: 6, b: 40 }, template: "none",
+      height, barmode: "overlay", showlegend: false, dragmode: "zoom", margin: { l: left, r: 12, t: 6, b: 40 }, template: "none",
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { family: getComputedStyle(document.body).fontFamily, size: 12 },
       xaxis: { range: window_.map((at) => at / size), title: { text: `time (${axis})` }, gridcolor: "#8884", zeroline: false, minallowed: 0, maxallowed: data.finish / size },
-      yaxis: { range: [ends[1], ends[0]], tickvals: ticks, ticktext: ticks.map((row) => clip(title(rows[row]))), automargin: true, showgrid: false, zeroline: false },
+      yaxis: { range: [ends[1], ends[0]], tickvals: ticks, ticktext: ticks.map((row) => clip(title(rows[row]))), showgrid: false, zeroline: false },
     }, { ...partita.config, doubleClick: false, scrollZoom: false });
     say(`Shown: ${partita.time(window_[0], unit)} to ${partita.time(window_[1], unit)}, ${shown} of ${rows.length} rows` + (traces[0]?.type === "heatmap" ? "; each point has the colour of what takes most of it" : "; slices of the critical path have a red edge"));
   };
