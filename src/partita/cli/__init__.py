@@ -111,6 +111,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """
     if arguments is None:
         prepare_streams()
+    compiling.beside = arguments is None
     compiling.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
         code = cli.main(args=arguments, prog_name="partita", standalone_mode=False)

@@ -205,6 +205,7 @@ def read_model(text: str, parameters: dict[str, Any], solver: str | None) -> Mod
     What can be wrong with the cluster, the settings and the solver's name is looked at first: a mistake there should
     not cost the time of tracing.
     """
+    from partita.conductor.ahead import compile_ahead
     from partita.conductor.plan import choose_problem
     from partita.conductor.solve import check_solver
     from partita.nouns.topology.read import read_cluster
@@ -237,6 +238,9 @@ def read_model(text: str, parameters: dict[str, Any], solver: str | None) -> Mod
     asked = Workload.of(training=parameters["training"])
     # A graph file may hold a backward part without being asked for one.
     known = chosen(asked) if parameters["training"] or text.startswith("hf:") or not text.endswith(".json") else None
+    if known is not None:
+        # While a model is traced, kernels can be compiled.
+        compile_ahead(known[0])
     graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
     kind, notes, settings = known if known is not None and graph.workload is asked else chosen(graph.workload)
     for note in notes:

@@ -1,8 +1,8 @@
 """Traced graphs that are kept on disk, so that a model is traced once.
 
 A graph is kept under a digest of what the model was named and asked for, of partita's frontends, of the versions of
-all that is installed, and of Python. With it is kept what the trace has read beside: files with their content, variables
-of the environment, modules; a kept graph counts as long as all of this is the same. Of a user's file that means all
+all that is installed, and of Python. With it is kept what the trace has read beside: files with their content,
+variables of the environment, modules. A kept graph counts as long as all of this is the same. Of a user's file that means all
 modules of the user's own that it has loaded and all files that it has opened; if it wrote a file, asked the network or
 another process, or what it imports was loaded before (and may have been edited since), nothing is kept.
 """
