@@ -48,10 +48,12 @@ def compile_ahead(kind: AnyKind) -> None:
 
 def _start(kind: AnyKind, parts: list[int]) -> None:
     command = [*main_of("partita.conductor.ahead"), kind.name, *map(str, parts)]
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    nowhere = subprocess.DEVNULL
     try:
         # Ctrl-C is not for it; it ends with this process.
-        process = subprocess.Popen(command, env=environment(), start_new_session=True, **quiet)
+        process = subprocess.Popen(
+            command, env=environment(), start_new_session=True, stdin=nowhere, stdout=nowhere, stderr=nowhere
+        )
     except OSError:
         # Then this process compiles everything.
         return
