@@ -24,7 +24,7 @@ def test_parts_compile_what_they_say() -> None:
     assert all(signatures)
     plain, *others = KIND.samples[0]
     for problem in (plain, others[1]):
-        assert solve(problem, "exact", time_limit_s=60).plan is not None
+        assert solve(problem, solver="exact", time_limit_s=60).plan is not None
     after = [len(kernel.signatures) for part in PARTS for kernel in part.kernels]  # type: ignore[attr-defined]
     assert after == signatures
 
