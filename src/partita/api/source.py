@@ -23,6 +23,7 @@ from partita.api.tracing import (
     traced,
     with_samples,
 )
+from partita.conductor.ahead import compile_ahead
 from partita.conductor.place import placing_facet, staged_plan
 from partita.conductor.plan import choose_problem, price_all
 from partita.conductor.solve import check_solver
@@ -215,6 +216,9 @@ def read_model(
     # A graph may have a backward part without being asked for one.
     is_graph = isinstance(model, Graph) or (isinstance(model, str | Path) and is_graph_file(str(model)))
     known = chosen(workload) if asked.training or not is_graph else None
+    if known is not None:
+        # While a model is traced, kernels can be compiled.
+        compile_ahead(known[0])
     graph, free = first_graph(model, asked, sized=given.value("global_batch") is not None)
     kind, notes, settings = known if known is not None and graph.workload is workload else chosen(graph.workload)
     options, pricing, changes = map(dict, settings)

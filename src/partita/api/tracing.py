@@ -51,6 +51,7 @@ class Tracing:
     decode: int | None = None
     inputs: Inputs | None = None
     inputs_file: str | Path | None = None  #: A JSON or TOML file of further ones, by name.
+    cache: bool = True  #: Whether the graph of an earlier trace may be taken, and this one be kept.
     load: Load = load_model
 
     def given(self) -> Iterator[str]:
@@ -151,6 +152,7 @@ def traced(model: Model, asked: Tracing) -> Graph:
         training=asked.training,
         decode=asked.decode,
         inputs=asked.named_inputs(str(model)),
+        cache=asked.cache,
     )
 
 

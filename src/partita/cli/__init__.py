@@ -113,6 +113,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """
     if arguments is None:
         prepare_streams()
+    compiling.beside = arguments is None
     compiling.tell = registry.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:
         typed = ["partita", *(sys.argv[1:] if arguments is None else arguments)]

@@ -228,9 +228,12 @@ def progress_line(unit: str, label: str) -> Iterator[Progress]:
         yield _notes_only
         return
     from rich.console import Console
+    from rich.live import Live
 
-    screen = Console(stderr=True)
-    with screen.status(f"{label} …") as status:
+    from partita.cli.progress import LiveLine
+
+    screen, status = Console(stderr=True), LiveLine(f"{label} …")
+    with Live(status, console=screen, refresh_per_second=8, transient=True):
 
         def update(event: Event) -> None:
             if event.note:

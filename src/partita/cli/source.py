@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partita.nouns.graph import Graph
 
 #: What ``model_options`` say of a model beside its inputs.
-_OF_MODELS = ("batch_size", "sequence_length", "dtype", "task", "decode", "training")
+_OF_MODELS = ("batch_size", "sequence_length", "dtype", "task", "decode", "training", "cache")
 
 
 def read_source(what: str, parameters: dict[str, Any], solver: str | None) -> ModelSource | StatedSource:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from partita.conductor.ahead import compile_ahead
 from partita.conductor.judge import explained, judge
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
@@ -108,6 +109,7 @@ def solve(
 def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor, *, explain: bool = True) -> AnyResult:
     """``solve`` with the problem's options as one value, on a given clock."""
     kind = kind_of(problem)
+    compile_ahead(kind)
     chosen = find_solver(problem, solver, options)
     refusal = chosen.supports(problem, options)
     if refusal is not None:

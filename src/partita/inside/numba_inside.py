@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
@@ -33,6 +34,16 @@ def on_compiling(begin: Callable[[], None], end: Callable[[], None]) -> None:
     register("numba:compile", Compiling())
 
 
+class Turn(Protocol):
+    """Who compiles a function, of several processes that want it."""
+
+    def take(self) -> bool:
+        """Wait for it; whether somebody else may have compiled the function meanwhile."""
+
+    def drop(self) -> None:
+        """The function is compiled, or was found."""
+
+
 class CodeIndex(IndexDataCacheFile):  # type: ignore[misc]
     """numba's list of the machine code of one function; empty where it names types that are no longer there."""
 
@@ -51,30 +62,45 @@ class CodeIndex(IndexDataCacheFile):  # type: ignore[misc]
 class CodeCache(FunctionCache):  # type: ignore[misc]
     """The machine code of one function, where numba puts it, fresh as long as its ``mark`` is the same.
 
+    ``turn`` makes what processes take turns by, from the path of a file that is for this alone.
+
     Raises
     ------
     RuntimeError
         If there is no folder that can be written.
     """
 
-    def __init__(self, function: Callable[..., object], mark: str) -> None:
+    def __init__(self, function: Callable[..., object], mark: str, turn: Callable[[Path], Turn]) -> None:
         super().__init__(function)
         self._cache_file = CodeIndex(
             cache_path=self._cache_path, filename_base=self._impl.filename_base, source_stamp=mark
         )
+        self._turn = turn(Path(self._cache_path) / f"{self._impl.filename_base}.lock")
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Machine code that is there, or that another process is about to make; None for what is to be compiled."""
+        found = super().load_overload(sig, target_context)
+        if found is None and self._turn.take():
+            found = super().load_overload(sig, target_context)
+        if found is not None:
+            self._turn.drop()
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep machine code, unless the disk takes none: it is in memory all the same."""
-        with contextlib.suppress(OSError):
-            super().save_overload(sig, data)
+        try:
+            with contextlib.suppress(OSError):
+                super().save_overload(sig, data)
+        finally:
+            self._turn.drop()
 
 
-def cache_in(folder: str, function: Callable[..., object], mark: str) -> CodeCache:
+def cache_in(folder: str, function: Callable[..., object], mark: str, turn: Callable[[Path], Turn]) -> CodeCache:
     """A cache in a folder of one's own."""
     stated = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = folder
     try:
-        return CodeCache(function, mark)
+        return CodeCache(function, mark, turn)
     finally:
         numba.config.CACHE_DIR = stated
 

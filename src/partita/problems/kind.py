@@ -166,6 +166,14 @@ class Proof:
     infeasible: bool = False
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Compiled kernels that a usual run calls, and a small run that calls them: compiled beside what else is to do."""
+
+    kernels: tuple[Callable[..., object], ...]
+    run: Callable[[], None]
+
+
 class lazy(Generic[T]):
     """An attribute of a descriptor that is heavy to import, written ``name: lazy[Type] = lazy("module:name")``.
 
@@ -270,6 +278,8 @@ class Kind(Generic[P, L, E]):
     generators: Sequence[ProblemFamily] = ()
     #: Small problems that between them reach every compiled loop; those of a group reach much the same ones.
     samples: Sequence[Sequence[P]] = ()
+    #: What a usual run compiles, in parts; what takes longest comes first.
+    ahead: Sequence[Ahead] = ()
 
     @property
     def name(self) -> str:

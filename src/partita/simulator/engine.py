@@ -8,8 +8,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.simulator.events import TaskArrays, nothing_run, run_tasks
-from partita.engines.kernels.simulator.sharing import nothing_moved
 from partita.ground.errors import InputError, StuckError
 from partita.simulator.program import Floats, Ints
 
@@ -78,6 +76,9 @@ def run(graph: TaskGraph) -> Times:
     Raises ``StuckError`` if tasks wait for each other in a circle; ``InputError`` where arrays do not fit each other, a
     number is out of its range, a task holds a thing or uses a link twice or moves something over no link.
     """
+    from partita.engines.kernels.simulator.events import TaskArrays, nothing_run, run_tasks
+    from partita.engines.kernels.simulator.sharing import nothing_moved
+
     tasks = _checked(graph)
     n = tasks.count
     order = np.argsort(tasks.before, kind="stable")

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -71,6 +72,18 @@ def test_an_edited_callee_changes_the_caller(kernels: Path) -> None:
     assert run(kernels)[:5] == ["False", "10", "0", "1", "True"]
     # The new code took the place of the old.
     assert sorted(path.name for path in kernels.rglob("*.nb?")) == files
+
+
+def test_two_processes_compile_once(kernels: Path) -> None:
+    """The second waits for what the first has begun, or finds it."""
+    found: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: found.append(run(kernels))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [words[1] for words in found] == ["8", "8"]
+    assert sorted(words[2:4] for words in found) == [["0", "1"], ["1", "0"]]
 
 
 def test_an_edit_elsewhere_changes_nothing(kernels: Path) -> None:

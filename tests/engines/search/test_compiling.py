@@ -36,7 +36,7 @@ def test_what_is_spent_compiling_is_not_counted(clean: list[str]) -> None:
     passed = monitor.elapsed_s
     time.sleep(0.05)
     assert monitor.elapsed_s >= passed + 0.04
-    assert clean == [compiling.NOTE]
+    assert clean == [compiling.note()]
 
 
 def test_a_clock_does_not_count_back_what_was_compiled_before(clean: list[str]) -> None:
@@ -64,7 +64,7 @@ def test_kernels_say_when_they_compile(clean: list[str]) -> None:
     took = time.perf_counter() - started
     assert 0.0 < compiling.spent_s() <= took
     assert monitor.elapsed_s <= took - compiling.spent_s() + 0.1
-    assert clean == [compiling.NOTE]
+    assert clean == [compiling.note()]
 
 
 def test_a_share_ends_with_the_whole() -> None:

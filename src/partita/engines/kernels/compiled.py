@@ -22,6 +22,7 @@ from typing import TypeVar, cast
 
 import numba
 
+from partita.engines.processes.claim import Claim
 from partita.engines.search import compiling
 from partita.ground.sources import digest_of
 from partita.inside.numba_inside import (
@@ -36,6 +37,9 @@ from partita.inside.numba_inside import (
 
 # It counts against nobody's time limit.
 on_compiling(compiling.begin, compiling.end)
+
+#: Seconds after which a process that should have compiled a kernel is taken to hang.
+_MOST_WAIT_S = 120.0
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -69,14 +73,31 @@ def _source_of(function: Callable[..., object]) -> Path:
     return Path(inspect.getfile(function)).resolve()
 
 
+class _Turn:
+    """One process compiles a kernel, others that want it wait: for them that is compiling, too."""
+
+    def __init__(self, path: Path) -> None:
+        self.claim = Claim(path)
+
+    def take(self) -> bool:
+        compiling.begin()
+        try:
+            return self.claim.take(_MOST_WAIT_S)
+        finally:
+            compiling.end()
+
+    def drop(self) -> None:
+        self.claim.drop()
+
+
 def _cache_of(function: Callable[..., object]) -> CodeCache | None:
     """Where the machine code of a function is kept; None for nowhere."""
     mark = _digest(_source_of(function))
     with contextlib.suppress(RuntimeError):
-        return CodeCache(function, mark)
+        return CodeCache(function, mark, _Turn)
     folder = _own_temporary_folder()
     with contextlib.suppress(RuntimeError):
-        return None if folder is None else cache_in(folder, function, mark)
+        return None if folder is None else cache_in(folder, function, mark, _Turn)
     return None
 
 

@@ -1,24 +1,44 @@
 """Time that this process spends compiling, which no time limit counts: it is spent once on a machine.
 
-The compiled kernels say when they begin and end (``kernels.compiled``); clocks ask how long it took so far.
+The compiled kernels say when they begin and end (``kernels.compiled``); clocks ask how long it took so far. What other
+processes compile meanwhile for this one is time of theirs; waiting for it is compiling, too.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-#: What people are told, once, when it begins.
-NOTE = "compiling kernels, once on this machine: up to a minute, which no time limit counts"
-
-#: Who tells them; nobody unless set.
+#: Who is told in a sentence, once, when it begins; nobody unless set.
 tell: Callable[[str], None] | None = None
+
+#: Whether other processes may be started to compile for this one.
+beside = False
+
+#: Kernels that are known to be missing: whether each is there by now.
+expected: list[Callable[[], bool]] = []
 
 _lock = threading.Lock()
 _depth = 0
 _since = _total = 0.0
 _told = False
+
+
+def note() -> str:
+    """What people are told."""
+    what = f"{len(expected)} kernels" if len(expected) > 1 else "kernels"
+    return f"compiling {what}, once on this machine: up to half a minute, which no time limit counts"
+
+
+def expect(kernels: Sequence[Callable[[], bool]]) -> None:
+    """It is known what is to be compiled: for each kernel, whether it is there."""
+    expected.extend(kernels)
+
+
+def done() -> tuple[int, int] | None:
+    """While something is compiled, how many of the kernels that were known to be missing are there, and of how many."""
+    return (sum(there() for there in expected), len(expected)) if _depth and expected else None
 
 
 def begin() -> None:
@@ -30,7 +50,7 @@ def begin() -> None:
         _depth += 1
         first, _told = not _told, True
     if first and tell is not None:
-        tell(NOTE)
+        tell(note())
 
 
 def end() -> None:

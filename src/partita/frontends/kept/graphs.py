@@ -1,10 +1,10 @@
 """Traced graphs that are kept on disk, so that a model is traced once.
 
 A graph is kept under a digest of what the model was named and asked for, of partita's frontends, of the versions of
-all that is installed, and of Python. With it is kept what the trace has read beside: files with their content, variables
-of the environment, modules; a kept graph counts as long as all of this is the same. Of a user's file that means all
-modules of the user's own that it has loaded and all files that it has opened; if it wrote a file, asked the network or
-another process, or what it imports was loaded before (and may have been edited since), nothing is kept.
+all that is installed, and of Python. With it is kept what the trace has read beside: files with their content,
+variables of the environment, modules. A kept graph counts as long as all of this is the same. Of a user's file that
+means all modules of the user's own that it has loaded and all files that it has opened; if it wrote a file, asked the
+network or another process, or what it imports was loaded before (and may have been edited since), nothing is kept.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def kept(spec: str, asked: Asked, trace: Callable[[], tuple[Graph, frozenset[str
     if (found := _read(path)) is not None:
         return found
     own, began = own_modules(), time.time_ns()
-    with looking(anybody=_of_onnx(spec)) as looks:
+    # What a model of transformers is follows from its name; nothing else that is read counts.
+    nothing = contextlib.nullcontext(Looks(anybody=False))
+    with nothing if spec.startswith("hf:") else looking(anybody=_of_onnx(spec)) as looks:
         graph, modules = trace()
     text = msgspec.json.encode(graph)
     beside = _beside(spec, hashlib.sha256(text).hexdigest(), modules, looks, own, began)

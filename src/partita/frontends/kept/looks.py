@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from partita.frontends.kept.installed import is_installed
@@ -42,14 +43,14 @@ _hearing: list[bool] = []
 
 def _by_own_code() -> bool:
     """Whether the caller's caller runs for somebody's own code, and not for an import of something installed."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith("<frozen importlib"):
             return False
         if not is_installed(file):
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from partita.engines.search.monitor import Monitor
 from partita.nouns.topology.topology import Topology
 from partita.problems.facets import E, Facet, L, P
 from partita.problems.outcome import Outcome
-from partita.simulator.pipeline import Pipeline
-from partita.simulator.placed import Layout
+
+if TYPE_CHECKING:
+    from partita.simulator.pipeline import Pipeline
+    from partita.simulator.placed import Layout
 
 
 class Staging(Facet, Generic[P, L, E]):

@@ -13,7 +13,7 @@ from partita.problems.mapping.problem import MappingProblem, Placement
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from partita.problems.kind import Bounds, Certify, Solvers
+    from partita.problems.kind import Ahead, Bounds, Certify, Solvers
     from partita.problems.mapping.files import MappingPlanFiles
     from partita.problems.mapping.from_result import MappingFromResult
     from partita.problems.mapping.report import MappingReport
@@ -39,6 +39,7 @@ class Mapping(Kind[MappingProblem, Placement, MappingEvaluation]):
     sweep: lazy[MappingSweep] = lazy("partita.problems.mapping.sweep:MappingSweep")
     timeline: lazy[MappingTimeLine] = lazy("partita.problems.mapping.timeline:MappingTimeLine")
     from_result: lazy[MappingFromResult] = lazy("partita.problems.mapping.from_result:MappingFromResult")
+    ahead: lazy[Sequence[Ahead]] = lazy("partita.problems.mapping.ahead:AHEAD")
     samples: lazy[Sequence[Sequence[MappingProblem]]] = lazy("partita.problems.mapping.samples:SAMPLES")
     change = staticmethod(change)
     evaluate = staticmethod(evaluate)

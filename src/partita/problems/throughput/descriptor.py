@@ -14,7 +14,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
+    from partita.problems.kind import Ahead, Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.throughput.evaluation import Evaluation
     from partita.problems.throughput.files.plans import ThroughputPlanFiles
     from partita.problems.throughput.from_model import ThroughputFromModel
@@ -43,6 +43,7 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     stages: lazy[ThroughputStages] = lazy("partita.problems.throughput.timeline:ThroughputStages")
     replicas: lazy[ThroughputReplicas] = lazy("partita.problems.throughput.replicas:ThroughputReplicas")
     generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.throughput.generators.settings:GENERATORS")
+    ahead: lazy[Sequence[Ahead]] = lazy("partita.problems.throughput.ahead:AHEAD")
     samples: lazy[Sequence[Sequence[ThroughputProblem]]] = lazy("partita.problems.throughput.samples:SAMPLES")
     change = staticmethod(change)
     evaluate: lazy[Evaluate[ThroughputProblem, Plan, Evaluation]] = lazy(

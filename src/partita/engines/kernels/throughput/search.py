@@ -69,7 +69,9 @@ def _expand(c: DownsetSearch[Any], steps: StageSteps, stage: StageTrial, code: n
     a, s, x, until = c.arrays, c.store, c.scratch, c.until
     g = steps.start(c, stage)
     items_left = x.in_downset.shape[0] - x.places[at.INSIDE]
-    queue_len, mark_len, depth, here = g.ready, 0, 0, 0
+    # Steps would be compiled for a plain 0 first, and for numbers then.
+    mark_len = depth = here = np.int64(0)
+    queue_len = g.ready
     for i in range(g.ready):
         x.queue[i] = x.reach[i]
     outcome, nodes = at.REFUTED, s.counters[at.NODES]
