@@ -238,7 +238,7 @@ class Answer(AnswerFacts[ProblemT, PlanT, EvaluationT]):
         """Write one page that opens offline, atomically."""
         write_page(path, self._with_making())
 
-    def _with_making(self) -> dict[str, Any]:
+    def _with_making(self) -> dict[str, object]:
         """The result document, with how it was made: from a file as that says, else by this program."""
         return {"made": made(), **self.document()}
 

@@ -93,7 +93,10 @@ class Output:
         """Write the document where it goes, with how it was made."""
         from partita.documents.made import made
 
-        document = {**document, "made": made(*_call())}
+        self.value({**document, "made": made(*_call())})
+
+    def value(self, document: dict[str, Any]) -> None:
+        """Write what other commands read, and what is the same however it was made."""
         if self.path not in (None, STDOUT):
             from partita.documents.document import write_json
 

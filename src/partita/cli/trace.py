@@ -30,5 +30,5 @@ def trace(model: str, **parameters: Any) -> None:
     if is_graph_file(model):
         raise InputError(f"{model} is no model that can be traced; write hf:{model} if it is a configuration")
     graph = traced(model, take_tracing(parameters))
-    output.document(tagged(graph, GRAPH_FORMAT, GRAPH_VERSION))
+    output.value(tagged(graph, GRAPH_FORMAT, GRAPH_VERSION))
     output.show([model_sentence(graph), paragraphs("Notes", graph.notes)])
