@@ -277,7 +277,7 @@ class AnswerFacts(Result[ProblemT, PlanT, EvaluationT]):
             If matplotlib is not installed.
         """
         if self.plan is None:
-            raise InputError(f"there is no plan to draw: {self.reason or self.status}")
+            raise InputError(f"there is no plan to be drawn: {self.reason or self.status}")
         return draw_stages(self.stages, self.unit, ax)
 
 
