@@ -14,14 +14,17 @@ import pytest
 
 from contracts.cases import all_kinds, families_of
 from partita.conductor.documents import result_document
+from partita.conductor.simulate import simulate_plan
 from partita.conductor.solve import solve
 from partita.documents.result_file import with_problem
 from partita.ground.errors import FormatError, InputError, MissingExtraError
 from partita.ground.units import format_time
 from partita.problems.kind import AnyKind
 from partita.report.pages import cell, page, write_page
+from partita.report.pages.cell import picture
 from partita.report.pages.sweep import axes_of, pareto
 from report.documents import NAMES, PIPELINE, Documents
+from report.large import pipeline
 from running.command_line import Run
 from toy.conftest import tasks as tasks
 from toy.conftest import tasks_file as tasks_file
@@ -67,6 +70,13 @@ def test_a_cell_is_small_static_and_says_the_objective(documents: Documents, nam
     if document.get("objective") is not None and name != "simulation":
         assert f'value="{document["objective"]!r}"' in shown
         assert format_time(document["objective"], document["unit"]) in shown
+
+
+def test_a_cell_is_small_however_much_happens() -> None:
+    """Every piece of time of every row is another sort than the one before it."""
+    line = simulate_plan(*pipeline(24, 100)).simulation.timeline
+    assert 20_000 < len(picture(line)) < LARGEST_CELL * 0.6
+    Elements(picture(line))
 
 
 def test_a_cell_needs_no_extra(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from partita.documents.result_file import split_document
 from partita.engines.search.result import Rival
 from partita.ground.units import format_time
 from partita.nouns.catalogue.runtimes import find_runtime
+from partita.nouns.graph import Graph
 from partita.problems import kind_of
 from partita.problems.facets.model import ModelPlan
 from partita.problems.kind import AnyResult
@@ -48,6 +49,7 @@ def answer_document(answer: ModelPlan[Any], notes: Sequence[str] = ()) -> dict[s
         "training": graph.training,
         "source": graph.source,
     }
+    document["operators"] = operators_document(graph)
     document["cluster"] = answer.cluster
     source = answer.priced.settings.costs
     if isinstance(source, Measured):
@@ -58,6 +60,17 @@ def answer_document(answer: ModelPlan[Any], notes: Sequence[str] = ()) -> dict[s
     document["split"] = None if split is None else split_document(split)
     kind_of(result.problem).report.answer_document(answer, document)
     return document
+
+
+def operators_document(graph: Graph) -> dict[str, Any]:
+    """What every operator of a model is called, in its order: the numbers of a split are places in these lists."""
+    modules = {module: place for place, module in enumerate(dict.fromkeys(op.module for op in graph.operators))}
+    return {
+        "names": [op.name for op in graph.operators],
+        "modules": list(modules),
+        "module_of": [modules[op.module] for op in graph.operators],
+        "backward": [number for number, op in enumerate(graph.operators) if op.phase == "backward"],
+    }
 
 
 def evaluation_document(problem: Any, plan: Any, evaluation: Any) -> dict[str, Any]:

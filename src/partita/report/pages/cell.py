@@ -5,7 +5,6 @@ The picture is drawn here, as SVG inside the cell: no library is there to draw i
 
 from __future__ import annotations
 
-import html
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +25,8 @@ from partita.simulator.timeline import SORTS, Timeline
 
 #: Rows and pieces of time of the picture, and rows of the table.
 _ROWS, _COLUMNS, _TABLE = 24, 240, 24
+#: Characters of a table: modules of a stage may have long names.
+_LARGEST = 60_000
 #: Steps times microbatches of a run that a cell has the time for.
 _LONGEST = 200_000
 
@@ -53,7 +54,8 @@ def cell_of(subject: Subject) -> str:
     if subject.planned is not None and subject.report is not None:
         shown = subject.report.tables(subject.planned.problem, subject.planned.plan, subject.evaluation)
         tables = rich_tables(shown)
-        parts += [of_rich(tables[0])] if tables and tables[0].row_count <= _TABLE else []
+        found = of_rich(tables[0]) if tables and tables[0].row_count <= _TABLE else Markup("")
+        parts += [found] if len(found) <= _LARGEST else []
     return framed(subject.name, parts)
 
 
@@ -107,42 +109,42 @@ def picture(line: Timeline) -> Markup:
     row_of = np.full(len(line.lanes), -1)
     row_of[lanes] = np.arange(len(lanes))
     sorts = main_sorts(line, row_of, len(lanes), _COLUMNS)
-    left, width, high = 150, 640, 18
-    drawn: list[str] = []
-    used: list[int] = []
+    left, step, high = 150, 3, 18
+    width = step * _COLUMNS
+    drawn: list[Markup] = []
+    shapes: dict[int, list[str]] = {}
     for row, codes in enumerate(sorts):
         edges = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [_COLUMNS])).tolist()
-        name = html.escape(line.lanes[lanes[row]].owner)
-        short = name if len(name) <= 22 else name[:21] + "…"
+        name = line.lanes[lanes[row]].owner
         y = row * high
-        drawn.append(f'<text x="{left - 8}" y="{y + 13}" text-anchor="end" fill="currentColor">{short}</text>')
+        drawn.append(_text(left - 8, y + 13, name if len(name) <= 22 else name[:21] + "…", "end"))
         for a, b in itertools.pairwise(edges):
-            sort = int(codes[a])
-            if sort >= 0:
-                used.append(sort)
-                x, w = left + a * width / _COLUMNS, (b - a) * width / _COLUMNS
-                drawn.append(
-                    f'<rect x="{x:.1f}" y="{y + 2}" width="{w:.1f}" height="{high - 4}" fill="{SORTS[sort].colour}"/>'
-                )
-    bottom = len(lanes) * high
-    drawn.append(f'<text x="{left}" y="{bottom + 15}" fill="currentColor">0</text>')
-    end = html.escape(format_time(line.finish, line.unit))
-    drawn.append(f'<text x="{left + width}" y="{bottom + 15}" text-anchor="end" fill="currentColor">{end}</text>')
-    words = ", ".join(f"{SORTS[k].name}" for k in sorted(set(used)))
+            if codes[a] >= 0:
+                long = step * (b - a)
+                shapes.setdefault(int(codes[a]), []).append(f"M{left + step * a} {y + 2}h{long}v{high - 4}h-{long}z")
+    # One shape for each sort, because a cell has to be small.
+    drawn += [tag("path", d="".join(parts), fill=SORTS[sort].colour) for sort, parts in sorted(shapes.items())]
+    bottom, end = len(lanes) * high, format_time(line.finish, line.unit)
+    drawn += [_text(left, bottom + 15, "0", "start"), _text(left + width, bottom + 15, end, "end")]
+    words = ", ".join(SORTS[sort].name for sort in sorted(shapes))
     more = sum(lane.stream == "compute" for lane in line.lanes) - len(lanes)
     says = f"Time line of {len(lanes)} devices{f' of {len(lanes) + more}' if more else ''}, {end}: {words}"
     keys = [
         tag("span", tag("span", "■ ", style=f"color:{SORTS[k].colour}"), SORTS[k].name + "  ", class_="soft")
-        for k in sorted(set(used))
+        for k in sorted(shapes)
     ]
     svg = tag(
         "svg",
-        Markup("".join(drawn)),
+        *drawn,
         viewBox=f"0 0 {left + width + 10} {bottom + 22}",
         width=left + width + 10,
         role="img",
-        aria_label=html.unescape(says),
+        aria_label=says,
         font_size=11,
         font_family="system-ui,sans-serif",
     )
     return joined([tag("div", svg), tag("p", *keys)])
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> Markup:
+    return tag("text", words, x=x, y=y, text_anchor=anchor, fill="currentColor")

@@ -14,6 +14,12 @@ from partita.report.pages.running import DeviceRow, devices_section, memory_sect
 from partita.report.pages.timeline import timeline_section
 from partita.report.pages.verdict import tiles
 
+#: What transfers do to each other, in words.
+_CONTENTION = {
+    "dedicated": "Transfers do not wait for each other.",
+    "shared": "Transfers share links and copy engines.",
+    "serial": "Transfers over a link go one at a time.",
+}
 #: Names of a critical path that are written out, at its start and its end.
 _NAMES = 60
 
@@ -96,7 +102,7 @@ def _verdict(document: Mapping[str, Any], unit: str) -> Markup:
             time(first["ends"], unit),
             ", the last one takes ",
             time(last["takes"], unit),
-            f" from its first step to its last. Transfers are {document['contention']}.",
+            f" from its first step to its last. {_CONTENTION.get(document['contention'], '')}",
         ),
         id_="verdict",
         aria_labelledby="verdict-title",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from partita.ground.units import format_time
 from partita.problems.facets.report import PlacedPart
 from partita.report.pages.figures import BARE, chart, colour, figure, scaled, script
-from partita.report.pages.markup import Markup, details, joined, of_rich, rich_tables, section, table, tag, time
+from partita.report.pages.markup import Markup, details, of_rich, rich_tables, section, table, tag, time
 from partita.report.pages.subject import Subject
 
 #: As many parts of a model as a reader looks at one by one, and more than can be told apart.
@@ -28,7 +28,7 @@ def stages(subject: Subject) -> Markup:
         shown += [of_rich(part) for part in rich_tables(found)]
     drawn = _model(subject)
     lead = "Which part of the model runs where, from the input to the output."
-    return section("stages", "Stages", drawn, *shown, _layers(subject), _operators(subject), lead=lead)
+    return section("stages", "Stages", drawn, *shown, _layers(subject), *_operators(subject), lead=lead)
 
 
 class _Bar(NamedTuple):
@@ -157,31 +157,51 @@ def _layers(subject: Subject) -> Markup:
     return details(f"Layers ({len(layers)})", found, open_=len(layers) <= 16)
 
 
-def _operators(subject: Subject) -> Markup:
-    """Every operator, made a table by the page when it is asked for: there may be many thousands."""
+def _operators(subject: Subject) -> list[Markup]:
+    """Everything that is placed, and where that is layers, the operators inside them."""
     parts = subject.parts
     if not parts:
-        return Markup("")
-    modules = list(dict.fromkeys(part.module for part in parts))
-    wheres = list(dict.fromkeys(part.where for part in parts))
-    number = {module: place for place, module in enumerate(modules)}
-    device = {where: place for place, where in enumerate(wheres)}
-    rows = [
-        [
-            part.id,
-            part.name,
-            number[part.module],
-            part.place,
-            device[part.where],
-            part.time,
-            part.memory_bytes,
-            part.note,
-        ]
+        return []
+    placed = [
+        (part.id, part.name, part.module, part.place, part.where, part.time, part.memory_bytes, part.note)
         for part in parts
     ]
-    data = {"unit": subject.unit, "modules": modules, "where": wheres, "rows": rows}
+    shown = [_searched("placed", f"Everything that is placed, one by one ({len(placed)})", placed, subject.unit)]
+    inside = _model_operators(subject)
+    if inside:
+        shown.append(_searched("inside", f"Operators of the model ({len(inside)})", inside, subject.unit))
+    return shown
+
+
+#: Number, name, module, place, device, time, memory, and how it runs.
+_Placed = tuple[int, str, str, int, str, float | None, float | None, str]
+
+
+def _searched(identity: str, title: str, placed: Sequence[_Placed], unit: str) -> Markup:
+    """Rows that the page makes a table of when it is asked for: there may be many thousands."""
+    modules = {module: place for place, module in enumerate(dict.fromkeys(row[2] for row in placed))}
+    wheres = {where: place for place, where in enumerate(dict.fromkeys(row[4] for row in placed))}
+    rows = [[*row[:2], modules[row[2]], row[3], wheres[row[4]], *row[5:]] for row in placed]
+    data = {"unit": unit, "modules": list(modules), "where": list(wheres), "rows": rows}
     return details(
-        joined([f"Everything that is placed, one by one ({len(parts)})"]),
-        tag("div", class_="operators", data_source="operators-data"),
-        script("operators-data", json.dumps(data, separators=(",", ":"))),
+        title,
+        tag("div", class_="operators", data_source=f"{identity}-data", data_title=title),
+        script(f"{identity}-data", json.dumps(data, separators=(",", ":"))),
     )
+
+
+def _model_operators(subject: Subject) -> list[_Placed]:
+    """The operators of a model whose plan is one of layers, by the stage that has them."""
+    known = subject.document.get("operators")
+    split = None if subject.planned is None else subject.planned.split
+    if not isinstance(known, Mapping) or split is None or not any(stage.planned for stage in split.stages):
+        return []
+    backward = set(known["backward"])
+    names, modules, module_of = known["names"], known["modules"], known["module_of"]
+    found: list[_Placed] = []
+    for number, stage in enumerate(split.stages):
+        where = f"{len(stage.devices)} × {stage.kind}" if len(stage.devices) != 1 else stage.devices[0]
+        for op in stage.operators:
+            note = "backward" if op in backward else ""
+            found.append((op, names[op], modules[module_of[op]], number, where, None, None, note))
+    return sorted(found, key=lambda row: row[0])

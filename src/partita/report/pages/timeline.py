@@ -145,5 +145,5 @@ def timeline_section(found: Mapping[str, Any], lead: str) -> Markup:
             class_="timeline",
             data_source="timeline-data",
         ),
-        lead=f"{lead} Drag over a part to look closer, double-click to go back.",
+        lead=joined([lead, tag("span", " Drag over a part to look closer, double-click to go back.", class_="screen")]),
     )

@@ -102,7 +102,8 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
         found: dict[int, PlacedPart] = {}
         for number, stage in enumerate(plan.stages):
             layers = {layer.id: layer for layer in problem.on(stage.kind).layers}
-            where = f"{stage.device_count} × {stage.kind or problem.device or 'device'}"
+            count, kind = stage.device_count, stage.kind or problem.device
+            where = f"{count} × {kind}" if kind else f"{count} device{'s' if count > 1 else ''}"
             for identity in stage.operators:
                 layer, chosen = layers[identity], stage.configurations[identity]
                 choices = layer.configurations.get(stage.tensor_parallel, ())

@@ -43,7 +43,7 @@ partita.operators = (box) => {
   const label = element("label", "Find: "), input = element("input", undefined, { type: "search" });
   label.append(input);
   const said = element("p", "", { "aria-live": "polite", class: "lead" });
-  const scroll = element("div", undefined, { class: "scroll", tabindex: "0", role: "group", "aria-label": "Everything that is placed" });
+  const scroll = element("div", undefined, { class: "scroll", tabindex: "0", role: "group", "aria-label": box.dataset.title });
   box.append(label, said, scroll);
   const columns = [["#", 0], ["name", 1], ["module", 2], ["stage", 3], ["device", 4], ["time", 5], ["memory", 6], ["how", 7]];
   const shown = columns.filter(([, k]) => k < 5 ? k !== 2 || data.modules.some(Boolean) : data.rows.some((row) => row[k] !== null && row[k] !== ""));
@@ -58,7 +58,7 @@ partita.operators = (box) => {
     });
     said.textContent = `${found.length} of ${data.rows.length}` + (found.length > most ? `, the first ${most} shown` : "");
     const table = element("table"), head = element("tr"), body = element("tbody"), top = element("thead");
-    table.append(element("caption", "Operators and where they run"));
+    table.append(element("caption", box.dataset.title));
     for (const [title, k] of shown) head.append(element("th", title, { scope: "col", ...(number.has(k) ? { class: "n" } : {}) }));
     for (const row of found.slice(0, most)) {
       const line = element("tr");
