@@ -89,6 +89,10 @@ class OperatorPlace(msgspec.Struct, frozen=True, kw_only=True):
         Number of its stage, and the name of its device or of their kind.
     start, end
         When it runs, in the problem's unit; None where the plan does not say.
+    time, memory_bytes
+        What it takes and holds there, whatever runs beside it; None where that is not known of it alone.
+    note
+        How it runs, where there is a choice.
     """
 
     id: int
@@ -98,3 +102,6 @@ class OperatorPlace(msgspec.Struct, frozen=True, kw_only=True):
     device: str = ""
     start: float | None = None
     end: float | None = None
+    time: float | None = None
+    memory_bytes: float | None = None
+    note: str = ""

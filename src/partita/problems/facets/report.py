@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -46,20 +45,6 @@ def network_sentences(cluster: Cluster) -> tuple[str, ...]:
     if cluster.network_presumed:
         found += f" (presumed: the cluster names no network; {cluster.name}:infiniband-ndr would, for example)"
     return (found,)
-
-
-@dataclass(frozen=True)
-class PlacedPart:
-    """An operator, a layer, or what else a problem places, and where a plan has it."""
-
-    id: int  #: Its number in the problem.
-    name: str  #: For people.
-    module: str  #: Of the model; empty where none is known.
-    place: int  #: Number of its stage or device.
-    where: str  #: The device, or the devices, in words.
-    time: float | None = None  #: What it takes there, in the problem's unit; None where that is not known of it alone.
-    memory_bytes: float | None = None  #: What it holds there whatever runs; None where that is not known of it alone.
-    note: str = ""  #: How it runs, where there is a choice.
 
 
 class Reporting(Facet, Generic[P, L, E]):
@@ -120,10 +105,6 @@ class Reporting(Facet, Generic[P, L, E]):
             if identity in named
         ]
         return sorted(found, key=lambda place: place.id)
-
-    def parts(self, problem: P, plan: L) -> Sequence[PlacedPart]:
-        """Everything that the plan places, in the problem's order; nothing where that is not said one by one."""
-        return ()
 
     def topology(self, problem: P, plan: L) -> tuple[Topology, dict[int, str]] | None:
         """The devices that the problem itself states, and by number the stage there; None where it states none."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_bytes, format_time
-from partita.problems.facets.records import StageSummary
-from partita.problems.facets.report import PlacedPart, Reporting
+from partita.problems.facets.records import OperatorPlace, StageSummary
+from partita.problems.facets.report import Reporting
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan, homes
 from partita.problems.latency.problem import LatencyProblem
@@ -70,20 +70,29 @@ class LatencyReport(Reporting[LatencyProblem, LatencyPlan, LatencyEvaluation]):
             found.append(StageSummary(number=len(found), device="cpu", operators=ids, time=work, compute=work))
         return found
 
-    def parts(self, problem: LatencyProblem, plan: LatencyPlan) -> Sequence[PlacedPart]:
-        """Operators with their time; the CPU is the place behind the accelerators."""
+    def operators(
+        self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation
+    ) -> Sequence[OperatorPlace]:
+        """With their time; the CPU is the place behind the accelerators."""
         home, cpu = homes(problem, plan), len(plan.accelerators)
         found = []
         for op in problem.operators:
             name = op.name or op.label
             if op.id not in home:
-                found.append(PlacedPart(op.id, name, "", cpu, "cpu", op.cpu_time))
+                found.append(OperatorPlace(id=op.id, name=name, stage=cpu, device="cpu", time=op.cpu_time))
                 continue
             device, piece = home[op.id]
-            several = len(plan.accelerators[device]) > 1
-            note = f"piece {piece}" if several else ""
-            where = f"accelerator:{device}"
-            found.append(PlacedPart(op.id, name, "", device, where, op.accelerator_time, op.memory_bytes, note))
+            found.append(
+                OperatorPlace(
+                    id=op.id,
+                    name=name,
+                    stage=device,
+                    device=f"accelerator:{device}",
+                    time=op.accelerator_time,
+                    memory_bytes=op.memory_bytes,
+                    note=f"piece {piece}" if len(plan.accelerators[device]) > 1 else "",
+                )
+            )
         return found
 
     def step(self, problem: LatencyProblem, plan: LatencyPlan, evaluation: LatencyEvaluation) -> float | None:

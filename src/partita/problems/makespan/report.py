@@ -12,7 +12,7 @@ from partita.engines.search.result import Result
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_bytes, format_time
 from partita.problems.facets.records import OperatorPlace, StageSummary
-from partita.problems.facets.report import PlacedPart, Reporting, model_sentence, network_sentences
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem, device_labels
 from partita.problems.makespan.timeline import schedule_timeline
@@ -91,29 +91,24 @@ class MakespanReport(Reporting[MakespanProblem, MakespanPlan, MakespanEvaluation
     def operators(
         self, problem: MakespanProblem, plan: MakespanPlan, evaluation: MakespanEvaluation
     ) -> Sequence[OperatorPlace]:
-        """With the time at which each runs."""
+        """With the time at which each runs, and their memory if that is bytes."""
         labels = device_labels([device.name for device in problem.devices])
-        return [
-            OperatorPlace(
-                id=op.id,
-                name=op.name,
-                module=op.module,
-                stage=plan.operators[op.id].device,
-                device=labels[plan.operators[op.id].device],
-                start=plan.operators[op.id].start,
-                end=plan.operators[op.id].end,
-            )
-            for op in problem.operators
-        ]
-
-    def parts(self, problem: MakespanProblem, plan: MakespanPlan) -> Sequence[PlacedPart]:
-        """Operators with their time, and their memory if that is bytes."""
         found = []
         for op in problem.operators:
-            place = plan.operators[op.id].device
-            held = op.memory if problem.memory_unit == "bytes" else None
-            name, where = op.name or op.label, problem.devices[place].name
-            found.append(PlacedPart(op.id, name, op.module, place, where, op.times[place], held))
+            placed = plan.operators[op.id]
+            found.append(
+                OperatorPlace(
+                    id=op.id,
+                    name=op.name or op.label,
+                    module=op.module,
+                    stage=placed.device,
+                    device=labels[placed.device],
+                    start=placed.start,
+                    end=placed.end,
+                    time=op.times[placed.device],
+                    memory_bytes=op.memory if problem.memory_unit == "bytes" else None,
+                )
+            )
         return found
 
     def figures(

@@ -11,8 +11,8 @@ import numpy as np
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
 from partita.nouns.topology.topology import Topology
-from partita.problems.facets.records import StageSummary
-from partita.problems.facets.report import PlacedPart, Reporting
+from partita.problems.facets.records import OperatorPlace, StageSummary
+from partita.problems.facets.report import Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.orders import chains, consecutive
@@ -74,14 +74,23 @@ class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
             )
         return found
 
-    def parts(self, problem: MappingProblem, plan: Placement) -> Sequence[PlacedPart]:
+    def operators(
+        self, problem: MappingProblem, plan: Placement, evaluation: MappingEvaluation
+    ) -> Sequence[OperatorPlace]:
         """Stages with their devices, and their own time on the first of them."""
         found = []
         for number, (stage, devices) in enumerate(zip(problem.stages, plan.placement, strict=True)):
             names = [problem.device_name(device) for device in devices]
             more = f" … {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-            time = stage.time_s if stage.times_s is None else stage.times_s[devices[0]]
-            found.append(PlacedPart(number, stage.name, "", number, ", ".join(names[:_LISTED]) + more, time))
+            found.append(
+                OperatorPlace(
+                    id=number,
+                    name=stage.name,
+                    stage=number,
+                    device=", ".join(names[:_LISTED]) + more,
+                    time=stage.time_s if stage.times_s is None else stage.times_s[devices[0]],
+                )
+            )
         return found
 
     def topology(self, problem: MappingProblem, plan: Placement) -> tuple[Topology, dict[int, str]]:

@@ -13,8 +13,8 @@ from partita.documents.tables.text import new_table, paragraphs
 from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_bytes, format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.records import MemoryUse, StageSummary
-from partita.problems.facets.report import PlacedPart, Reporting, model_sentence, network_sentences, per_microbatch
+from partita.problems.facets.records import MemoryUse, OperatorPlace, StageSummary
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences, per_microbatch
 from partita.problems.throughput.evaluation import Evaluation, StageMemory
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.simulated import pipeline_document, sample_latency, simulated_pipeline, step_document
@@ -104,21 +104,22 @@ class ThroughputReport(Reporting[ThroughputProblem, Plan, Evaluation]):
             if worth.memory.total
         ]
 
-    def parts(self, problem: ThroughputProblem, plan: Plan) -> Sequence[PlacedPart]:
-        """Operators with the time of their kind of device."""
+    def operators(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Sequence[OperatorPlace]:
+        """With the time of their kind of device."""
         kinds = {kind.name: place for place, kind in enumerate(problem.kinds)}
         stage_of = {identity: number for number, stage in enumerate(plan.stages) for identity in stage.operators}
-        found = []
-        for op in problem.operators:
-            number = stage_of[op.id]
-            stage = plan.stages[number]
-            time = op.times[kinds[stage.kind]]
-            found.append(
-                PlacedPart(
-                    op.id, op.name or op.label, op.module, number, ", ".join(stage.devices), time, op.memory_bytes
-                )
+        return [
+            OperatorPlace(
+                id=op.id,
+                name=op.name or op.label,
+                module=op.module,
+                stage=stage_of[op.id],
+                device=", ".join(plan.stages[stage_of[op.id]].devices),
+                time=op.times[kinds[plan.stages[stage_of[op.id]].kind]],
+                memory_bytes=op.memory_bytes,
             )
-        return found
+            for op in problem.operators
+        ]
 
     def figures(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> Mapping[str, str]:
         """The latency of one sample through the full pipeline."""

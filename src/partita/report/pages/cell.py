@@ -96,7 +96,7 @@ def _line(subject: Subject) -> Timeline | None:
         return None
     split = planned.split
     many = 0 if split is None else len(split.stages) * split.microbatches
-    if many > _LONGEST or len(subject.parts) > _LONGEST:
+    if many > _LONGEST or len(subject.operators) > _LONGEST:
         return None
     return None if subject.simulated is None else subject.simulated.simulation.timeline
 

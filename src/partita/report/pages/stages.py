@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from partita.ground.units import format_time
-from partita.problems.facets.report import PlacedPart
+from partita.problems.facets.records import OperatorPlace
 from partita.report.pages.figures import BARE, chart, colour, figure, scaled, script
 from partita.report.pages.markup import Markup, details, of_rich, rich_tables, section, table, tag, time
 from partita.report.pages.subject import Subject
@@ -42,7 +42,7 @@ class _Bar(NamedTuple):
     pieces: int
 
 
-def _keys(parts: Sequence[PlacedPart]) -> list[str]:
+def _keys(parts: Sequence[OperatorPlace]) -> list[str]:
     """What every part is drawn as: its module, cut off where there are many; a piece of a row where there are none."""
     depths = range(max(part.module.count(".") + 1 if part.module else 0 for part in parts), 0, -1)
     keys: list[str] = []
@@ -59,20 +59,20 @@ def _keys(parts: Sequence[PlacedPart]) -> list[str]:
     return [f"{parts[n].name} … {parts[min(n + size, len(parts)) - 1].name} ({n})" for n in first]
 
 
-def _model_bars(parts: Sequence[PlacedPart]) -> list[_Bar]:
+def _model_bars(parts: Sequence[OperatorPlace]) -> list[_Bar]:
     keys = _keys(parts)
     number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     found: dict[tuple[int, int], _Bar] = {}
     for key, part in zip(keys, parts, strict=True):
-        at = number[key], part.place
-        old = found.get(at) or _Bar(at[0], key, part.place, part.where, 0.0, 0)
+        at = number[key], part.stage
+        old = found.get(at) or _Bar(at[0], key, part.stage, part.device, 0.0, 0)
         found[at] = old._replace(time=old.time + (part.time or 0.0), pieces=old.pieces + 1)
     return sorted(found.values())
 
 
 def _model(subject: Subject) -> Markup:
     """A bar for every part of the model, in its order, in the colours of its stages."""
-    parts, unit = subject.parts, subject.unit
+    parts, unit = subject.operators, subject.unit
     if not any(part.time for part in parts):
         return Markup("")
     from plotly.graph_objects import Bar
@@ -159,11 +159,11 @@ def _layers(subject: Subject) -> Markup:
 
 def _operators(subject: Subject) -> list[Markup]:
     """Everything that is placed, and where that is layers, the operators inside them."""
-    parts = subject.parts
+    parts = subject.operators
     if not parts:
         return []
     placed = [
-        (part.id, part.name, part.module, part.place, part.where, part.time, part.memory_bytes, part.note)
+        (part.id, part.name, part.module, part.stage, part.device, part.time, part.memory_bytes, part.note)
         for part in parts
     ]
     shown = [_searched("placed", f"Everything that is placed, one by one ({len(placed)})", placed, subject.unit)]

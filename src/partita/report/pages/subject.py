@@ -14,7 +14,8 @@ from partita.documents.result_file import RESULT_FORMAT
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.cluster import Cluster
 from partita.problems import kind_of
-from partita.problems.facets.report import PlacedPart, Reporting
+from partita.problems.facets.records import OperatorPlace
+from partita.problems.facets.report import Reporting
 from partita.problems.planned import Planned, planned_in
 from partita.simulator.sensitivity import Change
 
@@ -87,11 +88,11 @@ class Subject:
         return None if self.planned is None else kind_of(self.planned.problem).report
 
     @functools.cached_property
-    def parts(self) -> Sequence[PlacedPart]:
+    def operators(self) -> Sequence[OperatorPlace]:
         """Everything that the plan places."""
         if self.planned is None or self.report is None:
             return ()
-        return self.report.parts(self.planned.problem, self.planned.plan)
+        return self.report.operators(self.planned.problem, self.planned.plan, self.evaluation)
 
     @functools.cached_property
     def _run(self) -> tuple[Simulated | None, str]:
@@ -131,7 +132,7 @@ class Subject:
     @property
     def stage_count(self) -> int:
         """Places that parts have."""
-        return 1 + max((part.place for part in self.parts), default=-1)
+        return 1 + max((part.stage for part in self.operators), default=-1)
 
 
 def subject_of(

@@ -9,8 +9,8 @@ from partita.documents.tables.text import module_ranges, paragraphs
 from partita.engines.search.result import Result, Rival
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
-from partita.problems.facets.records import StageSummary
-from partita.problems.facets.report import PlacedPart, Reporting, model_sentence, network_sentences
+from partita.problems.facets.records import OperatorPlace, StageSummary
+from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.problem import HybridProblem
@@ -97,19 +97,23 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
             for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True))
         ]
 
-    def parts(self, problem: HybridProblem, plan: Plan) -> Sequence[PlacedPart]:
+    def operators(self, problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> Sequence[OperatorPlace]:
         """Layers with the time of a microbatch on a group of devices, and the configuration that was chosen."""
-        found: dict[int, PlacedPart] = {}
+        found: dict[int, OperatorPlace] = {}
         for number, stage in enumerate(plan.stages):
             layers = {layer.id: layer for layer in problem.on(stage.kind).layers}
-            count, kind = stage.device_count, stage.kind or problem.device
-            where = f"{count} × {kind}" if kind else f"{count} device{'s' if count > 1 else ''}"
+            where = f"{stage.device_count} × {stage.kind or problem.device or 'device'}"
             for identity in stage.operators:
                 layer, chosen = layers[identity], stage.configurations[identity]
                 choices = layer.configurations.get(stage.tensor_parallel, ())
-                time = next((choice.time for choice in choices if choice.id == chosen), None)
-                found[identity] = PlacedPart(
-                    identity, layer.name or layer.label, layer.name, number, where, time, None, chosen
+                found[identity] = OperatorPlace(
+                    id=identity,
+                    name=layer.name or layer.label,
+                    module=layer.name,
+                    stage=number,
+                    device=where,
+                    time=next((choice.time for choice in choices if choice.id == chosen), None),
+                    note=chosen,
                 )
         return [found[layer.id] for layer in problem.layers]
 
