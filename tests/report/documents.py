@@ -107,7 +107,7 @@ class Documents:
             if name in PLANS:
                 pytest.importorskip("transformers")
                 graph = self.graph(training="--training" in PLANS[name])
-                call("plan", graph, *PLANS[name], "--time-limit", "5", "--output", path)
+                call("plan", graph, *PLANS[name], "--time-limit", "60", "--output", path)
             else:
                 self.others[name](path)
             self.known[name] = path

@@ -112,7 +112,7 @@ def test_a_page_is_one_whole_file(documents: Documents, name: str) -> None:
 def test_every_problem_has_pages(kind: AnyKind) -> None:
     """Also those that come later: the typical problem of each family of samples is solved and shown."""
     for family in families_of(kind):
-        result = solve(family.typical, time_limit_s=5.0)
+        result = solve(family.typical, time_limit_s=30.0)
         document = with_problem(result_document(result), result.problem)
         assert result.objective is not None
         assert f'value="{result.objective!r}"' in page(document)
