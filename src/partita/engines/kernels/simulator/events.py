@@ -217,7 +217,9 @@ def run_tasks(tasks: TaskArrays, s: State, sharing: Sharing) -> int:
     Fewer than there are means that the others wait for each other. ``s.start``, ``s.events.key`` (the ends) and
     ``s.cause`` are the result. All times must stay finite.
     """
-    now, ended, fresh, events = 0.0, 0, 0, s.events
+    # Steps would be compiled for a plain 0 first, and for numbers then.
+    zero: int = np.int64(0)  # type: ignore[assignment]
+    now, ended, fresh, events = 0.0, zero, zero, s.events
     for i in range(len(tasks.duration)):
         if s.missing[i] == 0:
             fresh = _admit(tasks, s, i, fresh, now)
@@ -227,7 +229,7 @@ def run_tasks(tasks: TaskArrays, s: State, sharing: Sharing) -> int:
             share(sharing, now, events)
         if events.size[0] == 0:
             return ended
-        now, fresh = events.key[events.members[0]], 0
+        now, fresh = events.key[events.members[0]], zero
         while events.size[0] > 0 and events.key[events.members[0]] == now:
             i = take(events)
             if s.step[i] == _UNRELEASED:

@@ -70,8 +70,8 @@ def _expand(c: DownsetSearch[Any], steps: StageSteps, stage: StageTrial, code: n
     g = steps.start(c, stage)
     items_left = x.in_downset.shape[0] - x.places[at.INSIDE]
     # Steps would be compiled for a plain 0 first, and for numbers then.
-    mark_len = depth = here = np.int64(0)
-    queue_len = g.ready
+    zero: int = np.int64(0)  # type: ignore[assignment]
+    queue_len, mark_len, depth, here = g.ready, zero, zero, zero
     for i in range(g.ready):
         x.queue[i] = x.reach[i]
     outcome, nodes = at.REFUTED, s.counters[at.NODES]
