@@ -19,7 +19,7 @@ from partita.report.pages.subject import Subject
 from partita.report.pages.sweep import axes_of
 from partita.report.pages.sweep import headline as sweep_headline
 from partita.report.pages.sweep import shown as shown_value
-from partita.report.pages.verdict import STATUS, headline
+from partita.report.pages.verdict import STATUS, batch_of, headline
 from partita.simulator.gantt_text import main_sorts
 from partita.simulator.timeline import SORTS, Timeline
 
@@ -42,9 +42,9 @@ _STYLE = (
 def cell_of(subject: Subject) -> str:
     """A result in a cell."""
     document, unit = subject.document, subject.unit
-    step = document.get("step")
+    step = batch_of(document)
     said: list[Any] = [STATUS.get(str(document.get("status")), ""), ". Gap ", share(document.get("gap"), 4)]
-    if isinstance(step, Mapping):
+    if step is not None:
         said += [f". {step['microbatches']} microbatches take ", time(step["time"], unit), ", devices wait for "]
         said += [share(step["bubble"]), " of that"]
     parts = [tag("p", headline(subject), class_="says"), tag("p", joined(said), ".", class_="soft")]
