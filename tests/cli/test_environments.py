@@ -26,8 +26,8 @@ SOURCE = Path(partita.__file__).parent
 
 #: What only extras install, by import name.
 EXTRAS = (
-    "torch transformers torchvision onnx onnxruntime onnxscript openvino matplotlib ortools pyscipopt pymetis joblib "
-    "distributed ray pandas yaml"
+    "torch transformers torchvision onnx onnxruntime onnxscript openvino matplotlib plotly ortools pyscipopt pymetis "
+    "joblib distributed ray pandas yaml"
 )
 
 BLOCKER = f"""
@@ -171,6 +171,11 @@ def test_what_an_extra_is_needed_for_is_said(files: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         "partita: torch is not installed; install it with: pip install 'partita[torch]'"
+    )
+    done = run(files, ENVIRONMENTS["light install"], "report", "{files}/chain.json")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "partita: plotly is not installed; install it with: pip install 'partita[report]'"
     )
 
 

@@ -21,7 +21,7 @@ from partita.ground.errors import FormatError, InputError, MissingExtraError
 from partita.ground.units import format_time
 from partita.problems.kind import AnyKind
 from partita.report.pages import cell, page, write_page
-from partita.report.pages.cell import picture
+from partita.report.pages.preview import picture
 from partita.report.pages.sweep import axes_of, pareto
 from report.documents import NAMES, PIPELINE, Documents
 from report.large import pipeline

@@ -1,30 +1,26 @@
 """What a notebook shows of an answer: a few lines, one picture and one table, static, without any program.
 
-The picture is drawn here, as SVG inside the cell: no library is there to draw it, because a cell needs no extra.
+It needs no extra: nothing of it is drawn by a library.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from partita.ground.units import format_time
 from partita.report.pages.markup import Markup, joined, of_rich, rich_tables, share, table, tag, time
+from partita.report.pages.preview import picture
 from partita.report.pages.simulation import device_rows
 from partita.report.pages.simulation import headline as simulation_headline
 from partita.report.pages.subject import Subject
 from partita.report.pages.sweep import axes_of
 from partita.report.pages.sweep import headline as sweep_headline
 from partita.report.pages.sweep import shown as shown_value
-from partita.report.pages.verdict import STATUS, headline
-from partita.simulator.gantt_text import main_sorts
-from partita.simulator.timeline import SORTS, Timeline
+from partita.report.pages.verdict import STATUS, batch_of, headline
+from partita.simulator.timeline import Timeline
 
-#: Rows and pieces of time of the picture, and rows of the table.
-_ROWS, _COLUMNS, _TABLE = 24, 240, 24
+#: Rows of the table.
+_TABLE = 24
 #: Characters of a table: modules of a stage may have long names.
 _LARGEST = 60_000
 #: Steps times microbatches of a run that a cell has the time for.
@@ -42,9 +38,9 @@ _STYLE = (
 def cell_of(subject: Subject) -> str:
     """A result in a cell."""
     document, unit = subject.document, subject.unit
-    step = document.get("step")
+    step = batch_of(document)
     said: list[Any] = [STATUS.get(str(document.get("status")), ""), ". Gap ", share(document.get("gap"), 4)]
-    if isinstance(step, Mapping):
+    if step is not None:
         said += [f". {step['microbatches']} microbatches take ", time(step["time"], unit), ", devices wait for "]
         said += [share(step["bubble"]), " of that"]
     parts = [tag("p", headline(subject), class_="says"), tag("p", joined(said), ".", class_="soft")]
@@ -99,52 +95,3 @@ def _line(subject: Subject) -> Timeline | None:
     if many > _LONGEST or len(subject.operators) > _LONGEST:
         return None
     return None if subject.simulated is None else subject.simulated.simulation.timeline
-
-
-def picture(line: Timeline) -> Markup:
-    """A time line in small: a row for each device, and what takes most of each piece of the time."""
-    lanes = [k for k, lane in enumerate(line.lanes) if lane.stream == "compute"][:_ROWS]
-    if not lanes or line.finish <= 0:
-        return Markup("")
-    row_of = np.full(len(line.lanes), -1)
-    row_of[lanes] = np.arange(len(lanes))
-    sorts = main_sorts(line, row_of, len(lanes), _COLUMNS)
-    left, step, high = 150, 3, 18
-    width = step * _COLUMNS
-    drawn: list[Markup] = []
-    shapes: dict[int, list[str]] = {}
-    for row, codes in enumerate(sorts):
-        edges = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [_COLUMNS])).tolist()
-        name = line.lanes[lanes[row]].owner
-        y = row * high
-        drawn.append(_text(left - 8, y + 13, name if len(name) <= 22 else name[:21] + "…", "end"))
-        for a, b in itertools.pairwise(edges):
-            if codes[a] >= 0:
-                long = step * (b - a)
-                shapes.setdefault(int(codes[a]), []).append(f"M{left + step * a} {y + 2}h{long}v{high - 4}h-{long}z")
-    # One shape for each sort, because a cell has to be small.
-    drawn += [tag("path", d="".join(parts), fill=SORTS[sort].colour) for sort, parts in sorted(shapes.items())]
-    bottom, end = len(lanes) * high, format_time(line.finish, line.unit)
-    drawn += [_text(left, bottom + 15, "0", "start"), _text(left + width, bottom + 15, end, "end")]
-    words = ", ".join(SORTS[sort].name for sort in sorted(shapes))
-    more = sum(lane.stream == "compute" for lane in line.lanes) - len(lanes)
-    says = f"Time line of {len(lanes)} devices{f' of {len(lanes) + more}' if more else ''}, {end}: {words}"
-    keys = [
-        tag("span", tag("span", "■ ", style=f"color:{SORTS[k].colour}"), SORTS[k].name + "  ", class_="soft")
-        for k in sorted(shapes)
-    ]
-    svg = tag(
-        "svg",
-        *drawn,
-        viewBox=f"0 0 {left + width + 10} {bottom + 22}",
-        width=left + width + 10,
-        role="img",
-        aria_label=says,
-        font_size=11,
-        font_family="system-ui,sans-serif",
-    )
-    return joined([tag("div", svg), tag("p", *keys)])
-
-
-def _text(x: float, y: float, words: str, anchor: str) -> Markup:
-    return tag("text", words, x=x, y=y, text_anchor=anchor, fill="currentColor")

@@ -10,6 +10,7 @@ from partita.ground.units import format_time
 from partita.report.pages.figures import BOUND, MOVE, WAIT, WORK, chart, figure, scaled
 from partita.report.pages.markup import Markup, exact, joined, listed, markup, section, share, table, tag, time
 from partita.report.pages.subject import Subject
+from partita.report.pages.verdict import batch_of
 
 #: Values closer than this, relative, are drawn on an axis that is a little longer.
 _ALIKE = 5e-3
@@ -91,8 +92,8 @@ def baselines(subject: Subject) -> Markup:
 
 
 def _step(row: Mapping[str, Any], unit: str) -> Markup:
-    step = row.get("step")
-    return time(step["time"], unit) if isinstance(step, Mapping) else markup("")
+    step = batch_of(row)
+    return markup("") if step is None else time(step["time"], unit)
 
 
 def _bars(works: Sequence[Mapping[str, Any]], mine: float | None, subject: Subject) -> Markup:

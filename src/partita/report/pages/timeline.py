@@ -17,12 +17,15 @@ from partita.ground.units import format_time
 from partita.report.pages.figures import script
 from partita.report.pages.markup import Markup, joined, section, tag
 from partita.report.pages.packed import packed, planes
+from partita.report.pages.preview import picture
 from partita.report.pages.subject import Subject
 from partita.simulator.program import Ints
 from partita.simulator.timeline import SORTS, Timeline
 
 #: Ticks of a time line: its finish is the last. Long ones are told less finely, which still is far below a pixel.
 _TICKS, _COARSE, _LONG = 2**30, 2**24, 200_000
+#: Up to so many rows are shown with transfers and links, unless somebody asks for them.
+_ALL_ROWS = 48
 
 
 def timeline_document(line: Timeline, critical: Sequence[int] = ()) -> dict[str, Any]:
@@ -105,11 +108,19 @@ def time_line(subject: Subject) -> Markup:
         f"{run.program.schedule}, {run.program.microbatches} microbatches, {format_time(run.step_time, subject.unit)} "
         f"from start to end."
     )
-    return timeline_section(found, lead)
+    return timeline_section(found, lead, picture(run.timeline))
 
 
-def timeline_section(found: Mapping[str, Any], lead: str) -> Markup:
-    """A time line as ``timeline_document`` gives it."""
+def _height(found: Mapping[str, Any]) -> int:
+    """Of the drawing, in pixels, as the page's program makes it: nothing then moves when it is drawn."""
+    used = [lane for lane in found["lanes"] if lane["count"] or lane["stream"] == "compute"]
+    work = [lane for lane in used if lane["stream"] == "compute"]
+    rows = used if not work or len(used) <= _ALL_ROWS else work
+    return max(170, min(620, 70 + 22 * len(used), 70 + 26 * len(rows)))
+
+
+def timeline_section(found: Mapping[str, Any], lead: str, preview: Markup | str = "") -> Markup:
+    """A time line as ``timeline_document`` gives it, and what is there until it is drawn."""
     buttons = [
         tag("button", shown, type_="button", data_act=act, aria_label=says, title=says) for act, shown, says in _KEYS
     ]
@@ -134,8 +145,10 @@ def timeline_section(found: Mapping[str, Any], lead: str) -> Markup:
             ),
             tag("ul", *legend, class_="legend", aria_label="Colours"),
             tag(
-                *("div", ""),
+                "div",
+                preview,
                 class_="line",
+                style=f"height:{_height(found)}px",
                 tabindex="0",
                 role="img",
                 aria_label=f"{says} With the keyboard: plus and minus zoom, arrows move, 0 shows all.",

@@ -32,6 +32,13 @@ def per_words(subject: Subject) -> str:
     return "" if subject.report is None else subject.report.per(subject.problem)
 
 
+def batch_of(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a document, or a row of its baselines, says of a batch as it runs; None where it says nothing."""
+    step = document.get("step")
+    there = isinstance(step, Mapping) and {"time", "microbatches", "bubble"} <= step.keys()
+    return step if there else None
+
+
 def headline(subject: Subject) -> Markup:
     """What was found and what is known of it, in one sentence."""
     document, unit = subject.document, subject.unit
@@ -58,8 +65,8 @@ def _tiles(subject: Subject) -> Iterator[tuple[str, Any]]:
     yield "Objective", joined([time(document.get("objective"), unit), tag("small", per_words(subject))])
     yield "Proven bound", time(document.get("bound"), unit)
     yield "Gap", share(document.get("gap"), 4)
-    step = document.get("step")
-    if isinstance(step, Mapping):
+    step = batch_of(document)
+    if step is not None:
         yield (
             "Time of a batch",
             joined([time(step["time"], unit), tag("small", f" {step['microbatches']} microbatches")]),

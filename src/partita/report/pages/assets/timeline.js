@@ -159,6 +159,7 @@ partita.timeline = async (box, data, bytes) => {
     event.preventDefault();
     act(keys[event.key]);
   });
+  plot.replaceChildren();
   await view(0, data.finish);
   plot.on("plotly_relayout", (change) => {
     if (!("xaxis.range[0]" in change) && !("yaxis.range[0]" in change)) return;
