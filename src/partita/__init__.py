@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from partita.problems.latency.problem import LatencyOperator as LatencyOperator
     from partita.problems.latency.problem import LatencyProblem as LatencyProblem
     from partita.problems.makespan.problem import MakespanProblem as MakespanProblem
+    from partita.problems.layer_placement.problem import LayerPlacement as LayerPlacement
+    from partita.problems.layer_placement.problem import LayerPlacementProblem as LayerPlacementProblem
     from partita.problems.mapping.problem import MappingProblem as MappingProblem
     from partita.problems.mapping.problem import Placement as Placement
     from partita.problems.throughput.evaluation import Evaluation as Evaluation
@@ -80,6 +82,7 @@ _NAMES = {
     "partita.problems.importers": "read_problem",
     "partita.problems.latency.plan": "LatencyPlan",
     "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
+    "partita.problems.layer_placement.problem": "LayerPlacement LayerPlacementProblem",
     "partita.problems.mapping.problem": "MappingProblem Placement",
     "partita.problems.throughput.evaluation": "Evaluation",
     "partita.problems.throughput.generators.plain": "plain_problem",
