@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.options import Outcome, Solver
-from partita.problems.layer_placement.problem import HeldLayers, LayerPlacement, LayerPlacementProblem
+from partita.problems.layer_placement.problem import LayerPlacementProblem
 
 #: Intervals by machine.
 Held = Mapping[int, tuple[int, int]]
@@ -23,7 +23,7 @@ Rule = Callable[[LayerInstance], Held]
 
 
 class LayerPlacementBaseline(Solver):
-    """The intervals of a rule; whether tokens flow, it does not look."""
+    """The intervals of a rule, with a largest flow; it makes none where no tokens flow."""
 
     name = summary = ""
 
@@ -35,9 +35,11 @@ class LayerPlacementBaseline(Solver):
         held = self.rule(instance)
         if not held:
             return Outcome(None, reason="it finds no machines that hold all layers")
-        return Outcome(
-            LayerPlacement(machines=tuple(HeldLayers(name=instance.names[i], layers=held[i]) for i in sorted(held)))
-        )
+        if instance.flow(held) == 0:
+            return Outcome(
+                None, reason="no tokens flow: its machines do not begin where others end, or no link joins them"
+            )
+        return Outcome(instance.plan(held))
 
 
 def _fit(instance: LayerInstance) -> list[int]:

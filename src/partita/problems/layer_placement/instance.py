@@ -67,11 +67,15 @@ class LayerInstance:
         """The largest flow of intervals by machine."""
         return float(largest_flow(self.problem, self._named(held)).worth)
 
+    def plan(self, held: Mapping[int, tuple[int, int]]) -> LayerPlacement:
+        """The plan of intervals by machine, with a largest flow."""
+        return plan_of(self.problem, self._named(held))
+
     def offer(self, best: Incumbent[LayerPlacement], held: Mapping[int, tuple[int, int]], by: str) -> float:
         """Offer a plan of intervals; its flow."""
         flow = self.flow(held)
         if flow > 0 and 1.0 / flow < best.value:
-            best.offer(1.0 / flow, plan_of(self.problem, self._named(held)), by)
+            best.offer(1.0 / flow, self.plan(held), by)
         return flow
 
     def _named(self, held: Mapping[int, tuple[int, int]]) -> dict[str, tuple[int, int]]:

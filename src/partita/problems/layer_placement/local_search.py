@@ -96,7 +96,9 @@ class LayerRowSearch(AnnealingSearch):
         behind, group = layers, groups
         for place in range(int(state[2 * count]) - 1, -1, -1):
             first = behind - int(last[group, behind])
-            held[int(state[place])] = (first, behind)
+            # One that passes nothing beside the others holds nothing.
+            if rows.rate[state[place], behind - first] > 0:
+                held[int(state[place])] = (first, behind)
             if state[count + place] == 0:
                 behind, group = first, group - 1
         return held

@@ -23,8 +23,8 @@ from partita.problems.outcome import searched
 
 #: Chains that are tried, from the largest flow down.
 _CHAINS = 12
-#: Rounds of annealing before the slower proofs.
-_FIRST = 24
+#: Rounds of annealing before the slower proofs, and where the program with all links is as small as this.
+_FIRST, _FEWER, _SMALL = 24, 3, 1_500
 #: Variables up to which the program with all links may take all the time that there is.
 _WITH_LINKS_AT_LAST = 40_000
 
@@ -125,12 +125,12 @@ class LayerPlacementCombined(LayerPlacementSolver):
         run.area()
         run.chains()
         run.side_by_side()
-        run.annealing.run(rounds=_FIRST)
+        size = ArcFlow.size(run.instance, blind=False)
+        run.annealing.run(rounds=_FEWER if size <= _SMALL else _FIRST)
         run.any_flow()
         run.side_by_side()
         if run.best.done:
             return
-        size = ArcFlow.size(run.instance, blind=False)
         if size <= WITH_LINKS:
             run.arc_flow(blind=False)
             return
