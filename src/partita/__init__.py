@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from partita.problems.latency.plan import LatencyPlan as LatencyPlan
     from partita.problems.latency.problem import LatencyOperator as LatencyOperator
     from partita.problems.latency.problem import LatencyProblem as LatencyProblem
-    from partita.problems.makespan.problem import MakespanProblem as MakespanProblem
     from partita.problems.layer_placement.problem import LayerPlacement as LayerPlacement
     from partita.problems.layer_placement.problem import LayerPlacementProblem as LayerPlacementProblem
+    from partita.problems.makespan.problem import MakespanProblem as MakespanProblem
     from partita.problems.mapping.problem import MappingProblem as MappingProblem
     from partita.problems.mapping.problem import Placement as Placement
     from partita.problems.throughput.evaluation import Evaluation as Evaluation

@@ -56,5 +56,8 @@ SAMPLES = Samples(
     check=check,
     infeasible=(THREE.replace(layers=9), ALONE.replace(links=ALONE.links[:1])),
     floors=((ALONE, 0.25), (ALONE.replace(layers=1), 0.125)),
-    large=(random_layer_placement(0, machines=16, regions=2),),
+    large=(
+        random_layer_placement(0, machines=16, regions=2),
+        random_layer_placement(1, machines=8, layers=24, kinds=2, regions=2),
+    ),
 )

@@ -8,6 +8,7 @@ with: both of these and separate pipelines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -71,7 +72,8 @@ def swarm(instance: LayerInstance) -> Held:
     passed = [0.0] * stages
     held: dict[int, tuple[int, int]] = {}
     longest = -(-instance.layers // max(1, stages))
-    for i in sorted(range(instance.count), key=lambda i: (-float(instance.rate[i, min(longest, instance.rate.shape[1] - 1)]), i)):  # fmt: skip
+    usual = np.array([row[min(longest, len(row) - 1)] for row in instance.rate])
+    for i in np.argsort(-usual, kind="stable").tolist():
         s = min(range(stages), key=lambda s: (passed[s], s), default=None)
         if s is not None and (rate := float(instance.rate[i, cuts[s + 1] - cuts[s]])):
             passed[s] += rate
@@ -92,10 +94,10 @@ def _pipelines(instance: LayerInstance, members: Sequence[int]) -> tuple[float, 
     for pipelines in range(1, len(members) + 1):
         length = min(len(members) // pipelines, instance.layers)
         cuts = [instance.layers * s // length for s in range(length + 1)]
-        longest = max(b - a for a, b in zip(cuts, cuts[1:], strict=False))
+        longest = max(b - a for a, b in pairwise(cuts))
         if longest >= len(table):
             continue
-        rate = pipelines * min(float(table[b - a]) for a, b in zip(cuts, cuts[1:], strict=False))
+        rate = pipelines * min(float(table[b - a]) for a, b in pairwise(cuts))
         if rate > best[0]:
             best = (
                 rate,

@@ -114,8 +114,11 @@ class _RandomPlacement(msgspec.Struct, frozen=True, kw_only=True):
     kept: Annotated[
         float,
         setting(
-            "Fraction of the links between regions, of source and of sink that there are.", metavar="X", above=0, most=1
-        ),  # fmt: skip
+            "Fraction of the links between regions, of source and of sink that there are.",
+            metavar="X",
+            above=0,
+            most=1,
+        ),
     ] = 1.0
 
 

@@ -27,8 +27,8 @@ _MOVES, _GROWTH, _MOST = 3_000, 1.15, 4e6
 _HOT, _COLD = 3.0, 0.08
 #: Where between the best plan and the best bound a round looks for a flow, in turn after every success.
 _SHARES = (1.0, 0.5, 0.75, 0.25, 0.9, 0.1, 0.03, 0.6)
-#: Rounds in vain after which the search ends.
-PATIENCE = 120
+#: Rounds in vain after which the search ends, beside others and alone.
+PATIENCE, SHORT = 120, 24
 
 
 class LayerRowSearch(AnnealingSearch):

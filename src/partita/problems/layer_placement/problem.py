@@ -40,7 +40,7 @@ class LayerMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TokenLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is carried from one machine to another at most, in tokens per second; ``source`` and ``sink`` are the ends."""
+    """What is carried from one machine to another at most, in tokens per second; the ends are ``source``, ``sink``."""
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")

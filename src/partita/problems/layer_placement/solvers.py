@@ -16,7 +16,7 @@ from partita.problems.layer_placement.bounds.area import LayerArea, most_by_area
 from partita.problems.layer_placement.bounds.rows import Rows, SideBySide
 from partita.problems.layer_placement.chains import FEW, any_row, best_chains
 from partita.problems.layer_placement.instance import LayerInstance
-from partita.problems.layer_placement.local_search import PATIENCE, LayerRowSearch
+from partita.problems.layer_placement.local_search import PATIENCE, SHORT, LayerRowSearch
 from partita.problems.layer_placement.options import Outcome, Solver
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 from partita.problems.outcome import searched
@@ -156,7 +156,7 @@ class LayerPlacementAnnealing(LayerPlacementSolver):
 
     def search(self, run: LayerPlacementRun) -> None:
         run.area()
-        run.annealing.run(patience=PATIENCE)
+        run.annealing.run(patience=SHORT)
 
 
 class LayerPlacementChain(LayerPlacementSolver):

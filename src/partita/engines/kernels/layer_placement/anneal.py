@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.annealing import Cooling, Steps, anneal_by, copy_into
+from partita.engines.kernels.annealing import Cooling, Steps, anneal_by
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
 from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.random import below, share
@@ -39,7 +39,7 @@ class LayerRows(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """The state: ``order`` (M,) of machines, ``joined`` (M,) whether one stands beside the one before it, ``used`` (1,).
+    """The state: ``order`` (M,) of machines, ``joined`` (M,) whether one is beside the one before it, ``used`` (1,).
 
     ``before`` holds the three as they were before a move, ``best`` the best ones; ``energy`` (2,) is that of the state
     and of the best, ``limit`` (M,) is room for what links let machines pass.

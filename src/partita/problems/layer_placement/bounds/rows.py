@@ -150,7 +150,8 @@ class Rows:
         """The best weights for the sets that are known; None where they are not enough to refute the flow."""
         layers = float(self.instance.layers)
         program = MixedProgram()
-        value = [program.add_continuous(float(least), layers, float(n)) for least, n in zip(alone, self.counts, strict=True)]  # fmt: skip
+        kinds = zip(alone, self.counts, strict=True)
+        value = [program.add_continuous(float(least), layers, float(n)) for least, n in kinds]
         more = program.add_continuous(0.0, layers, -1.0)
         for side in self.known:
             if flow - sum(self.tables[kind][k] for kind, k in side) <= SUMMED * flow:

@@ -59,7 +59,7 @@ def read_helix(data: bytes, path: str | Path, *, scale_communication: float = 1.
             TokenLink(source=link.source, target=link.target, tokens_per_s=link.tokens_per_s) for link in document.links
         ),
         overlap=document.overlap,
-        published=one and PublishedFlow(objective=one.objective, bound=one.bound, seconds=one.seconds),
+        published=None if one is None else PublishedFlow(objective=one.objective, bound=one.bound, seconds=one.seconds),
         notes=(document.source,) if document.source else (),
     )
     return problem.scale_communication(scale_communication)
