@@ -186,6 +186,9 @@ class LayerPlacementArcFlow(LayerPlacementSolver):
 
     def search(self, run: LayerPlacementRun) -> None:
         run.area()
+        run.chains()
+        # The program may take long to its first plan.
+        run.annealing.run(rounds=1)
         run.arc_flow(blind=False)
         run.any_flow()
 
