@@ -1,26 +1,32 @@
 """What machines side by side cost: the area bound with whole machines at every layer, and links between them.
 
 Source: own. Suppose that f tokens per second flow. At every layer the machines that hold it pass f together. Give every
-machine a weight v, spread evenly over its layers: with k layers it brings v/k to each. If
+machine a weight v, spread evenly over its layers: with k layers it brings v/k to each. Let v >= k wherever the machine
+passes f alone with k layers, and let any two or more machines, of any kinds and numbers of layers, that together pass f
+bring at least 1. Then every layer gets 1, so that Σ v >= L. The area bound has weights of parts of machines: a machine
+that passes a tenth less than f costs a tenth more there, and half a layer of a partner here.
 
-* v >= k wherever the machine passes f alone with k layers, and
-* any two or more machines, of any kinds and numbers of layers, that together pass f bring at least 1 + π,
+*Bundles.* Without overlap a machine has one flow in all its layers, so that one that is alone at some layer is alone at
+all of its own. The plan is a row of machines that are alone and of *bundles*, layers in a row at which several are side
+by side. At the first layer of a bundle some machines begin that pass f together; the one of them with the fewest
+layers, κ, holds κ layers beside all the others. If any such machines bring w, the bundle gets at least κ·(w − 1) more
+than its layers need: at least λ, the least of this over all sets. With overlap, layers at which several machines are
+side by side take the part of bundles, and λ is the least of w − 1.
 
-then a layer gets 1 from a machine alone and 1 + π from several, and so Σ v >= L; if somewhere machines are side by side
-at all, Σ v >= L + π. The area bound is the same with weights of parts of machines: a machine that passes a tenth less
-than f costs a tenth more there, and half a layer of a partner here.
+*Links.* Of two machines that are alone one after the other, all of f goes over the link between them. So between
+machines that are alone in different components of the links that carry f there is a bundle. If machines are alone in
+the components Q, and nowhere else, there are |Q| − 1 bundles or more, and at least one where the plan is no chain
+within one component; so Σ v >= L + λ·max(1, |Q| − 1), where machines outside of Q need no v >= k.
 
-If nowhere machines are side by side, the plan is a chain over which all of f goes from machine to machine, and its
-machines are joined by links that carry f: then those of one component of these links hold all layers.
-
-So f is refuted where no component holds all layers at f each, and some weights have Σ v < L + π. The weights come from
-a linear program whose rows, the sets of machines that pass f, are made as they are needed; that they bring what they
-have to is seen from the cheapest such set (depth first, with the best rate for its weight as a bound), so that nothing
-depends on the program's tolerances. Refuted flows are refuted for all larger ones: bisection.
+So f is refuted where no component holds all layers in a chain, and for every Q some weights have less. They come from a
+linear program whose rows, the sets of machines that pass f, are made as they are needed; what they bring at least is
+found by trying sets (depth first, with the best rate for its weight as a bound), so that nothing depends on the
+program's tolerances. What is refuted is refuted for all larger flows: bisection.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -34,21 +40,19 @@ from partita.engines.search.result import Bound
 from partita.ground.rounding import SUMMED, TOLERANCE
 from partita.problems.kind import BoundMethod
 from partita.problems.layer_placement.bounds.area import most_by_area, seconds_per_token
+from partita.problems.layer_placement.bounds.sides import Item, Side, cheapest
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.problem import LayerPlacementProblem
 
-#: Sets of machines tried for one cheapest one, and programs for one flow.
-_TRIED, _PROGRAMS = 20_000, 60
-
-#: Kinds and numbers of layers of machines side by side.
-Side = tuple[tuple[int, int], ...]
+#: Programs for one flow, and components up to which all sets of them are looked at.
+_PROGRAMS, _COMPONENTS = 60, 5
 
 
 class SideBySide(BoundMethod[LayerPlacementProblem]):
     """See the module."""
 
     name = "side by side"
-    summary = "whole machines side by side at every layer, and chains within components of links; ignores who is where"
+    summary = "whole machines side by side at every layer, and between components of wide links; ignores who is where"
     argument = (
         "machines that pass less need others beside them, and one after the other they only reach those that wide "
         "links join: weighted so, all machines together do not hold all layers"
@@ -66,13 +70,13 @@ class SideBySide(BoundMethod[LayerPlacementProblem]):
         return Bound(seconds_per_token(high), self.name, self.scope, monitor.elapsed_s)
 
 
-class _Item(NamedTuple):
-    """A machine of a kind with so many layers, what it passes, and its weight at each of them."""
+class _Class(NamedTuple):
+    """Machines of one kind that may be alone, or may not: how many, and the most layers that each holds alone."""
 
     kind: int
-    layers: int
-    rate: float
-    weight: float
+    single: bool
+    count: int
+    alone: int
 
 
 class Rows:
@@ -80,8 +84,12 @@ class Rows:
 
     def __init__(self, instance: LayerInstance, stopping: Callable[[], bool]) -> None:
         self.instance, self.stopping = instance, stopping
-        self.counts = [len(members) for members in instance.kinds]
         self.tables = [instance.rate[members[0]] for members in instance.kinds]
+        self.kind = [0] * instance.count
+        for kind, members in enumerate(instance.kinds):
+            for place in members:
+                self.kind[place] = kind
+        #: Kinds, whether they may be alone, and numbers of layers of machines side by side.
         self.known: list[Side] = []
 
     def falling(self, low: float, high: float, closeness: float = TOLERANCE) -> Iterator[float]:
@@ -101,107 +109,120 @@ class Rows:
 
     def refuted(self, flow: float) -> bool:
         """Whether it is proven that no plan has such a flow."""
-        return not self._chain(flow) and self._outweighed(flow)
+        alone = self.instance.alone(flow)
+        parts = self._components(flow, alone.tolist())
+        if any(self._chain(flow, part, int(alone[part].sum())) for part in parts):
+            return False
+        everywhere = set(itertools.chain.from_iterable(parts))
+        if self._outweighed(flow, everywhere, 1):
+            return True
+        if not 1 < len(parts) <= _COMPONENTS:
+            return False
+        # The hardest to refute first.
+        return all(
+            self._outweighed(flow, set(itertools.chain.from_iterable(chosen)), max(1, size - 1))
+            for size in range(len(parts), -1, -1)
+            for chosen in itertools.combinations(parts, size)
+        )
 
-    def _chain(self, flow: float) -> bool:
-        """Whether machines that are joined by links as wide could hold all layers, one after the other."""
-        instance, count = self.instance, self.instance.count
-        alone = instance.alone(flow)
-        wide = instance.link[:count, :count] >= flow
-        wide = (wide | wide.T) & (alone > 0)[:, None] & (alone > 0)[None, :]
-        left = set(np.flatnonzero(alone).tolist())
+    def _components(self, flow: float, alone: list[int]) -> list[list[int]]:
+        """Machines that may be alone, by components of the links that carry the flow."""
+        count = self.instance.count
+        wide = self.instance.link[:count, :count] >= flow
+        wide |= wide.T
+        left, found = {place for place in range(count) if alone[place]}, []
         while left:
-            part, pending = set(), [left.pop()]
+            pending = [min(left)]
+            left -= {pending[0]}
+            part = []
             while pending:
                 place = pending.pop()
-                part.add(place)
-                for other in np.flatnonzero(wide[place]).tolist():
-                    if other in left:
-                        left.remove(other)
-                        pending.append(other)
-            members = sorted(part)
-            fed = bool((instance.link[count, members] >= flow).any())
-            taken = bool((instance.link[members, count + 1] >= flow).any())
-            if fed and taken and int(alone[members].sum()) >= instance.layers:
-                return True
-        return False
+                part.append(place)
+                near = [other for other in np.flatnonzero(wide[place]).tolist() if other in left]
+                left.difference_update(near)
+                pending += near
+            found.append(sorted(part))
+        return found
 
-    def _outweighed(self, flow: float) -> bool:
-        """Whether some weights show that machines side by side do not hold all layers."""
+    def _chain(self, flow: float, part: list[int], held: int) -> bool:
+        """Whether the machines of a component could hold all layers, one after the other, with links at both ends."""
+        count, link = self.instance.count, self.instance.link
+        ends = (link[count, part] >= flow).any() and (link[part, count + 1] >= flow).any()
+        return bool(ends) and held >= self.instance.layers
+
+    def _outweighed(self, flow: float, single: set[int], bundles: int) -> bool:
+        """Whether some weights show that the machines do not hold all layers, if these may be alone."""
         layers = self.instance.layers
-        alone = [int(np.flatnonzero(table >= flow).max(initial=0)) for table in self.tables]
+        classes = self._classes(flow, single)
         for _ in range(_PROGRAMS):
             if self.stopping():
                 return False
-            weights = self._weights(flow, alone)
+            weights = self._weights(flow, classes, bundles)
             if weights is None:
                 return False
-            least, side = self._cheapest(flow, weights)
-            total = math.fsum(n * v for n, v in zip(self.counts, weights, strict=True)) * (1 + SUMMED)
+            least, more, sides = self._least(flow, classes, weights)
+            total = math.fsum(one.count * v for one, v in zip(classes, weights, strict=True)) * (1 + SUMMED)
             # Weights that bring too little are made larger: then they are weights, if not the best.
-            if total < layers + (least - 1.0) * (1 - SUMMED) if least >= 1 else total < layers * least:
+            enough = layers + bundles * more * (1 - SUMMED) if least >= 1 else layers * least
+            if total < enough:
                 return True
-            if side is None or side in self.known:
+            fresh = [side for side in sides if side not in self.known]
+            if not fresh:
                 return False
-            self.known.append(side)
+            self.known += fresh
         return False
 
-    def _weights(self, flow: float, alone: list[int]) -> list[float] | None:
+    def _classes(self, flow: float, single: set[int]) -> list[_Class]:
+        found = []
+        for kind, members in enumerate(self.instance.kinds):
+            inside = sum(place in single for place in members)
+            alone = int(np.flatnonzero(self.tables[kind] >= flow).max(initial=0))
+            found += [_Class(kind, True, inside, alone)] if inside else []
+            found += [_Class(kind, False, len(members) - inside, 0)] if inside < len(members) else []
+        return found
+
+    def _weights(self, flow: float, classes: list[_Class], bundles: int) -> list[float] | None:
         """The best weights for the sets that are known; None where they are not enough to refute the flow."""
         layers = float(self.instance.layers)
         program = MixedProgram()
-        kinds = zip(alone, self.counts, strict=True)
-        value = [program.add_continuous(float(least), layers, float(n)) for least, n in kinds]
-        more = program.add_continuous(0.0, layers, -1.0)
+        value = {
+            (one.kind, one.single): program.add_continuous(float(one.alone), layers, float(one.count))
+            for one in classes
+        }
+        more = program.add_continuous(0.0, layers, -float(bundles))
         for side in self.known:
-            if flow - sum(self.tables[kind][k] for kind, k in side) <= SUMMED * flow:
-                program.add_row([*((value[kind], 1.0 / k) for kind, k in side), (more, -1.0)], lower=1.0)
+            if all((kind, single) in value for kind, single, _ in side) and self._passes(side, flow):
+                terms = [(value[kind, single], 1.0 / k) for kind, single, k in side]
+                program.add_row(terms, lower=1.0)
+                shared = 1 if self.instance.problem.overlap else min(k for _, _, k in side)
+                program.add_row([*((v, c * shared) for v, c in terms), (more, -1.0)], lower=float(shared))
         found = solve_program(program, "highs", time_limit_s=10.0)
         if found.values is None or found.objective >= layers:
             return None
-        return [max(float(least), float(v)) for least, v in zip(alone, found.values, strict=False)]
+        return [max(float(one.alone), float(v)) for one, v in zip(classes, found.values, strict=False)]
 
-    def _cheapest(self, flow: float, weights: list[float]) -> tuple[float, Side | None]:
-        """What two or more machines that pass the flow bring at least, and which do; infinite where none do."""
-        items = self._items(weights)
-        if not items:
-            return math.inf, None
-        best, found, tried, opened = math.inf, None, 0, math.inf
-        floor = min(item.weight for item in items)
-        # What is still to be passed and what is spent so far; only items from a place on, so that no set comes twice.
-        stack: list[tuple[float, float, int, Side]] = [(flow, 0.0, 0, ())]
-        while stack:
-            need, spent, first, side = stack.pop()
-            tried += 1
-            if tried > _TRIED:
-                # Sets below this one are not known: they cost at least so much.
-                opened = min(opened, spent + self._rest(items, first, need, len(side), floor))
-                continue
-            for place in range(len(items) - 1, first - 1, -1):
-                item = items[place]
-                now, cost = need - item.rate, spent + item.weight
-                chosen = (*side, (item.kind, item.layers))
-                if now <= SUMMED * flow and len(chosen) >= 2:
-                    if cost < best:
-                        best, found = cost, chosen
-                elif cost + self._rest(items, place, now, len(chosen), floor) < best - 1e-12:
-                    stack.append((now, cost, place, chosen))
-        return min(best, opened) * (1 - SUMMED), found
+    def _passes(self, side: Side, flow: float) -> bool:
+        return flow - sum(float(self.tables[kind][k]) for kind, _, k in side) <= SUMMED * flow
 
-    @staticmethod
-    def _rest(items: list[_Item], first: int, need: float, chosen: int, floor: float) -> float:
-        """The least that is still to be spent: at the best rate for its weight, and on a second machine."""
-        by_rate = max(0.0, need) * items[first].weight / items[first].rate if first < len(items) else math.inf
-        return max(by_rate, floor if chosen < 2 else 0.0)
-
-    def _items(self, weights: list[float]) -> list[_Item]:
-        """Machines that pass something, the best rate for the weight first; of one kind those that are best at all."""
-        found: list[_Item] = []
-        for kind, (table, weight) in enumerate(zip(self.tables, weights, strict=True)):
-            most = 0.0
-            for k in range(len(table) - 1, 0, -1):
-                # With more layers a machine weighs less: with fewer it must pass more.
-                if table[k] > most:
-                    most = float(table[k])
-                    found.append(_Item(kind, k, most, weight / k))
-        return sorted(found, key=lambda item: (item.weight / item.rate, item.kind, item.layers))
+    def _least(self, flow: float, classes: list[_Class], weights: list[float]) -> tuple[float, float, list[Side]]:
+        """What machines side by side bring at least, what a bundle gets at least beyond its layers, and who does."""
+        items = sorted(
+            (
+                Item((one.kind, one.single, k), float(rate), weight / k)
+                for one, weight in zip(classes, weights, strict=True)
+                for k, rate in enumerate(self.tables[one.kind])
+                if rate > 0
+            ),
+            key=lambda item: (item.weight / item.rate, item.what),
+        )
+        least, more, sides = math.inf, math.inf, []
+        sizes = sorted({item.what[2] for item in items}) if not self.instance.problem.overlap else [0]
+        for size in sizes:
+            brought, side = cheapest([item for item in items if item.what[2] >= size], flow, size)
+            least = min(least, brought)
+            gained = max(1, size) * (brought - 1.0)
+            if side is not None:
+                sides.append((gained, side))
+            more = min(more, gained)
+        sides.sort(key=lambda pair: pair[0])
+        return least, min(max(0.0, more), float(self.instance.layers)), [side for _, side in sides[:4]]
