@@ -80,7 +80,8 @@ def test_solving_says_tokens_per_second_and_writes_intervals_and_flows(
     run = partita("solve", path, "--json", "--output", result)
     assert run.code == 0
     document = run.document
-    assert (document["objective"], document["tokens_per_s"], document["tokens_per_s_bound"]) == (0.25, 4.0, 4.0)
+    assert (document["objective"], document["tokens_per_s"]) == (0.25, 4.0)
+    assert document["tokens_per_s_bound"] == pytest.approx(4.0)
     assert document["status"] == "optimal"
     assert [(m["name"], m["layers"]) for m in document["plan"]["machines"]] == [("0", [0, 2]), ("1", [2, 3])]
     assert {(f["from"], f["to"]): f["tokens_per_s"] for f in document["plan"]["flows"]} == {

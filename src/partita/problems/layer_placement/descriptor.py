@@ -12,7 +12,7 @@ from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from partita.problems.kind import Bounds, ProblemFamily, Solvers
+    from partita.problems.kind import Bounds, Certify, ProblemFamily, Solvers
     from partita.problems.layer_placement.report import LayerPlacementReport
     from partita.problems.layer_placement.sweep import LayerPlacementSweep
 
@@ -35,6 +35,7 @@ class LayerPlacementKind(Kind[LayerPlacementProblem, LayerPlacement, LayerPlacem
     sweep: lazy[LayerPlacementSweep] = lazy("partita.problems.layer_placement.sweep:LayerPlacementSweep")
     generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.layer_placement.generators:GENERATORS")
     samples: lazy[Sequence[Sequence[LayerPlacementProblem]]] = lazy("partita.problems.layer_placement.samples:SAMPLES")
+    certify: lazy[Certify[LayerPlacementProblem]] = lazy("partita.problems.layer_placement.certifying:certify")
     evaluate = staticmethod(evaluate)
     complete = staticmethod(complete)
 
