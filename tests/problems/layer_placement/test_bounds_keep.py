@@ -21,7 +21,7 @@ def test_the_cheapest_set_is_the_cheapest_of_all() -> None:
         ]
         items = sorted(drawn, key=lambda item: (item.weight / item.rate, item.what))
         flow, size = rng.randint(1, 8) / 2 + 0.25 * rng.randint(0, 1), rng.randint(0, 2)
-        # Five are enough wherever the flow is at most ten times the least rate; rates here are at least one half.
+        # Rates are at least one half, so that nine machines are enough for these flows.
         sets = (
             [
                 side

@@ -113,7 +113,7 @@ def test_chains_hold_all_layers_at_the_flow_that_they_are_for() -> None:
 
 
 def test_petals_machines_join_where_the_least_tokens_pass() -> None:
-    """The first takes layers 0 to 2, the second the two behind it and one that is there, the third what passes least."""
+    """The first takes layers 0 to 2, the second what is behind and one more, the third what is first of alike ones."""
     instance = LayerInstance(alike(3, 5, {1: 9.0, 3: 2.0}))
     assert petals(instance) == {0: (0, 3), 1: (2, 5), 2: (0, 3)}
 
