@@ -35,7 +35,7 @@ def test_the_cheapest_set_is_the_cheapest_of_all() -> None:
         if not sets:
             continue
         least = min(sum(item.weight for item in side) for side in sets)
-        value, side = cheapest(items, flow, size)
+        value, side = cheapest(items, flow, [item for item in items if item.what[2] == size] if size else None)
         assert side is not None
         weight = {item.what: item.weight for item in items}
         assert least * (1 - 1e-9) <= value <= least
@@ -46,5 +46,5 @@ def test_the_cheapest_set_is_the_cheapest_of_all() -> None:
 
 
 def test_without_machines_there_is_no_set() -> None:
-    assert cheapest([], 1.0, 0) == (math.inf, None)
-    assert cheapest([Item((0, True, 2), 5.0, 1.0)], 1.0, 3) == (math.inf, None)
+    assert cheapest([], 1.0) == (math.inf, None)
+    assert cheapest([Item((0, True, 2), 5.0, 1.0)], 1.0, []) == (math.inf, None)

@@ -10,7 +10,9 @@ that passes a tenth less than f costs a tenth more there, and half a layer of a 
 all of its own. The plan is a row of machines that are alone and of *bundles*, layers in a row at which several are side
 by side. At the first layer of a bundle some machines begin that pass f together; the one of them with the fewest
 layers, κ, holds κ layers beside all the others. If any such machines bring w, the bundle gets at least κ·(w − 1) more
-than its layers need: at least λ, the least of this over all sets. With overlap, layers at which several machines are
+than its layers need: at least λ, the least of this over all sets. Likewise the layers of any of its machines get more;
+so where all is to get no more than a number, machines that are too dear for that are left out of the sets, which may
+make others too dear. With overlap, layers at which several machines are
 side by side take the part of bundles, and λ is the least of w − 1.
 
 *Links.* Of two machines that are alone one after the other, all of f goes over the link between them. So between
@@ -75,7 +77,7 @@ class _Class(NamedTuple):
 
     kind: int
     single: bool
-    count: int
+    members: int
     alone: int
 
 
@@ -160,16 +162,36 @@ class Rows:
             weights = self._weights(flow, classes, bundles)
             if weights is None:
                 return False
-            least, more, sides = self._least(flow, classes, weights)
-            total = math.fsum(one.count * v for one, v in zip(classes, weights, strict=True)) * (1 + SUMMED)
+            items = self._items(classes, weights)
+            least, more, sides = self._least(flow, items)
+            total = math.fsum(one.members * v for one, v in zip(classes, weights, strict=True)) * (1 + SUMMED)
             # Weights that bring too little are made larger: then they are weights, if not the best.
             enough = layers + bundles * more * (1 - SUMMED) if least >= 1 else layers * least
             if total < enough:
                 return True
             fresh = [side for side in sides if side not in self.known]
             if not fresh:
-                return False
+                return least >= 1 and self._dear(flow, items, (total - layers) / bundles)
             self.known += fresh
+        return False
+
+    def _dear(self, flow: float, items: list[Item], spare: float) -> bool:
+        """Whether every bundle gets more than ``spare`` beyond its layers.
+
+        In a bundle that does not, no machine's own layers get more; without the machines of which they do, those of
+        others may, too.
+        """
+        while not (self.instance.problem.overlap or self.stopping()):
+            kept = [
+                item
+                for item in items
+                if item.what[2] * (cheapest(items, flow, [item])[0] - 1.0) * (1 - SUMMED) <= spare
+            ]
+            if self._least(flow, kept)[1] * (1 - SUMMED) > spare:
+                return True
+            if len(kept) == len(items):
+                return False
+            items = kept
         return False
 
     def _classes(self, flow: float, single: set[int]) -> list[_Class]:
@@ -182,11 +204,11 @@ class Rows:
         return found
 
     def _weights(self, flow: float, classes: list[_Class], bundles: int) -> list[float] | None:
-        """The best weights for the sets that are known; None where they are not enough to refute the flow."""
+        """The best weights for the sets that are known; None where there are none, or no time."""
         layers = float(self.instance.layers)
         program = MixedProgram()
         value = {
-            (one.kind, one.single): program.add_continuous(float(one.alone), layers, float(one.count))
+            (one.kind, one.single): program.add_continuous(float(one.alone), layers, float(one.members))
             for one in classes
         }
         more = program.add_continuous(0.0, layers, -float(bundles))
@@ -197,28 +219,31 @@ class Rows:
                 shared = 1 if self.instance.problem.overlap else min(k for _, _, k in side)
                 program.add_row([*((v, c * shared) for v, c in terms), (more, -1.0)], lower=float(shared))
         found = solve_program(program, "highs", time_limit_s=10.0)
-        if found.values is None or found.objective >= layers:
+        if found.values is None:
             return None
         return [max(float(one.alone), float(v)) for one, v in zip(classes, found.values, strict=False)]
 
     def _passes(self, side: Side, flow: float) -> bool:
         return flow - sum(float(self.tables[kind][k]) for kind, _, k in side) <= SUMMED * flow
 
-    def _least(self, flow: float, classes: list[_Class], weights: list[float]) -> tuple[float, float, list[Side]]:
+    def _items(self, classes: list[_Class], weights: list[float]) -> list[Item]:
+        """Machines of every class with every number of layers, the best rate for the weight first."""
+        found = [
+            Item((one.kind, one.single, k), float(rate), weight / k)
+            for one, weight in zip(classes, weights, strict=True)
+            for k, rate in enumerate(self.tables[one.kind])
+            if rate > 0
+        ]
+        return sorted(found, key=lambda item: (item.weight / item.rate, item.what))
+
+    def _least(self, flow: float, items: list[Item]) -> tuple[float, float, list[Side]]:
         """What machines side by side bring at least, what a bundle gets at least beyond its layers, and who does."""
-        items = sorted(
-            (
-                Item((one.kind, one.single, k), float(rate), weight / k)
-                for one, weight in zip(classes, weights, strict=True)
-                for k, rate in enumerate(self.tables[one.kind])
-                if rate > 0
-            ),
-            key=lambda item: (item.weight / item.rate, item.what),
-        )
         least, more, sides = math.inf, math.inf, []
         sizes = sorted({item.what[2] for item in items}) if not self.instance.problem.overlap else [0]
         for size in sizes:
-            brought, side = cheapest([item for item in items if item.what[2] >= size], flow, size)
+            among = [item for item in items if item.what[2] >= size]
+            first = [item for item in among if item.what[2] == size] if size else None
+            brought, side = cheapest(among, flow, first)
             least = min(least, brought)
             gained = max(1, size) * (brought - 1.0)
             if side is not None:

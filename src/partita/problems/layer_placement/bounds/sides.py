@@ -23,21 +23,20 @@ class Item(NamedTuple):
     weight: float
 
 
-def cheapest(items: Sequence[Item], flow: float, size: int) -> tuple[float, Side | None]:
+def cheapest(items: Sequence[Item], flow: float, first: Sequence[Item] | None = None) -> tuple[float, Side | None]:
     """The least weight of two or more machines, of any numbers, that pass a flow, and one such set; infinite for none.
 
-    One of them holds ``size`` layers, unless that is 0. Items come with the best rate for their weight first.
+    One of them is one of ``first``, if that is given. Items come with the best rate for their weight first.
     """
     if not items:
         return math.inf, None
     floor = min(item.weight for item in items)
     enough = SUMMED * flow
     best, found, tried, opened = math.inf, None, 0, math.inf
-    first = [item for item in items if item.what[2] == size] if size else []
     # What is still to be passed, what is spent, and the item from which on others are added: so no set comes twice.
-    stack: list[tuple[float, float, int, Side]] = [(flow - one.rate, one.weight, 0, (one.what,)) for one in first]
-    if not size:
-        stack.append((flow, 0.0, 0, ()))
+    stack: list[tuple[float, float, int, Side]] = [(flow, 0.0, 0, ())]
+    if first is not None:
+        stack = [(flow - one.rate, one.weight, 0, (one.what,)) for one in first]
     while stack:
         need, spent, start, side = stack.pop()
         if spent + _rest(items, start, need, len(side), floor) >= best - 1e-12:
