@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -62,6 +62,33 @@ class LayerInstance:
         sizes = np.arange(self.rate.shape[1])
         found: Ints = np.where(self.rate >= flow, sizes, 0).max(axis=1).astype(np.int32)
         return found
+
+    def components(self, width: float, among: Iterable[int]) -> list[list[int]]:
+        """Machines among some by components of the links that carry so much, in either direction."""
+        wide = self.link[: self.count, : self.count] >= width
+        wide |= wide.T
+        left, found = set(among), []
+        while left:
+            pending = [min(left)]
+            left -= {pending[0]}
+            part = []
+            while pending:
+                place = pending.pop()
+                part.append(place)
+                near = [other for other in np.flatnonzero(wide[place]).tolist() if other in left]
+                left.difference_update(near)
+                pending += near
+            found.append(sorted(part))
+        return found
+
+    def part(self, members: Collection[int]) -> LayerPlacementProblem:
+        """The problem on some of the machines alone."""
+        names = {self.names[i] for i in members} | {SOURCE, SINK}
+        return self.problem.replace(
+            machines=tuple(self.problem.machines[i] for i in sorted(members)),
+            links=tuple(one for one in self.problem.links if one.source in names and one.target in names),
+            published=None,
+        )
 
     def flow(self, held: Mapping[int, tuple[int, int]]) -> float:
         """The largest flow of intervals by machine."""

@@ -82,6 +82,30 @@ class LayerPlacementRun:
             if self.best.done or number == _CHAINS or worth >= flow:
                 break
 
+    def apart(self) -> None:
+        """Components of wide links beside each other: each by itself where it holds all layers, the others together."""
+        instance, layers = self.instance, self.instance.layers
+        parts = instance.components(self.most, range(instance.count))
+        most = [sum(min(instance.problem.machines[i].most_layers, layers) for i in part) for part in parts]
+        whole = [part for part, held in zip(parts, most, strict=True) if held >= layers]
+        rest = [i for part, held in zip(parts, most, strict=True) if held < layers for i in part]
+        if self.best.done or len(whole) + bool(rest) < 2:
+            return
+        held: dict[int, tuple[int, int]] = {}
+        number = {name: place for place, name in enumerate(instance.names)}
+        for members in (*whole, *([rest] if rest else [])):
+            inside = LayerPlacementRun(instance.part(members), self.options, self.monitor)
+            if inside.instance.problem.shortage() is not None:
+                continue
+            inside.area()
+            inside.chains()
+            inside.side_by_side()
+            inside.annealing.run(lambda: self.best.done, rounds=_FIRST)
+            if inside.best.answer is not None:
+                held |= {number[one.name]: one.layers for one in inside.best.answer.machines}
+        if held:
+            instance.offer(self.best, held, "components apart")
+
     def side_by_side(self) -> None:
         """The bound of machines side by side; it begins just above the best plan."""
         if available("highs") and not self.best.done:
@@ -128,6 +152,7 @@ class LayerPlacementCombined(LayerPlacementSolver):
         size = ArcFlow.size(run.instance, blind=False)
         run.annealing.run(rounds=_FEWER if size <= _SMALL else _FIRST)
         run.any_flow()
+        run.apart()
         run.side_by_side()
         if run.best.done:
             return

@@ -112,7 +112,7 @@ class Rows:
     def refuted(self, flow: float) -> bool:
         """Whether it is proven that no plan has such a flow."""
         alone = self.instance.alone(flow)
-        parts = self._components(flow, alone.tolist())
+        parts = self.instance.components(flow, np.flatnonzero(alone).tolist())
         if any(self._chain(flow, part, int(alone[part].sum())) for part in parts):
             return False
         everywhere = set(itertools.chain.from_iterable(parts))
@@ -126,25 +126,6 @@ class Rows:
             for size in range(len(parts), -1, -1)
             for chosen in itertools.combinations(parts, size)
         )
-
-    def _components(self, flow: float, alone: list[int]) -> list[list[int]]:
-        """Machines that may be alone, by components of the links that carry the flow."""
-        count = self.instance.count
-        wide = self.instance.link[:count, :count] >= flow
-        wide |= wide.T
-        left, found = {place for place in range(count) if alone[place]}, []
-        while left:
-            pending = [min(left)]
-            left -= {pending[0]}
-            part = []
-            while pending:
-                place = pending.pop()
-                part.append(place)
-                near = [other for other in np.flatnonzero(wide[place]).tolist() if other in left]
-                left.difference_update(near)
-                pending += near
-            found.append(sorted(part))
-        return found
 
     def _chain(self, flow: float, part: list[int], held: int) -> bool:
         """Whether the machines of a component could hold all layers, one after the other, with links at both ends."""
