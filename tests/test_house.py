@@ -85,7 +85,7 @@ def naming_problems(places: list[Path], names: set[str]) -> list[str]:
 
 def test_shared_floors_name_no_problem() -> None:
     """Neither as an identifier nor in a text."""
-    assert own_names() == {"throughput", "hybrid", "latency", "makespan", "mapping"}
+    assert own_names() == {"throughput", "hybrid", "latency", "makespan", "mapping", "layer_placement"}
     assert naming_problems(files(*SHARED), own_names()) == []
 
 

@@ -92,6 +92,8 @@ if TYPE_CHECKING:
     from partita.problems.latency.plan import LatencyPlan as LatencyPlan
     from partita.problems.latency.problem import LatencyOperator as LatencyOperator
     from partita.problems.latency.problem import LatencyProblem as LatencyProblem
+    from partita.problems.layer_placement.problem import LayerPlacement as LayerPlacement
+    from partita.problems.layer_placement.problem import LayerPlacementProblem as LayerPlacementProblem
     from partita.problems.makespan.problem import MakespanProblem as MakespanProblem
     from partita.problems.mapping.problem import MappingProblem as MappingProblem
     from partita.problems.mapping.problem import Placement as Placement
@@ -158,6 +160,7 @@ _NAMES = {
     "partita.problems.kind": "BoundMethod Kind SearchOptions Solver Stated",
     "partita.problems.latency.plan": "LatencyPlan",
     "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
+    "partita.problems.layer_placement.problem": "LayerPlacement LayerPlacementProblem",
     "partita.problems.makespan.problem": "MakespanProblem",
     "partita.problems.mapping.problem": "MappingProblem Placement",
     "partita.problems.outcome": "Outcome",

@@ -36,6 +36,7 @@ CERTIFICATES = {
     "makespan": {"weighted-work", "earliest-ends", "separator-potentials"},
     "latency": {"earliest-ends"},
     "mapping": {"crowded-devices"},
+    "layer_placement": {"work-of-layers"},
     "hybrid": {"suffix-sets"},
 }
 #: Drawn problems: solved and checked; changed in every place.

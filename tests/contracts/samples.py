@@ -21,6 +21,7 @@ WHERE = {
     "latency": "problems.latency.samples",
     "makespan": "problems.makespan.samples",
     "mapping": "problems.mapping.samples",
+    "layer_placement": "problems.layer_placement.samples",
     "tasks": "toy.samples",
 }
 

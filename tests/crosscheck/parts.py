@@ -36,6 +36,7 @@ SLOW: dict[tuple[str, str], tuple[float, float]] = {
     **{("throughput", name): (0.5, 0.5) for name in ("covering", "covering-free", "ideals")},
     **{("mapping", name): (0.2, 0.3) for name in ("parmesan", "parmesan-point-to-point", "parmesan-all-reduce")},
     ("mapping", "swap-annealing"): (0.2, 0.3),
+    ("layer_placement", "row annealing"): (0.2, 0.4),
     ("latency", "placement-annealing"): (0.2, 0.4),
     # It loads torch, and trains for whole episodes.
     ("makespan", "Placeto"): (0.2, 0.01),

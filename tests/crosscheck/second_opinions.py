@@ -18,6 +18,7 @@ from problems.latency import brute_force as latency_again
 from problems.makespan import independent_evaluator as makespan_again
 from problems.mapping import brute_force as mapping_again
 from second_opinions import independent_evaluator as throughput_again
+from second_opinions import layer_flows
 
 if TYPE_CHECKING:
     from crosscheck.claims import _Answer
@@ -70,12 +71,18 @@ def _mapping(problem: Any, plan: Any) -> tuple[float, bool] | None:
     return mapping_again.objective(problem, plan), len(set(used)) == len(used)
 
 
+def _layer_placement(problem: Any, plan: Any) -> tuple[float, bool] | None:
+    # Of more machines there are too many cuts.
+    return layer_flows.judge(problem, plan) if len(problem.machines) <= 6 else None
+
+
 _JUDGES: dict[str, Callable[[Any, Any], tuple[float, bool] | None]] = {
     "throughput": _throughput,
     "hybrid": _hybrid,
     "latency": latency_again.judge,
     "makespan": _makespan,
     "mapping": _mapping,
+    "layer_placement": _layer_placement,
 }
 
 
@@ -113,6 +120,8 @@ def _tiny(name: str, problem: Any) -> bool:
         return len(problem.operators) <= 5 and len(problem.devices) <= 3 and len(problem.flows) <= 6
     if name == "mapping":
         return problem.used <= 6 and len(problem.bandwidth_bytes_per_s) <= 7
+    if name == "layer_placement":
+        return len(problem.machines) <= 3 and problem.layers <= 6
     if name == "hybrid":
         training = problem.training
         whole = training is None or ("interleaved" not in training.schedules and training.limits.meshes == MeshLimits())

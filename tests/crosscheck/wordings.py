@@ -92,6 +92,20 @@ def _mapping_bytes(problem: Any, factor: float) -> Any:
     )
 
 
+def _layer_placement_times(problem: Any, factor: float) -> Any:
+    """In units in which seconds per token are so many times as many: rates are as many times fewer."""
+    machines = tuple(
+        replace(machine, tokens_per_s={k: rate / factor for k, rate in machine.tokens_per_s.items()})
+        for machine in problem.machines
+    )
+    return replace(problem, machines=machines, links=_multiplied(problem.links, "tokens_per_s", 1.0 / factor))
+
+
+def _layer_placement_ids(problem: Any, seed: float) -> Any:
+    rng = random.Random(seed)
+    return replace(problem, machines=_shuffled(problem.machines, rng), links=_shuffled(problem.links, rng))
+
+
 def _shuffled(items: Any, rng: random.Random) -> Any:
     return tuple(rng.sample(items, len(items)))
 
@@ -138,4 +152,6 @@ _CHANGES: dict[tuple[str, Wording], Callable[[Any, float], Any]] = {
     ("makespan", "ids"): _makespan_ids,
     ("mapping", "times"): _mapping_times,
     ("mapping", "bytes"): _mapping_bytes,
+    ("layer_placement", "times"): _layer_placement_times,
+    ("layer_placement", "ids"): _layer_placement_ids,
 }

@@ -8,6 +8,7 @@ _THROUGHPUT = "tests/problems/throughput"
 _HYBRID = "tests/problems/hybrid"
 _LATENCY = "tests/problems/latency"
 _MAKESPAN = "tests/problems/makespan"
+_LAYERS = "tests/problems/layer_placement"
 
 _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate.py",
@@ -40,6 +41,10 @@ MODULES: dict[str, tuple[str, ...]] = {
         f"{_THROUGHPUT}/files/test_dnn_partitioning.py",
         f"{_LATENCY}/test_files.py",
     ),
+    "partita.problems.layer_placement.evaluate": (f"{_LAYERS}/test_evaluate.py",),
+    "partita.problems.layer_placement.network": (f"{_LAYERS}/test_evaluate.py",),
+    "partita.problems.layer_placement.files.helix": (f"{_LAYERS}/test_files.py",),
+    "partita.problems.layer_placement.bounds.sides": (f"{_LAYERS}/test_bounds_keep.py",),
     "partita.problems.makespan.evaluate": (f"{_MAKESPAN}/test_evaluate.py",),
     "partita.engines.search.incumbent": (
         "tests/engines/search/test_incumbent_claims.py",

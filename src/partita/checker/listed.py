@@ -12,6 +12,8 @@ from partita.checker.hybrid import plan as hybrid_plan
 from partita.checker.hybrid.downsets import SuffixSets
 from partita.checker.latency import plan as latency_plan
 from partita.checker.latency.ends import EarliestPieceEnds
+from partita.checker.layer_placement import plan as layer_placement_plan
+from partita.checker.layer_placement.area import WorkOfLayers
 from partita.checker.makespan import plan as makespan_plan
 from partita.checker.makespan.ends import EarliestEnds
 from partita.checker.makespan.separators import SeparatorPotentials
@@ -48,6 +50,7 @@ LISTED: dict[str, Checks] = {
     ),
     "partita.makespan": Checks(makespan_plan.worth, (WeightedWork, EarliestEnds, SeparatorPotentials)),
     "partita.latency": Checks(latency_plan.worth, (EarliestPieceEnds,)),
+    "partita.layer-placement": Checks(layer_placement_plan.worth, (WorkOfLayers,)),
     "partita.mapping": Checks(mapping_plan.worth, (CrowdedDevices,)),
     "partita.hybrid": Checks(hybrid_plan.worth, (SuffixSets,), hybrid_plan.not_covered, hybrid_plan.covers),
 }

@@ -18,6 +18,7 @@ PROBLEMS: dict[str, str] = {
     "latency": "partita.problems.latency.descriptor:LATENCY",
     "makespan": "partita.problems.makespan.descriptor:MAKESPAN",
     "mapping": "partita.problems.mapping.descriptor:MAPPING",
+    "layer_placement": "partita.problems.layer_placement.descriptor:LAYER_PLACEMENT",
 }
 
 _LOADED: dict[str, AnyKind] = {}

@@ -67,6 +67,11 @@ IMPORTERS: tuple[ForeignFormat, ...] = (
         {"makespan": "partita.problems.makespan.files.moirai:read_moirai"},
         keys=("devices", "flows"),
     ),
+    ForeignFormat(
+        "helix",
+        {"layer_placement": "partita.problems.layer_placement.files.helix:read_helix"},
+        keys=("machines", "links"),
+    ),
 )
 
 

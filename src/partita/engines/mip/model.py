@@ -24,7 +24,7 @@ class Minimised(Protocol):
 
 @dataclass
 class MixedProgram:
-    """Minimise a linear function of binary and continuous variables under linear rows.
+    """Minimise a linear function of whole and continuous variables under linear rows.
 
     Variables are numbered from 0 in the order they are added. A row is ``lower <= Σ coefficient·variable <= upper``;
     either side may be infinite.
@@ -33,7 +33,7 @@ class MixedProgram:
     #: Bounds, kind and objective coefficient of each variable.
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
-    binary: list[bool] = field(default_factory=list)
+    binary: list[bool] = field(default_factory=list)  #: Whether it is whole: 0 or 1, or a count.
     cost: list[float] = field(default_factory=list)
     #: (variables, coefficients, lower, upper) of each row.
     rows: list[tuple[list[int], list[float], float, float]] = field(default_factory=list)
@@ -46,6 +46,10 @@ class MixedProgram:
     def add_binary(self, cost: float = 0.0) -> int:
         """A new variable that is 0 or 1."""
         return self._add(0.0, 1.0, True, cost)
+
+    def add_count(self, most: int, cost: float = 0.0) -> int:
+        """A new variable that is a whole number, 0 to ``most``."""
+        return self._add(0.0, float(most), True, cost)
 
     def add_continuous(self, lower: float = 0.0, upper: float = math.inf, cost: float = 0.0) -> int:
         """A new continuous variable."""

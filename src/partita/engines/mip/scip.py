@@ -30,7 +30,7 @@ def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> Backe
         scip.setParam(f"numerics/{name}", FEASIBILITY)
     variables = [
         scip.addVar(
-            vtype="B" if program.binary[v] else "C",
+            vtype=("B" if program.upper[v] <= 1 else "I") if program.binary[v] else "C",
             lb=None if math.isinf(program.lower[v]) else program.lower[v],
             ub=None if math.isinf(program.upper[v]) else program.upper[v],
             obj=program.cost[v],

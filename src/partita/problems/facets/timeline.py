@@ -55,7 +55,7 @@ class TimeLine(Facet, Generic[P, L, E]):
 
     def program(self, problem: P, plan: L, evaluation: E, request: RunRequest) -> Program:
         """What happens when a plan runs."""
-        raise UnsupportedError(f"plans of {self.kind.name} problems have no time line")
+        raise UnsupportedError(f"plans of {self.kind.title} have no time line")
 
     def expected(self, problem: P, plan: L, evaluation: E, program: Program) -> Mapping[str, float]:
         """What the problem's formulas say of the same run, by name; empty where they say nothing."""

@@ -1,0 +1,1 @@
+"""Plans and certificates of layer placements."""

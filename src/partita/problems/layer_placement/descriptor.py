@@ -1,0 +1,59 @@
+"""The layer placement problem, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from partita.problems.kind import Kind, SearchOptions, Solver, lazy
+from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation, complete, evaluate
+from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from partita.problems.kind import Bounds, Certify, ProblemFamily, Solvers
+    from partita.problems.layer_placement.report import LayerPlacementReport
+    from partita.problems.layer_placement.sweep import LayerPlacementSweep
+
+
+class LayerPlacementKind(Kind[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]):
+    """Layers of a served model on machines that differ, one interval each: the most tokens per second."""
+
+    summary = "which layers of a served model each of several unlike machines holds: the fewest seconds per token"
+    problem = LayerPlacementProblem
+    plan = LayerPlacement
+    solvers: lazy[Solvers[LayerPlacementProblem, LayerPlacement]] = lazy(
+        "partita.problems.layer_placement.solvers:DEFAULT_SOLVERS"
+    )
+    usual_solver = "combined"
+    bounds: lazy[Bounds[LayerPlacementProblem]] = lazy("partita.problems.layer_placement.bounds:DEFAULT_BOUNDS")
+    baselines: lazy[Solvers[LayerPlacementProblem, LayerPlacement]] = lazy(
+        "partita.problems.layer_placement.baselines:DEFAULT_BASELINES"
+    )
+    report: lazy[LayerPlacementReport] = lazy("partita.problems.layer_placement.report:LayerPlacementReport")
+    sweep: lazy[LayerPlacementSweep] = lazy("partita.problems.layer_placement.sweep:LayerPlacementSweep")
+    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.layer_placement.generators:GENERATORS")
+    samples: lazy[Sequence[Sequence[LayerPlacementProblem]]] = lazy("partita.problems.layer_placement.samples:SAMPLES")
+    certify: lazy[Certify[LayerPlacementProblem]] = lazy("partita.problems.layer_placement.certifying:certify")
+    evaluate = staticmethod(evaluate)
+    complete = staticmethod(complete)
+
+    @property
+    def title(self) -> str:
+        return "layer placement problems"
+
+    def explain_infeasible(
+        self,
+        problem: LayerPlacementProblem,
+        solver: Solver[LayerPlacementProblem, LayerPlacement, SearchOptions],
+        options: SearchOptions,
+        time_limit_s: float = math.inf,
+    ) -> str:
+        return problem.shortage() or (
+            "no machines in a row, each joined to the next by a link, hold all layers; more links, or machines that "
+            "hold more layers, would do"
+        )
+
+
+LAYER_PLACEMENT = LayerPlacementKind()

@@ -1,0 +1,1 @@
+"""Layer placements in files of others."""

@@ -1,0 +1,122 @@
+"""A layer placement for people, and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from partita.documents.tables.text import new_table
+from partita.problems.facets.report import Reporting
+from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation
+from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+#: What is named of many.
+_NAMED = 6
+
+
+class LayerPlacementReport(Reporting[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]):
+    """Machines along the layers with what flows through them, what limits the flow, and what is published."""
+
+    doing = "placing layers"
+
+    def per(self, problem: LayerPlacementProblem) -> str:
+        return " per token"
+
+    def sentences(
+        self, problem: LayerPlacementProblem, plan: LayerPlacement, evaluation: LayerPlacementEvaluation
+    ) -> Sequence[str]:
+        return list(_sentences(problem, evaluation))
+
+    def tables(
+        self, problem: LayerPlacementProblem, plan: LayerPlacement, evaluation: LayerPlacementEvaluation
+    ) -> Sequence[RenderableType]:
+        found: list[RenderableType] = [_machines(problem, evaluation)]
+        if problem.published is not None:
+            found.append(_published(problem, evaluation))
+        return found
+
+    def figures(
+        self, problem: LayerPlacementProblem, plan: LayerPlacement, evaluation: LayerPlacementEvaluation
+    ) -> Mapping[str, str]:
+        return {"tokens/s": f"{evaluation.tokens_per_s:.6g}", "machines": str(len(evaluation.machines))}
+
+    def verdict(self, problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> dict[str, Any]:
+        return {
+            "tokens_per_s": evaluation.tokens_per_s,
+            "limiting_machines": [machine.name for machine in evaluation.machines if machine.limits],
+            "limiting_links": [list(pair) for pair in evaluation.limiting_links],
+        }
+
+    def result_document(self, result: Any) -> dict[str, Any]:
+        document: dict[str, Any] = {"tokens_per_s": None, "limiting_machines": [], "limiting_links": []}
+        if result.evaluation is not None:
+            document = self.verdict(result.problem, result.evaluation)
+        bound = None if result.bound is None else result.bound.value
+        return {**document, "tokens_per_s_bound": 1.0 / bound if bound else None}
+
+    def row_document(self, result: Any, row: Any) -> dict[str, Any]:
+        return {"tokens_per_s": row.evaluation.tokens_per_s if row.feasible else None}
+
+    def why(self, result: Any, row: Any) -> str:
+        if result.evaluation is None or row.evaluation.tokens_per_s >= result.evaluation.tokens_per_s:
+            return str(row.summary)
+        return _limits(row.evaluation)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _limits(evaluation: LayerPlacementEvaluation) -> str:
+    """What is used up between source and sink, in words."""
+    machines = [machine.name for machine in evaluation.machines if machine.limits]
+    links = [f"{source} to {target}" for source, target in evaluation.limiting_links]
+    parts = [f"machine{'s' * (len(machines) > 1)} {_named(machines)}"] if machines else []
+    parts += [f"link{'s' * (len(links) > 1)} {_named(links)}"] if links else []
+    return f"limited by {' and '.join(parts)}" if parts else "nothing flows"
+
+
+def _sentences(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> Iterator[str]:
+    held = len(evaluation.machines)
+    yield f"{evaluation.tokens_per_s:.6g} tokens/s over {held} of {len(problem.machines)} machines"
+    yield f"the flow is {_limits(evaluation)}"
+    full = [machine.name for machine in evaluation.machines if machine.tokens_per_s >= machine.most_tokens_per_s]
+    idle = sorted({machine.name for machine in problem.machines} - {machine.name for machine in evaluation.machines})
+    if full:
+        yield f"{len(full)} of the machines pass all that they can"
+    if idle:
+        yield f"{_named(idle)} hold{'s' * (len(idle) == 1)} nothing"
+    if problem.published is not None:
+        share = evaluation.tokens_per_s / problem.published.objective
+        yield f"published: {problem.published.objective:.6g} tokens/s; this plan has {share:.3f} times as many"
+
+
+def _machines(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> Table:
+    """One row per machine, along the layers."""
+    types = {machine.name: machine.type for machine in problem.machines}
+    table = new_table(
+        "Machines", ("first layer", "layers", "tokens/s", "at most", "used"), "machine", ("type", "limits")
+    )
+    for one in sorted(evaluation.machines, key=lambda one: (one.layers, one.name)):
+        first, behind = one.layers
+        used = one.tokens_per_s / one.most_tokens_per_s if one.most_tokens_per_s > 0 else 0.0
+        rates = f"{one.tokens_per_s:.6g}", f"{one.most_tokens_per_s:.6g}"
+        limits = "yes" if one.limits else ""
+        table.add_row(str(first), str(behind - first), *rates, f"{used:.0%}", one.name, types[one.name], limits)
+    return table
+
+
+def _published(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> Table:
+    """What is published beside the plan."""
+    assert problem.published is not None
+    one = problem.published
+    table = new_table("Beside what is published", ("tokens/s", "bound", "seconds"), "plan")
+    table.add_row(f"{evaluation.tokens_per_s:.6g}", "", "", "this plan")
+    bound = "" if one.bound is None else f"{one.bound:.6g}"
+    table.add_row(f"{one.objective:.6g}", bound, "" if one.seconds is None else f"{one.seconds:g}", "published")
+    return table

@@ -1,0 +1,227 @@
+"""Rows of machines by annealing, chains, the arc-flow program, and the default: all of them beside the bounds."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+
+from partita.engines.mip.solve import available, missing
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.problems.kind import SearchOptions
+from partita.problems.layer_placement.arc_flow import ArcFlow
+from partita.problems.layer_placement.bounds.arc_flow import LARGEST, WITH_LINKS, ArcFlowBound
+from partita.problems.layer_placement.bounds.area import LayerArea, most_by_area, seconds_per_token
+from partita.problems.layer_placement.bounds.rows import Rows, SideBySide
+from partita.problems.layer_placement.chains import FEW, any_row, best_chains
+from partita.problems.layer_placement.instance import LayerInstance
+from partita.problems.layer_placement.local_search import PATIENCE, SHORT, LayerRowSearch
+from partita.problems.layer_placement.options import Outcome, Solver
+from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
+from partita.problems.outcome import searched
+
+#: Chains that are tried, from the largest flow down.
+_CHAINS = 12
+#: Rounds of annealing before the slower proofs, and where the program with all links is as small as this.
+_FIRST, _FEWER, _SMALL = 24, 3, 1_500
+#: Variables up to which the program with all links may take all the time that there is.
+_WITH_LINKS_AT_LAST = 40_000
+
+
+class LayerPlacementSolver(Solver):
+    """A solver that searches in the background, where counting does not show that there is no plan."""
+
+    @abstractmethod
+    def search(self, run: LayerPlacementRun) -> None:
+        """Offer and prove what can be found, until the incumbent of the run is done."""
+
+    def solve(self, problem: LayerPlacementProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
+        run = LayerPlacementRun(problem, options, monitor)
+
+        def work() -> None:
+            if problem.shortage() is None:
+                self.search(run)
+            else:
+                run.best.refute("counting layers")
+
+        outcome: Outcome = searched(run.best, monitor, work)
+        monitor.statistics.counters["moves"] = run.annealing.trials
+        return outcome
+
+
+class LayerPlacementRun:
+    """A problem, the best answer, and what solvers do with them; steps end early when the answer is done."""
+
+    def __init__(self, problem: LayerPlacementProblem, options: SearchOptions, monitor: Monitor) -> None:
+        self.instance, self.options, self.monitor = LayerInstance(problem), options, monitor
+        self.best: Incumbent[LayerPlacement] = Incumbent()
+        self.annealing = LayerRowSearch(self.instance, self.best, options.seed)
+
+    @property
+    def most(self) -> float:
+        """The bound on the flow."""
+        return 1.0 / self.best.bound if self.best.bound > 0 else most_by_area(self.instance)
+
+    def prove(self, flow: float, by: str) -> None:
+        """No plan has a larger flow."""
+        value = seconds_per_token(flow)
+        if math.isinf(value):
+            self.best.refute(by)
+        else:
+            self.best.prove(value, by)
+
+    def area(self) -> None:
+        """The area bound."""
+        self.prove(most_by_area(self.instance), LayerArea.name)
+
+    def chains(self) -> None:
+        """The best chains, until one is worth what it was made for."""
+        for number, (flow, held) in enumerate(best_chains(self.instance)):
+            worth = self.instance.offer(self.best, held, "chain")
+            if self.best.done or number == _CHAINS or worth >= flow:
+                break
+
+    def apart(self) -> None:
+        """Components of wide links beside each other: each by itself where it holds all layers, the others together."""
+        instance, layers = self.instance, self.instance.layers
+        parts = instance.components(self.most, range(instance.count))
+        most = [sum(min(instance.problem.machines[i].most_layers, layers) for i in part) for part in parts]
+        whole = [part for part, held in zip(parts, most, strict=True) if held >= layers]
+        rest = [i for part, held in zip(parts, most, strict=True) if held < layers for i in part]
+        if self.best.done or len(whole) + bool(rest) < 2:
+            return
+        held: dict[int, tuple[int, int]] = {}
+        number = {name: place for place, name in enumerate(instance.names)}
+        for members in (*whole, *([rest] if rest else [])):
+            inside = LayerPlacementRun(instance.part(members), self.options, self.monitor)
+            if inside.instance.problem.shortage() is not None:
+                continue
+            inside.area()
+            inside.chains()
+            inside.side_by_side()
+            inside.annealing.run(lambda: self.best.done, rounds=_FIRST)
+            if inside.best.answer is not None:
+                held |= {number[one.name]: one.layers for one in inside.best.answer.machines}
+        if held:
+            instance.offer(self.best, held, "components apart")
+
+    def side_by_side(self) -> None:
+        """The bound of machines side by side; it begins just above the best plan."""
+        if available("highs") and not self.best.done:
+            low = 0.0 if math.isinf(self.best.value) else 1.0 / self.best.value
+            for flow in Rows(self.instance, lambda: self.best.done).falling(low, self.most):
+                self.prove(flow, SideBySide.name)
+
+    def any_flow(self) -> None:
+        """Whether any tokens flow, where nothing was found and there are few machines."""
+        if self.best.answer is None and self.instance.count <= FEW and not self.best.done:
+            held = any_row(self.instance)
+            if held is None:
+                self.best.refute("all rows")
+            else:
+                self.instance.offer(self.best, held, "any row")
+
+    def arc_flow(self, *, blind: bool) -> None:
+        """The arc-flow program until it is solved."""
+        if available("highs") and not self.best.done and self.most > 0:
+            ArcFlow(self.instance, self.most, blind=blind).solve(
+                self.monitor.remaining_s,
+                lambda: self.best.done,
+                lambda flow: self.prove(flow, ArcFlowBound.name),
+                lambda held: self.instance.offer(self.best, held, "arc flow"),
+                self.options.seed,
+            )
+
+
+class LayerPlacementCombined(LayerPlacementSolver):
+    """See ``search``."""
+
+    name = "combined"
+    summary = "chains, rows by annealing, bounds, and the arc-flow program: with all links for small problems"
+    argument = (
+        "machines side by side cost more than all have, branch and bound left no plan with a larger flow, or all rows "
+        "of machines were tried"
+    )
+
+    def search(self, run: LayerPlacementRun) -> None:
+        """The quick bounds and plans first; then the program beside the annealing, which has the other thread."""
+        run.area()
+        run.chains()
+        run.side_by_side()
+        size = ArcFlow.size(run.instance, blind=False)
+        run.annealing.run(rounds=_FEWER if size <= _SMALL else _FIRST)
+        run.any_flow()
+        run.apart()
+        run.side_by_side()
+        if run.best.done:
+            return
+        if size <= WITH_LINKS:
+            run.arc_flow(blind=False)
+            return
+        with ThreadPoolExecutor(1) as other:
+            proof = other.submit(self._proof, run, size)
+            run.annealing.run(patience=PATIENCE)
+            proof.result()
+
+    @staticmethod
+    def _proof(run: LayerPlacementRun, size: int) -> None:
+        if ArcFlow.size(run.instance, blind=True) <= LARGEST:
+            run.arc_flow(blind=True)
+        if size <= _WITH_LINKS_AT_LAST:
+            run.arc_flow(blind=False)
+
+
+class LayerPlacementAnnealing(LayerPlacementSolver):
+    """See ``partita.problems.layer_placement.local_search``."""
+
+    name = "row annealing"
+    summary = "annealing on rows of machines, some side by side, for one flow after the other; proves nothing but area"
+    argument = "all machines together do not pass as many tokens per second through as many layers"
+
+    def search(self, run: LayerPlacementRun) -> None:
+        run.area()
+        run.annealing.run(patience=SHORT)
+
+
+class LayerPlacementChain(LayerPlacementSolver):
+    """See ``partita.problems.layer_placement.chains``."""
+
+    name = "chain"
+    summary = "machines one after the other along wide links, at the largest rate that holds all layers"
+    argument = "all machines together do not pass as many tokens per second through as many layers"
+
+    def search(self, run: LayerPlacementRun) -> None:
+        run.area()
+        run.chains()
+
+
+class LayerPlacementArcFlow(LayerPlacementSolver):
+    """See ``partita.problems.layer_placement.arc_flow``."""
+
+    name = "arc flow"
+    summary = "a mixed-integer program over positions between layers, with all links; exact, for small problems"
+    argument = "branch and bound over who holds which layers left no plan with a larger flow"
+
+    def supports(self, problem: LayerPlacementProblem, options: SearchOptions) -> str | None:
+        size = ArcFlow.size(LayerInstance(problem), blind=False)
+        if size > _WITH_LINKS_AT_LAST:
+            return f"its program would have about {size} variables, and takes {_WITH_LINKS_AT_LAST}; use combined"
+        return missing("highs")
+
+    def search(self, run: LayerPlacementRun) -> None:
+        run.area()
+        run.chains()
+        # The program may take long to its first plan.
+        run.annealing.run(rounds=1)
+        run.arc_flow(blind=False)
+        run.any_flow()
+
+
+#: The visible list.
+DEFAULT_SOLVERS: tuple[Solver, ...] = (
+    LayerPlacementCombined(),
+    LayerPlacementAnnealing(),
+    LayerPlacementChain(),
+    LayerPlacementArcFlow(),
+)

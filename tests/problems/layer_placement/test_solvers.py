@@ -1,0 +1,132 @@
+"""Layer placements against trying everything, and the published ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import partita as pt
+from instances.strategies import examples
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import lowered
+from partita.problems.layer_placement.baselines import petals, swarm
+from partita.problems.layer_placement.bounds.rows import SideBySide
+from partita.problems.layer_placement.chains import any_row, best_chains
+from partita.problems.layer_placement.generators import random_layer_placement
+from partita.problems.layer_placement.instance import LayerInstance
+from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, TokenLink
+from problems.layer_placement.random_problems import random_problem
+from second_opinions.layer_flows import best_flow, judge
+
+#: By instance, the largest flow and what is published.
+PUBLISHED = {
+    "single-24": (2045.641047, 1289.556),
+    "quality-10": (286.587410, 286.587),
+    "llama30b-a100": (1044.533345, 1044.533),
+    "llama30b-l4": (252.649846, 214.981),
+    "regions-24-pruned": (1754.381890, 1212.177),
+}
+
+
+def solved(problem: LayerPlacementProblem) -> None:
+    """The default solver proves the flow that trying everything finds."""
+    flow = best_flow(problem)
+    result = pt.solve(problem, time_limit_s=60, explain=False)
+    if flow == 0:
+        assert result.status is pt.Status.INFEASIBLE
+        return
+    assert result.status is pt.Status.OPTIMAL
+    assert result.objective == pytest.approx(1 / flow, rel=1e-12)
+    value, feasible = judge(problem, result.plan)
+    assert feasible
+    assert value == result.objective
+
+
+def test_random_placements_are_the_best_there_are() -> None:
+    for seed in range(60):
+        solved(random_problem(seed, 4 if seed % 4 == 0 else 3))
+
+
+@pytest.mark.slow
+def test_many_random_placements_are_the_best_there_are() -> None:
+    for seed in range(60, 560):
+        solved(random_problem(seed, 4 if seed % 4 == 0 else 3))
+
+
+@examples(80)
+@given(st.integers(0, 10**6))
+def test_the_bound_of_machines_side_by_side_is_never_above_an_optimum(seed: int) -> None:
+    problem = random_problem(seed, 4 if seed % 3 == 0 else 3)
+    flow = best_flow(problem)
+    if flow:
+        assert lowered(SideBySide().bound(problem, Monitor(20)).value) <= 1 / flow
+
+
+def alike(count: int, layers: int, table: dict[int, float], between: float = 100.0) -> LayerPlacementProblem:
+    """Machines that are alike, with links of one width between all."""
+    names = [str(i) for i in range(count)]
+    links = [TokenLink(source=a, target=b, tokens_per_s=between) for a in names for b in names if a != b]
+    links += [TokenLink(source="source", target=a, tokens_per_s=100.0) for a in names]
+    links += [TokenLink(source=a, target="sink", tokens_per_s=100.0) for a in names]
+    return LayerPlacementProblem(
+        name="alike",
+        layers=layers,
+        machines=tuple(LayerMachine(name=name, tokens_per_s=table) for name in names),
+        links=tuple(links),
+    )
+
+
+def test_a_machine_that_passes_a_little_less_needs_a_whole_partner() -> None:
+    """At more than 9 a machine alone holds two layers, two together three: four machines hold 8 layers at most."""
+    problem = alike(4, 9, {2: 10.0, 3: 9.0})
+    # By area, 4·3·9 layers times tokens are enough for a flow of 12 through 9 layers, and 4·2 for one of 10.
+    assert 1 / SideBySide().bound(problem, Monitor(10)).value == pytest.approx(9.0)
+    assert 1 / pt.bound(problem, "area").value > 9.5
+    assert pt.solve(problem, time_limit_s=20).evaluation.tokens_per_s == 9.0
+
+
+def test_what_crosses_a_narrow_link_goes_over_machines_side_by_side() -> None:
+    """A chain passes 4, what a link carries; two machines with two layers each pass 12, to the others by four links."""
+    problem = alike(4, 3, {1: 10.0, 2: 6.0, 3: 2.0}, between=4.0)
+    result = pt.solve(problem, time_limit_s=20)
+    assert result.status is pt.Status.OPTIMAL
+    assert result.evaluation.tokens_per_s == best_flow(problem) == 12.0
+
+
+def test_any_row_is_found_where_there_is_one() -> None:
+    for seed in range(150):
+        problem = random_problem(seed)
+        held = any_row(LayerInstance(problem))
+        assert (held is None) == (best_flow(problem) == 0)
+        if held is not None:
+            assert LayerInstance(problem).flow(held) > 0
+
+
+def test_chains_hold_all_layers_at_the_flow_that_they_are_for() -> None:
+    instance = LayerInstance(random_layer_placement(4, machines=9))
+    found = list(best_chains(instance))
+    assert [flow for flow, _ in found] == sorted((flow for flow, _ in found), reverse=True)
+    assert all(instance.flow(held) == flow for flow, held in found)
+
+
+def test_petals_machines_join_where_the_least_tokens_pass() -> None:
+    """The first takes layers 0 to 2, the second what is behind and one more, the third what is first of alike ones."""
+    instance = LayerInstance(alike(3, 5, {1: 9.0, 3: 2.0}))
+    assert petals(instance) == {0: (0, 3), 1: (2, 5), 2: (0, 3)}
+
+
+def test_swarm_stages_are_as_few_as_the_smallest_machine_allows() -> None:
+    assert swarm(LayerInstance(alike(3, 5, {1: 9.0, 2: 5.0, 3: 2.0}))) == {0: (0, 2), 1: (2, 5), 2: (2, 5)}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_placements_are_proven(name: str, published_data: Path) -> None:
+    problem = pt.read_problem(published_data / "serving" / "helix" / f"{name}.json")
+    result = pt.solve(problem, time_limit_s=60)
+    flow, published = PUBLISHED[name]
+    assert problem.published.objective == pytest.approx(published, rel=1e-5)
+    assert result.status is pt.Status.OPTIMAL
+    assert result.evaluation.tokens_per_s == pytest.approx(flow, rel=1e-8)
