@@ -17,6 +17,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.spaces import Offload
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
+from partita.problems.layer_placement.problem import LayerPlacementProblem
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.throughput.problem import ThroughputProblem
@@ -377,6 +378,15 @@ class MappingProblemCompareSettings(CompareProblemKeywords, total=False):
     """Replicas of each stage. [replicas; unchanged unless given]"""
 
 
+class Layer_PlacementProblemCompareSettings(CompareProblemKeywords, total=False):
+    """Of layer_placement problems."""
+
+    layers: int | None
+    """Layers of the model. [unchanged unless given]"""
+    overlap: bool | None
+    """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+
+
 class AnyCompareSettings(TypedDict, total=False):
     """Of whatever it is."""
 
@@ -438,6 +448,8 @@ class AnyCompareSettings(TypedDict, total=False):
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
     replicas: int | None
+    layers: int | None
+    overlap: bool | None
 
 
 class CompareAnyKeywords(TypedDict, total=False):
@@ -531,6 +543,10 @@ def compare(what: MakespanProblem, **settings: Unpack[MakespanProblemCompareSett
 
 @overload
 def compare(what: MappingProblem, **settings: Unpack[MappingProblemCompareSettings]) -> Comparison: ...
+
+
+@overload
+def compare(what: LayerPlacementProblem, **settings: Unpack[Layer_PlacementProblemCompareSettings]) -> Comparison: ...
 
 
 @overload
@@ -869,6 +885,13 @@ def compare(
         Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]
     replicas : int | None
         Replicas of each stage. [replicas; unchanged unless given]
+
+    Settings of layer_placement problems
+    ------------------------------------
+    layers : int | None
+        Layers of the model. [unchanged unless given]
+    overlap : bool | None
+        Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
     """
     return comparing.compare(
         what,

@@ -14,6 +14,8 @@ from partita.problems.kind import Stated
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
+from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation
+from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.mapping.evaluate import MappingEvaluation
@@ -51,6 +53,13 @@ def evaluate(
 def evaluate(
     problem: MappingProblem, plan: Placement | Result[MappingProblem, Placement, MappingEvaluation] | str | Path
 ) -> MappingEvaluation: ...
+
+
+@overload
+def evaluate(
+    problem: LayerPlacementProblem,
+    plan: LayerPlacement | Result[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation] | str | Path,
+) -> LayerPlacementEvaluation: ...
 
 
 @overload

@@ -9,6 +9,7 @@ from partita.problems import importers
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
+from partita.problems.layer_placement.problem import LayerPlacementProblem
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.throughput.problem import ThroughputProblem
@@ -42,6 +43,16 @@ def read_problem(
 def read_problem(
     path: str | Path, format: str | None = None, *, problem: Literal["mapping"], scale_communication: float = 1.0
 ) -> MappingProblem: ...
+
+
+@overload
+def read_problem(
+    path: str | Path,
+    format: str | None = None,
+    *,
+    problem: Literal["layer_placement"],
+    scale_communication: float = 1.0,
+) -> LayerPlacementProblem: ...
 
 
 @overload

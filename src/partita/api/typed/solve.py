@@ -16,6 +16,8 @@ from partita.problems.kind import Stated
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
 from partita.problems.latency.problem import LatencyProblem
+from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation
+from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.mapping.evaluate import MappingEvaluation
@@ -29,6 +31,7 @@ SolveReturned: TypeAlias = (
     | Answer[LatencyProblem, LatencyPlan, LatencyEvaluation]
     | Answer[MakespanProblem, MakespanPlan, MakespanEvaluation]
     | Answer[MappingProblem, Placement, MappingEvaluation]
+    | Answer[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]
 )
 
 
@@ -147,6 +150,15 @@ class MappingSolveSettings(SolveProblemKeywords, total=False):
     """Replicas of each stage. [replicas; unchanged unless given]"""
 
 
+class Layer_PlacementSolveSettings(SolveProblemKeywords, total=False):
+    """Of layer_placement problems."""
+
+    layers: int | None
+    """Layers of the model. [unchanged unless given]"""
+    overlap: bool | None
+    """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+
+
 class AnySolveSettings(TypedDict, total=False):
     """Of whatever it is."""
 
@@ -175,6 +187,8 @@ class AnySolveSettings(TypedDict, total=False):
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
     replicas: int | None
+    layers: int | None
+    overlap: bool | None
 
 
 class SolveAnyKeywords(TypedDict, total=False):
@@ -224,6 +238,12 @@ def solve(
 def solve(
     problem: MappingProblem, **settings: Unpack[MappingSolveSettings]
 ) -> Answer[MappingProblem, Placement, MappingEvaluation]: ...
+
+
+@overload
+def solve(
+    problem: LayerPlacementProblem, **settings: Unpack[Layer_PlacementSolveSettings]
+) -> Answer[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]: ...
 
 
 @overload
@@ -373,6 +393,13 @@ def solve(
         Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]
     replicas : int | None
         Replicas of each stage. [replicas; unchanged unless given]
+
+    Settings of layer_placement problems
+    ------------------------------------
+    layers : int | None
+        Layers of the model. [unchanged unless given]
+    overlap : bool | None
+        Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
     """
     return solving.solve(
         problem,

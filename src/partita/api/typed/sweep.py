@@ -17,6 +17,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.spaces import Offload
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
+from partita.problems.layer_placement.problem import LayerPlacementProblem
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.mapping.problem import MappingProblem
 from partita.problems.throughput.problem import ThroughputProblem
@@ -400,6 +401,17 @@ class MappingProblemSweepSettings(SweepProblemKeywords, total=False):
     """Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]"""
 
 
+class Layer_PlacementProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of layer_placement problems."""
+
+    layers: int | Sequence[int]
+    """Layers of the model. [unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    overlap: bool | None
+    """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+
+
 class AnySweepSettings(TypedDict, total=False):
     """Of whatever it is."""
 
@@ -462,6 +474,8 @@ class AnySweepSettings(TypedDict, total=False):
     replicas: int | Sequence[int]
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
+    layers: int | Sequence[int]
+    overlap: bool | None
 
 
 class SweepAnyKeywords(TypedDict, total=False):
@@ -556,6 +570,10 @@ def sweep(what: MakespanProblem, **settings: Unpack[MakespanProblemSweepSettings
 
 @overload
 def sweep(what: MappingProblem, **settings: Unpack[MappingProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: LayerPlacementProblem, **settings: Unpack[Layer_PlacementProblemSweepSettings]) -> SweepAnswer: ...
 
 
 @overload
@@ -903,6 +921,13 @@ def sweep(
         unless given]
     form : {"both", "point-to-point", "all-reduce"} | None
         Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]
+
+    Settings of layer_placement problems
+    ------------------------------------
+    layers : int | Sequence[int]
+        Layers of the model. [unchanged unless given]
+    overlap : bool | None
+        Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
     """
     return sweeping.sweep(
         what,
