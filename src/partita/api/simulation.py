@@ -18,6 +18,7 @@ from partita.report.pages import cell, write_page
 from partita.simulator.document import simulation_document
 from partita.simulator.gantt_plot import draw_gantt
 from partita.simulator.gantt_text import gantt_lines
+from partita.simulator.program import Program
 from partita.simulator.sensitivity import Change
 from partita.simulator.simulate import DeviceUse, Simulation
 from partita.simulator.tables import simulation_tables, step_sentences
@@ -47,6 +48,11 @@ class SimulationAnswer:
     def simulation(self) -> Simulation:
         """The simulator's own value, with all that can be read off it."""
         return self.simulated.simulation
+
+    @property
+    def program(self) -> Program:
+        """What ran: places, steps, and the order of each place."""
+        return self.simulation.program
 
     @property
     def timeline(self) -> Timeline:
@@ -94,6 +100,11 @@ class SimulationAnswer:
         return self.simulation.latencies
 
     @property
+    def throughput(self) -> float:
+        """Microbatches per unit of time."""
+        return self.simulation.throughput
+
+    @property
     def uses(self) -> Sequence[DeviceUse]:
         """How the devices of every replica spend the step."""
         return self.simulation.uses
@@ -102,6 +113,10 @@ class SimulationAnswer:
     def changes(self) -> Sequence[Change]:
         """What would change the step: faster devices, wider links, more microbatches."""
         return tuple(sensitivities(self.simulated))
+
+    def critical(self) -> list[int]:
+        """The slices of the time line that the step's length is made of, first first."""
+        return self.simulation.critical()
 
     @functools.cached_property
     def steady_period(self) -> float | None:
