@@ -12,9 +12,13 @@ import pytest
 
 pytest.importorskip("plotly", reason="plotly is not installed (extra report)")
 
+from partita.conductor.simulate import simulate_plan
 from partita.report.pages import write_page
 from partita.report.pages.assemble import asset
+from partita.report.pages.timeline import timeline_document
+from partita.simulator.document import simulation_document
 from report.documents import Documents
+from report.large import pipeline
 from report.opened import Opened, opened
 
 if TYPE_CHECKING:
@@ -163,3 +167,35 @@ def test_a_long_name_and_markup_are_text(browser: Browser, documents: Documents,
     assert found.errors == []
     assert len(found.asked) == 1
     found.page.context.close()
+
+
+def test_a_long_time_line_is_a_picture_until_one_looks_closer(browser: Browser, tmp_path: Path) -> None:
+    """A simulation that holds its time line: thousands of slices are drawn as an image, few as bars with names."""
+    run = simulate_plan(*pipeline(24, 40)).simulation
+    line = timeline_document(run.timeline, run.critical())
+    assert line["count"] > 3000
+    path = tmp_path / "page.html"
+    write_page(path, {**simulation_document(run), "time_line": line})
+    found = opened(browser, path)
+    page = found.page
+    assert page.locator(".line .heatmaplayer image").count() == 1
+    assert page.locator(".line .bars .point path").count() == 0
+    assert "each point has the colour of what takes most of it" in found.texts(".readout")[0]
+    for _ in range(4):
+        page.locator("button[data-act=zoom-in]").click()
+    page.locator(".line .bars .point path").first.wait_for()
+    assert page.locator(".line .heatmaplayer image").count() == 0
+    box = page.locator(".line").bounding_box()
+    assert box is not None
+    # Dragging over a part shows that part: some rows, and less time.
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2 + 150, box["y"] + 160, steps=4)
+    page.mouse.up()
+    page.wait_for_timeout(400)
+    rows = re.search(r"(\d+) of 24 rows", found.texts(".readout")[0])
+    assert rows is not None
+    assert 0 < int(rows[1]) < 24
+    assert found.errors == []
+    assert found.said == []
+    page.context.close()

@@ -73,6 +73,7 @@ def test_what_is_packed_is_the_time_line() -> None:
     assert set(np.flatnonzero(critical).tolist()) == {order.tolist().index(0), order.tolist().index(2)}
     assert [document["names"][k] for k in name] == ([line.names[k] for k in order] if line.names else [""] * line.count)
     assert [entry["name"] for entry in document["sorts"]] == [entry.name for entry in SORTS]
+    assert [entry["count"] for entry in document["sorts"]] == np.bincount(line.sort, minlength=len(SORTS)).tolist()
 
 
 def test_a_simulated_pipeline_is_packed_to_the_tick() -> None:

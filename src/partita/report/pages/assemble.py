@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from partita.ground.errors import MissingExtraError
 from partita.ground.version import __version__
-from partita.report.pages.markup import Markup, joined, markup, tag
+from partita.report.pages.markup import Markup, tag
 from partita.report.pages.packed import packed
 
 #: Nothing may be fetched, by nobody: browsers hold the page to that.
@@ -69,8 +69,3 @@ def assembled(title: str, kind: str, sections: Sequence[Markup]) -> str:
         ),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
-
-
-def text_of(parts: Sequence[object]) -> Markup:
-    """Pieces of a sentence."""
-    return joined(markup(part) for part in parts)

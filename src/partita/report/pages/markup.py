@@ -66,8 +66,6 @@ def table(
     *,
     words: Iterable[str] = (),
     marked: Iterable[int] = (),
-    hidden_caption: bool = False,
-    row_headers: bool = True,
 ) -> Markup:
     """A table whose first cells are the headers of their rows.
 
@@ -83,10 +81,10 @@ def table(
     body = []
     for number, row in enumerate(rows):
         first, *others = row
-        cells = [tag("th", first, scope="row") if row_headers else tag("td", first)]
+        cells = [tag("th", first, scope="row")]
         cells += [tag("td", cell, class_=kind) for cell, kind in zip(others, kinds[1:], strict=True)]
         body.append(tag("tr", *cells, class_="marked" if number in chosen else None))
-    title = tag("caption", caption, class_="hidden" if hidden_caption else None)
+    title = tag("caption", caption)
     found = tag("table", title, tag("thead", head), tag("tbody", *body))
     return tag("div", found, class_="scroll", tabindex="0", role="group", aria_label=str(caption))
 

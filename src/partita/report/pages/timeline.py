@@ -57,7 +57,8 @@ def timeline_document(line: Timeline, critical: Sequence[int] = ()) -> dict[str,
         "ticks": ticks,
         "count": line.count,
         "sorts": [
-            {"name": entry.name, "letter": entry.letter, "colour": entry.colour, "work": entry.work} for entry in SORTS
+            {"name": entry.name, "letter": entry.letter, "colour": entry.colour, "count": int(number)}
+            for entry, number in zip(SORTS, np.bincount(sort, minlength=len(SORTS)), strict=True)
         ],
         "lanes": [
             {"owner": entry.owner, "stream": entry.stream, "shared": entry.shared, "count": count}
@@ -128,10 +129,10 @@ def timeline_section(found: Mapping[str, Any], lead: str, preview: Markup | str 
         tag("label", tag("input", "", type_="checkbox", data_act="transfers"), " transfers and links"),
         tag("label", tag("input", "", type_="checkbox", data_act="critical"), " critical path only"),
     ]
-    used = {entry["name"]: entry["colour"] for entry in found["sorts"]}
     legend = [
-        tag("li", tag("span", "", class_="swatch", style=f"background:{shade}"), name, data_sort=name)
-        for name, shade in used.items()
+        tag("li", tag("span", "", class_="swatch", style=f"background:{entry['colour']}"), entry["name"])
+        for entry in found["sorts"]
+        if entry["count"]
     ]
     devices = len({lane["owner"] for lane in found["lanes"]})
     says = f"Time line of {found['count']} slices on {devices} devices and links. {lead}"

@@ -34,10 +34,6 @@ partita.timeline = async (box, data, bytes) => {
   const transfers = box.querySelector('[data-act="transfers"]'), path = box.querySelector('[data-act="critical"]');
   transfers.checked = work.length === 0 || used.length <= 48;
   if (work.length === 0 || work.length === used.length) transfers.parentElement.hidden = true;
-  const there = new Set();
-  for (let i = 0; i < count; i++) there.add(sort[i]);
-  for (const item of box.querySelectorAll("[data-sort]"))
-    item.hidden = !there.has(data.sorts.findIndex((entry) => entry.name === item.dataset.sort));
   let rows, window_ = [0, data.finish], tall = null;
   const most = 3000;
   const label = (i) => {
