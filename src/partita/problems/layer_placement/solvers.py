@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from partita.engines.mip.solve import available, missing
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import SUMMED
 from partita.problems.kind import SearchOptions
 from partita.problems.layer_placement.arc_flow import ArcFlow
 from partita.problems.layer_placement.bounds.arc_flow import LARGEST, WITH_LINKS, ArcFlowBound
 from partita.problems.layer_placement.bounds.area import LayerArea, most_by_area, seconds_per_token
 from partita.problems.layer_placement.bounds.rows import Rows, SideBySide
-from partita.problems.layer_placement.chains import FEW, any_row, best_chains
+from partita.problems.layer_placement.chains import FEW, any_row, best_chains, two_chains
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.local_search import PATIENCE, SHORT, LayerRowSearch
 from partita.problems.layer_placement.options import Outcome, Solver
@@ -80,6 +81,14 @@ class LayerPlacementRun:
         for number, (flow, held) in enumerate(best_chains(self.instance)):
             worth = self.instance.offer(self.best, held, "chain")
             if self.best.done or number == _CHAINS or worth >= flow:
+                break
+
+    def chains_beside(self) -> None:
+        """Two chains beside each other, where they have a larger flow than is known."""
+        known = 0.0 if math.isinf(self.best.value) else 1.0 / self.best.value
+        for number, (flow, held) in enumerate(two_chains(self.instance, known)):
+            worth = self.instance.offer(self.best, held, "two chains")
+            if self.best.done or number == _CHAINS or worth >= flow * (1 - SUMMED):
                 break
 
     def apart(self) -> None:
@@ -149,6 +158,8 @@ class LayerPlacementCombined(LayerPlacementSolver):
         run.area()
         run.chains()
         run.side_by_side()
+        if not run.best.done:
+            run.chains_beside()
         size = ArcFlow.size(run.instance, blind=False)
         run.annealing.run(rounds=_FEWER if size <= _SMALL else _FIRST)
         run.any_flow()
