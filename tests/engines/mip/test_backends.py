@@ -70,15 +70,15 @@ def test_infeasible_rows(backend: str) -> None:
 
 
 def test_counts_are_whole_and_may_be_more_than_one(backend: str) -> None:
-    """Most of 4·a + 3·b with 2·a + 1.5·b <= 8.5 and b at most 3: a = 2, b = 3, and a third of an a is left."""
+    """Most of 4·a + 3·b with 2·a + 1.5·b <= 9 + 1/6 and b at most 3: a = 3 and b = 2 take 9."""
     model = MixedProgram()
     a, b = model.add_count(9, -4.0), model.add_count(3, -3.0)
-    model.add_row([(a, 2.0), (b, 1.5)], upper=8.5 + 2 / 3)
+    model.add_row([(a, 2.0), (b, 1.5)], upper=9.0 + 1 / 6)
     result = solve_program(model, backend, time_limit_s=10)
     assert result.status is Status.OPTIMAL
     assert result.values is not None
-    assert result.values.round(6).tolist() == [2.0, 3.0]
-    assert result.bound == pytest.approx(-17.0, abs=1e-5)
+    assert result.values.round(6).tolist() == [3.0, 2.0]
+    assert result.bound == pytest.approx(-18.0, abs=1e-5)
 
 
 def test_a_cutoff_at_the_optimum_proves_that_there_is_nothing_below(backend: str) -> None:

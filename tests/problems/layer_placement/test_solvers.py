@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,12 +13,14 @@ import partita as pt
 from instances.strategies import examples
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import lowered
+from partita.problems.kind import SearchOptions
 from partita.problems.layer_placement.baselines import petals, swarm
 from partita.problems.layer_placement.bounds.rows import SideBySide
-from partita.problems.layer_placement.chains import any_row, best_chains
+from partita.problems.layer_placement.chains import any_row, best_chains, two_chains
 from partita.problems.layer_placement.generators import random_layer_placement
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, TokenLink
+from partita.problems.layer_placement.solvers import LayerPlacementRun
 from problems.layer_placement.random_problems import random_problem
 from second_opinions.layer_flows import best_flow, judge
 
@@ -110,6 +113,36 @@ def test_chains_hold_all_layers_at_the_flow_that_they_are_for() -> None:
     found = list(best_chains(instance))
     assert [flow for flow, _ in found] == sorted((flow for flow, _ in found), reverse=True)
     assert all(instance.flow(held) == flow for flow, held in found)
+
+
+def test_regions_that_hold_all_layers_flow_beside_each_other() -> None:
+    """Machines 0 to 2 in one region, 3 to 5 in the other, with links of 1/4 between: 4 + 4, by either region alone."""
+    problem = alike(6, 6, {1: 9.0, 2: 4.0})
+    links = tuple(
+        msgspec.structs.replace(link, tokens_per_s=0.25)
+        if {link.source, link.target}.isdisjoint({"source", "sink"}) and (link.source < "3") != (link.target < "3")
+        else link
+        for link in problem.links
+    )
+    run = LayerPlacementRun(problem.replace(links=links), SearchOptions(), Monitor(20))
+    run.area()
+    run.apart()
+    assert 1 / run.best.value == 8.0
+    assert len(run.best.answer.machines) == 6
+
+
+def test_two_chains_share_the_machines_out() -> None:
+    """Of five machines three hold a layer each at 6, and two hold two and one at 4; wide links let all of it flow."""
+    problem = alike(5, 3, {1: 6.0, 2: 4.0, 3: 1.0})
+    instance = LayerInstance(problem)
+    total, held = next(two_chains(instance, 0.0))
+    assert total == instance.flow(held) == 10.0
+    assert len(held) == 5
+    assert list(two_chains(instance, 10.0)) == []
+    for seed in range(6):
+        instance = LayerInstance(random_layer_placement(seed, machines=8, layers=9))
+        for total, held in two_chains(instance, 0.0):
+            assert instance.flow(held) >= total * (1 - 1e-12)
 
 
 def test_petals_machines_join_where_the_least_tokens_pass() -> None:

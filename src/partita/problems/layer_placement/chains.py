@@ -28,6 +28,62 @@ def best_chains(instance: LayerInstance) -> Iterator[tuple[float, dict[int, tupl
                 yield flow, held
 
 
+def two_chains(instance: LayerInstance, more: float) -> Iterator[tuple[float, dict[int, tuple[int, int]]]]:
+    """Two rows beside each other, with a flow above ``more`` together: machines are shared out by kinds.
+
+    Flows are pairs of rates, the largest sums first; for each, one kind after the other, of every number of layers that
+    the first row may hold the most that the second one holds then.
+    """
+    rates = np.unique(instance.rate[instance.rate > 0])[::-1]
+    sums = [(float(a + b), float(a), float(b)) for n, a in enumerate(rates) for b in rates[n:] if a + b > more]
+    room = {float(rate): instance.alone(float(rate)) for rate in rates}
+    for total, first, second in sorted(sums, reverse=True):
+        one, two = room[first], room[second]
+        if np.maximum(one, two).sum() < 2 * instance.layers:
+            continue
+        shares = _shared(instance, [(int(one[m[0]]), int(two[m[0]]), len(m)) for m in instance.kinds])
+        if shares is None:
+            continue
+        held: dict[int, tuple[int, int]] = {}
+        for flow, alone, part in ((first, one, 0), (second, two, 1)):
+            members = np.zeros_like(alone)
+            for kind, count in zip(instance.kinds, shares, strict=True):
+                chosen = kind[:count] if part == 0 else kind[count:]
+                members[chosen] = alone[chosen]
+            row = fitted(instance, flow, _along_links(instance, members))
+            held |= row or {}
+        yield total, held
+
+
+def _shared(instance: LayerInstance, kinds: list[tuple[int, int, int]]) -> list[int] | None:
+    """Of every kind the machines in the first of two rows, so that both hold all layers; None if they cannot.
+
+    Kinds are layers of one machine in the first and in the second row, and the number of machines.
+    """
+    layers = instance.layers
+    # By layers of the first row, no more than are needed, the most of the second.
+    best = np.full(layers + 1, -1, dtype=np.int64)
+    best[0] = 0
+    choices = []
+    for a, b, count in kinds:
+        now, choice = np.full(layers + 1, -1, dtype=np.int64), np.zeros(layers + 1, dtype=np.int64)
+        came = np.zeros(layers + 1, dtype=np.int64)
+        for n in range(count + 1):
+            for before in np.flatnonzero(best >= 0):
+                at, value = min(layers, int(before) + n * a), int(best[before]) + (count - n) * b
+                if value > now[at]:
+                    now[at], choice[at], came[at] = value, n, before
+        best = now
+        choices.append((choice, came))
+    if best[layers] < layers:
+        return None
+    at, found = layers, []
+    for choice, came in reversed(choices):
+        found.append(int(choice[at]))
+        at = int(came[at])
+    return found[::-1]
+
+
 def _along_links(instance: LayerInstance, alone: Ints) -> list[int]:
     """The machines that hold layers, each after one that has a wide link to it; those that hold the most first."""
     count, left = instance.count, set(np.flatnonzero(alone).tolist())

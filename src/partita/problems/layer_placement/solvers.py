@@ -9,12 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from partita.engines.mip.solve import available, missing
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import SUMMED
 from partita.problems.kind import SearchOptions
 from partita.problems.layer_placement.arc_flow import ArcFlow
 from partita.problems.layer_placement.bounds.arc_flow import LARGEST, WITH_LINKS, ArcFlowBound
 from partita.problems.layer_placement.bounds.area import LayerArea, most_by_area, seconds_per_token
 from partita.problems.layer_placement.bounds.rows import Rows, SideBySide
-from partita.problems.layer_placement.chains import FEW, any_row, best_chains
+from partita.problems.layer_placement.chains import FEW, any_row, best_chains, two_chains
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.local_search import PATIENCE, SHORT, LayerRowSearch
 from partita.problems.layer_placement.options import Outcome, Solver
@@ -24,7 +25,7 @@ from partita.problems.outcome import searched
 #: Chains that are tried, from the largest flow down.
 _CHAINS = 12
 #: Rounds of annealing before the slower proofs, and where the program with all links is as small as this.
-_FIRST, _FEWER, _SMALL = 24, 3, 1_500
+_FIRST, _FEWER, _SMALL = 10, 3, 1_500
 #: Variables up to which the program with all links may take all the time that there is.
 _WITH_LINKS_AT_LAST = 40_000
 
@@ -82,6 +83,14 @@ class LayerPlacementRun:
             if self.best.done or number == _CHAINS or worth >= flow:
                 break
 
+    def chains_beside(self) -> None:
+        """Two chains beside each other, where they have a larger flow than is known."""
+        known = 0.0 if math.isinf(self.best.value) else 1.0 / self.best.value
+        for number, (flow, held) in enumerate(two_chains(self.instance, known)):
+            worth = self.instance.offer(self.best, held, "two chains")
+            if self.best.done or number == _CHAINS or worth >= flow * (1 - SUMMED):
+                break
+
     def apart(self) -> None:
         """Components of wide links beside each other: each by itself where it holds all layers, the others together."""
         instance, layers = self.instance, self.instance.layers
@@ -89,11 +98,26 @@ class LayerPlacementRun:
         most = [sum(min(instance.problem.machines[i].most_layers, layers) for i in part) for part in parts]
         whole = [part for part, held in zip(parts, most, strict=True) if held >= layers]
         rest = [i for part, held in zip(parts, most, strict=True) if held < layers for i in part]
-        if self.best.done or len(whole) + bool(rest) < 2:
-            return
+        if not self.best.done and len(whole) + bool(rest) > 1:
+            self._beside([*whole, *([rest] if rest else [])], "components apart")
+
+    def halves(self) -> None:
+        """Two rows of machines beside each other, with half of the machines of every kind in every component each."""
+        instance = self.instance
+        halves: list[list[int]] = [[], []]
+        for part in instance.components(self.most, range(instance.count)):
+            for kind in instance.kinds:
+                for place in sorted(set(part) & set(kind)):
+                    halves[len(halves[0]) > len(halves[1])].append(place)
+        if not self.best.done and halves[1]:
+            self._beside(halves, "halves")
+
+    def _beside(self, groups: list[list[int]], by: str) -> None:
+        """Offer plans of groups of machines beside each other."""
+        instance = self.instance
         held: dict[int, tuple[int, int]] = {}
         number = {name: place for place, name in enumerate(instance.names)}
-        for members in (*whole, *([rest] if rest else [])):
+        for members in groups:
             inside = LayerPlacementRun(instance.part(members), self.options, self.monitor)
             if inside.instance.problem.shortage() is not None:
                 continue
@@ -104,7 +128,7 @@ class LayerPlacementRun:
             if inside.best.answer is not None:
                 held |= {number[one.name]: one.layers for one in inside.best.answer.machines}
         if held:
-            instance.offer(self.best, held, "components apart")
+            instance.offer(self.best, held, by)
 
     def side_by_side(self) -> None:
         """The bound of machines side by side; it begins just above the best plan."""
@@ -149,10 +173,14 @@ class LayerPlacementCombined(LayerPlacementSolver):
         run.area()
         run.chains()
         run.side_by_side()
+        if not run.best.done:
+            run.chains_beside()
         size = ArcFlow.size(run.instance, blind=False)
         run.annealing.run(rounds=_FEWER if size <= _SMALL else _FIRST)
         run.any_flow()
         run.apart()
+        if size > _SMALL:
+            run.halves()
         run.side_by_side()
         if run.best.done:
             return
