@@ -157,7 +157,7 @@ def test_a_sweep_is_the_command_lines(chain: Path, tmp_path: Path, partita: Call
     document = partita("sweep", chain, "--devices", "1,2,3", "--json", "--time-limit", "5").document
     assert [row["objective"] for row in found.rows] == [row["objective"] for row in document["rows"]] == [9.0, 6.0, 5.0]
     assert len(found) == len(found.to_frame()) == 3
-    assert found.document().keys() == document.keys()
+    assert found.document().keys() | {"made"} == document.keys()
     assert [point.result.objective for point in found.points] == [9.0, 6.0, 5.0]
     found.save(tmp_path / "a.csv")
     assert partita("sweep", chain, "--devices", "1,2,3", "--csv", tmp_path / "b.csv").code == 0
@@ -199,7 +199,7 @@ def test_a_comparison_is_the_command_lines(chain: Path, tmp_path: Path, partita:
     found = pt.compare(chain, rank="objective", time_limit_s=10)
     document = partita("compare", chain, "--json").document
     assert [row.name for row in found] == [row["name"] for row in document["baselines"]]
-    assert found.document().keys() == document.keys()
+    assert found.document().keys() | {"made"} == document.keys()
     assert found.answer.objective == document["objective"] == 6.0
     assert found[0].evaluation.objective == min(row.evaluation.objective for row in found if row.feasible)
     assert len(found.to_frame()) == len(found) == len(found[:])

@@ -90,7 +90,9 @@ def test_help_names_every_setting(function: Function) -> None:
     assert inspect.getdoc(public) is not None
     axes = {axis.name for kind in KINDS for axis in kind.sweep.axes} if function.axes else set()
     shown = " ".join(text.split())
-    for kind in MODELLED if function.takes == "model" else KINDS[-1:] if function.takes == "placing" else KINDS:
+    for kind in (
+        MODELLED if function.takes == "model" else [find_kind("mapping")] if function.takes == "placing" else KINDS
+    ):
         parts: list[type] = [] if function.pricing_only else [kind.options]
         if function.takes in ("model", "either") and kind.model is not None:
             parts.append(kind.model.pricing)

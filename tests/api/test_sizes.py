@@ -157,7 +157,11 @@ def test_no_public_class_was_forgotten() -> None:
     seen |= {type(value).__mro__ for value in (answer.simulate(), *answer.plan.stages, *in_pieces().problem.operators)}
     known = {kind for order in seen for kind in order}
     public = {value for name in pt.__all__ if isinstance(value := getattr(pt, name), type)}
-    small = {pt.Exported, pt.MeasuredRun, pt.Status, pt.StopReason}
+    small = {pt.Exported, pt.MeasuredRun, pt.Status, pt.StopReason, pt.Monitor, pt.Runtime, pt.Limits, pt.Action}
+    small |= {pt.DeviceSpec, pt.LinkSpec, pt.Option, pt.SearchOptions, pt.TopologyGenerator, pt.TopologyImporter}
+    # What components derive from.
+    small |= {pt.Exporter, pt.FileExporter, pt.FolderExporter, pt.ForeignFormat, pt.Kind, pt.Solver, pt.BoundMethod}
+    small |= {pt.Schedule, pt.Outcome, pt.PlanEvaluation, pt.setting}
     assert {kind for kind in public if not issubclass(kind, Exception)} - known - small == set()
 
 

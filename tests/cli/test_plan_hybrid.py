@@ -431,5 +431,12 @@ def test_times_of_a_sample_are_of_one_sample(partita: Callable[..., Any], object
 
 def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> None:
     rows = partita("baselines", "--json").document["baselines"]
-    assert {row["problem"] for row in rows} == {"throughput", "hybrid", "latency", "makespan", "mapping"}
+    assert {row["problem"] for row in rows} == {
+        "throughput",
+        "hybrid",
+        "latency",
+        "layer_placement",
+        "makespan",
+        "mapping",
+    }
     assert any(row["name"] == "Megatron's recipe" and row["problem"] == "hybrid" for row in rows)

@@ -30,4 +30,21 @@ def regions(rng: random.Random) -> LayerPlacementProblem:
     )
 
 
-FAMILIES: dict[str, Callable[[random.Random], LayerPlacementProblem]] = {"tiny": tiny, "regions": regions}
+def alike(rng: random.Random) -> LayerPlacementProblem:
+    """Machines of one or two kinds side by side, all joined: ties."""
+    return random_layer_placement(rng.randrange(10**9), machines=rng.randint(3, 12), kinds=rng.randint(1, 2), regions=1)
+
+
+def cut_off(rng: random.Random) -> LayerPlacementProblem:
+    """Many regions with few machines each, hardly joined."""
+    return random_layer_placement(
+        rng.randrange(10**9), machines=rng.randint(6, 12), kinds=3, regions=5, slow=0.1, kept=rng.choice((0.3, 0.6))
+    )
+
+
+FAMILIES: dict[str, Callable[[random.Random], LayerPlacementProblem]] = {
+    "tiny": tiny,
+    "regions": regions,
+    "alike": alike,
+    "cut off": cut_off,
+}

@@ -240,7 +240,8 @@ class Answer(AnswerFacts[ProblemT, PlanT, EvaluationT]):
 
     def _with_making(self) -> dict[str, object]:
         """The result document, with how it was made: from a file as that says, else by this program."""
-        return {"made": made(), **self.document()}
+        document = self.document()
+        return document if "made" in document else document | {"made": made()}
 
     # How it is shown.
 

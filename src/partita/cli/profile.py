@@ -62,7 +62,7 @@ def profile(model: str | None, by: Any, calibrate: str | None, against: str | No
         found = profile_named(model, asked, **parameters)
     if found.missing:
         warn(f"note: {found.missing} operators did not run as they were traced; plans take the roofline for them")
-    output.document(found.document())
+    output.value(found.document())
     output.show(found.tables(by))
 
 
@@ -76,5 +76,5 @@ def _calibrate(output: Output, path: str, against: str | None, model: str | None
         raise InputError(f"--calibrate reads {path} and runs no model; leave {model} out")
     found = read_profile(path)
     calibration = calibrate(found, found.spec if against is None else load_catalogue().device(against))
-    output.document(tables.calibration_document(calibration))
+    output.value(tables.calibration_document(calibration))
     output.show([tables.calibration_table(calibration), device_toml(calibration)])

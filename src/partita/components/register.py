@@ -29,14 +29,16 @@ C = TypeVar("C")
 
 
 @overload
-def register(component: C, *, problem: str | type[Any] | None = None, sort: PartSort | None = None) -> C: ...
+def register(component: C, *, problem: str | type[object] | None = None, sort: PartSort | None = None) -> C: ...
 
 
 @overload
-def register(*, problem: str | type[Any] | None = None, sort: PartSort | None = None) -> Callable[[C], C]: ...
+def register(*, problem: str | type[object] | None = None, sort: PartSort | None = None) -> Callable[[C], C]: ...
 
 
-def register(component: Any = None, *, problem: str | type[Any] | None = None, sort: PartSort | None = None) -> Any:
+def register(
+    component: object | None = None, *, problem: str | type[object] | None = None, sort: PartSort | None = None
+) -> object:
     """Add a component to those of the package, in this program and in the processes that it starts.
 
     It then works wherever the package's own ones do: in ``solve``, ``plan``, ``compare``, ``bound``, sweeps, listings,
@@ -123,7 +125,7 @@ def _no_component(found: Added) -> str:
     )
 
 
-def unregister(component: Any) -> None:
+def unregister(component: object) -> None:
     """Take back ``register``: of a component, of its class, or of the one of a name.
 
     Raises ``InputError`` if it is not registered here.

@@ -98,3 +98,15 @@ def models(module: torch.nn.Module) -> None:
     assert_type(pt.load_model("hf:gpt2", batch_size=2), pt.Graph)
     assert_type(pt.read_cluster("4xL4"), pt.Cluster)
     pt.regal_problem(4)
+
+
+def components(solver: pt.Solver[pt.ThroughputProblem, pt.Plan, pt.SearchOptions], device: pt.DeviceSpec) -> None:
+    """What there is, and what is added."""
+    assert_type(pt.register(device), pt.DeviceSpec)
+    pt.register(solver, problem="throughput", sort="baseline")
+    pt.unregister(solver)
+    for listing in (pt.solvers("throughput"), pt.baselines(), pt.bounds()):
+        print(len(listing))
+    for found in (pt.devices(), pt.links(), pt.topologies(), pt.schedules(), pt.runtimes(), pt.problem_kinds()):
+        print(len(found))
+    pt.setting("Number of machines.", least=1, unit="machines")

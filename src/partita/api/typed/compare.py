@@ -382,7 +382,7 @@ class Layer_PlacementProblemCompareSettings(CompareProblemKeywords, total=False)
     """Of layer_placement problems."""
 
     layers: int | None
-    """Layers of the model. [unchanged unless given]"""
+    """Layers of the model. [layers; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
 
@@ -889,7 +889,7 @@ def compare(
     Settings of layer_placement problems
     ------------------------------------
     layers : int | None
-        Layers of the model. [unchanged unless given]
+        Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
     """

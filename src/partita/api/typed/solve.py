@@ -154,7 +154,7 @@ class Layer_PlacementSolveSettings(SolveProblemKeywords, total=False):
     """Of layer_placement problems."""
 
     layers: int | None
-    """Layers of the model. [unchanged unless given]"""
+    """Layers of the model. [layers; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
 
@@ -397,7 +397,7 @@ def solve(
     Settings of layer_placement problems
     ------------------------------------
     layers : int | None
-        Layers of the model. [unchanged unless given]
+        Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
     """

@@ -5,6 +5,7 @@ Own code is what is not installed. What an installed package does while it is im
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator, MutableMapping
@@ -43,7 +44,9 @@ _hearing: list[bool] = []
 
 def _by_own_code() -> bool:
     """Whether the caller's caller runs for somebody's own code, and not for an import of something installed."""
-    frame: FrameType | None = sys._getframe(2)
+    here = inspect.currentframe()
+    caller = None if here is None else here.f_back
+    frame: FrameType | None = None if caller is None else caller.f_back
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith("<frozen importlib"):

@@ -94,7 +94,7 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.layer-placement"
 
     name: str = "layer placement"
-    layers: Annotated[int, setting("Layers of the model.", metavar="N", least=1, group="problem")]
+    layers: Annotated[int, setting("Layers of the model.", metavar="N", least=1, group="problem", unit="layers")]
     machines: tuple[LayerMachine, ...]
     links: tuple[TokenLink, ...]
     #: Whether tokens may enter a machine inside its layers, which then computes only what they miss.
