@@ -107,7 +107,7 @@ def fields_of(owner: type, name: str) -> Iterator[str]:
                     yield f"{name}: {member} is {annotation}"
 
 
-#: What components derive from, and what declares a setting: of any problem, plan and value, which whoever derives states.
+#: What components derive from, and what declares a setting: of any problem, plan and value, as whoever derives says.
 BASES = {
     *("Exporter", "FileExporter", "FolderExporter", "ForeignFormat", "Kind", "Option", "SearchOptions", "setting"),
 }

@@ -16,6 +16,7 @@ from api.answers import row
 from instances.profiles import make_profile
 from partita.api.answer import AnyAnswer
 from partita.nouns.topology.read import topology
+from partita.problems.layer_placement.generators import random_layer_placement
 
 #: Bytes of a repr, lines of a text, and bytes of what a notebook shows.
 REPR, LINES, HTML = 5_000, 25, 200_000
@@ -140,6 +141,8 @@ def _others() -> Iterator[Any]:
     yield topology("dgx1:16")
     yield pt.ProfileAnswer(make_profile(row(960), [0.001] * 960), row(960))
     yield make_profile(row(960), [0.001] * 960)
+    placed = pt.solve(random_layer_placement(1, machines=42, kinds=4, regions=2), time_limit_s=2)
+    yield from (placed, placed.problem, placed.plan)
     yield pt.Event(0.0, 1.0, 1.0, "")
     yield pt.place(in_stages().problem, in_stages().plan, "8xA100-40GB+4xT4", time_limit_s=1)
 
@@ -161,7 +164,7 @@ def test_no_public_class_was_forgotten() -> None:
     small |= {pt.DeviceSpec, pt.LinkSpec, pt.Option, pt.SearchOptions, pt.TopologyGenerator, pt.TopologyImporter}
     # What components derive from.
     small |= {pt.Exporter, pt.FileExporter, pt.FolderExporter, pt.ForeignFormat, pt.Kind, pt.Solver, pt.BoundMethod}
-    small |= {pt.Schedule, pt.Outcome, pt.PlanEvaluation, pt.setting}
+    small |= {pt.Schedule, pt.Outcome, pt.PlanEvaluation, pt.LayerBaseline, pt.setting}
     assert {kind for kind in public if not issubclass(kind, Exception)} - known - small == set()
 
 

@@ -405,7 +405,7 @@ class Layer_PlacementProblemSweepSettings(SweepProblemKeywords, total=False):
     """Of layer_placement problems."""
 
     layers: int | Sequence[int]
-    """Layers of the model. [unchanged unless given]"""
+    """Layers of the model. [layers; unchanged unless given]"""
     bandwidth: float | Sequence[float]
     """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
     overlap: bool | None
@@ -925,7 +925,7 @@ def sweep(
     Settings of layer_placement problems
     ------------------------------------
     layers : int | Sequence[int]
-        Layers of the model. [unchanged unless given]
+        Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
     """

@@ -15,12 +15,18 @@ from partita.problems.layer_placement.evaluate import complete
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 from partita.problems.settings import setting
 
+_LAYERS = setting("Layers of the model.", "--layers", type=int, metavar="N", least=1, unit="layers")
+
 
 class LayerPlacementSweep(Sweep[LayerPlacementProblem, LayerPlacement]):
     """Layers of the model, and bandwidth."""
 
     axes: Sequence[Axis] = (
-        Axis("layers", listed(setting("Layers of the model.", "--layers", type=int, metavar="N", least=1)), "layers"),
+        Axis(
+            "layers",
+            listed(setting("Layers of the model.", "--layers", type=int, metavar="N", least=1, unit="layers")),
+            "layers",
+        ),
         DEVICE_AXES[2],
     )
 
