@@ -47,7 +47,9 @@ def _chunks(count: int) -> Iterator[range]:
 def _fewer_nodes(tree: Tree) -> Iterator[Tree]:
     """Without some operators or layers; then with one taken out of the middle of a path."""
     for name in _NODES:
-        ids = [node["id"] for node in tree.get(name, ())]
+        nodes = tree.get(name, ())
+        # Layers that are a number are no nodes.
+        ids = [node["id"] for node in nodes] if not isinstance(nodes, int) else []
         for run in _chunks(len(ids)):
             yield _renamed(tree, {ids[place]: None for place in run})
         for identity in ids:
