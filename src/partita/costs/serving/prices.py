@@ -49,6 +49,10 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: Seconds from one stage to the next: for a step, and for each of its tokens.
     hand_on_s: float = 0.0
     hand_on_s_per_token: float = 0.0
+    #: A step takes at least this long, and so much more for every request in it: what the host prepares for the next step
+    #: while the devices work on this one, where an engine overlaps both.
+    host_s: float = 0.0
+    host_request_s: float = 0.0
     #: Seconds that a request spends before it can be scheduled (front end, tokeniser), once.
     arrival_s: float = 0.0
     #: (S,) bytes of weights on a device of the stage; (S, W) bytes of the cache for a token, on a device, by form;
@@ -90,7 +94,8 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             keys = sum(min(context, window) if window else context for context in decodes)
             time += self.prompt_s[stage][form] * pairs + self.decode_s[stage][form] * keys
         fixed = self.mixed_step_s[stage] if prompts else self.step_s[stage]
-        return time + self.chunk_s[stage] * len(prompts) + self.request_s[stage] * len(decodes) + fixed
+        time += self.chunk_s[stage] * len(prompts) + self.request_s[stage] * len(decodes) + fixed
+        return max(time, self.host_s + self.host_request_s * (len(prompts) + len(decodes)))
 
     def cache_bytes(self, stage: int, context: int) -> float:
         """Bytes of the cache of one request on a device of a stage, of the group that has it."""
