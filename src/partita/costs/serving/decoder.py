@@ -22,13 +22,12 @@ _LOW_RANK = "_a_proj"
 
 
 @dataclass(frozen=True)
-class Product:
+class WeightProduct:
     """Products of a token's features with weights, made as one: ``inner`` features become ``columns``."""
 
     columns: int
     inner: int
     kind: str  #: ``dense``, ``keys`` (keys and values of heads), ``copied`` (each device makes all), ``router`` or ``head``.
-    summed: bool = False  #: Whether devices that share it out add up their results.
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class ExpertProduct:
 
 
 @dataclass(frozen=True)
-class Attention:
-    """Attention of a layer: what it keeps of a token, and what a query does with a key."""
+class CachedAttention:
+    """CachedAttention of a layer: what it keeps of a token, and what a query does with a key."""
 
     window: int  #: Keys that a query looks at, 0 for all.
     heads: int
@@ -54,12 +53,12 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Block:
+class DecoderBlock:
     """What one layer does for a token."""
 
-    products: tuple[Product, ...]
+    products: tuple[WeightProduct, ...]
     experts: tuple[ExpertProduct, ...]
-    attention: Attention | None
+    attention: CachedAttention | None
     chains: int  #: Kernels of elementwise chains.
     chain_bytes: int  #: Memory traffic of these for a token.
     other_weights: int  #: Weights that no product reads: norms, biases, tables of embeddings.
@@ -72,16 +71,17 @@ class Decoder:
 
     name: str
     hidden: int  #: Features of a token between layers.
-    blocks: tuple[Block, ...]
+    blocks: tuple[DecoderBlock, ...]
     number_bytes: int  #: Bytes of a number of activations, and of weights as they were traced.
+    tied: int = 0  #: Weights of the output that are those of the table of embeddings.
 
     @property
     def weights(self) -> int:
         """Numbers of weights of all kinds."""
-        return sum(weights_of(block) for block in self.blocks)
+        return sum(weights_of(block) for block in self.blocks) - self.tied
 
 
-def weights_of(block: Block) -> int:
+def weights_of(block: DecoderBlock) -> int:
     """Weights of a block."""
     dense = sum(p.columns * p.inner for p in block.products)
     return dense + sum(p.experts * p.columns * p.inner for p in block.experts) + block.other_weights
@@ -141,17 +141,19 @@ class _Reader:
         hidden = heads[0].inner if heads else max(p.inner for b in blocks for p in b.products)
         sizes = Counter(p.dtype for p in graph.parameters if not p.buffer and len(p.shape) > 1)
         wide = {"float64": 8, "float32": 4}.get(sizes.most_common(1)[0][0], 2) if sizes else 2
-        return Decoder(graph.name, hidden, tuple(blocks), wide)
+        tables = {n for v, name in enumerate(self.view.names) if name in EMBEDDINGS for n in self.weights[v]}
+        both = {n for v, op in enumerate(graph.operators) if op.product for n in self.weights[v]} & tables
+        tied = sum(math.prod(graph.parameters[n].shape) for n in both)
+        return Decoder(graph.name, hidden, tuple(blocks), wide, tied)
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> DecoderBlock:
         graph, view = self.graph, self.view
         members = [v for v, layer in enumerate(self.layer) if layer == number]
         attention = self._attention(members)
-        dense: dict[tuple[int, str], Product] = {}
+        dense: dict[tuple[int, str], WeightProduct] = {}
         experts: list[ExpertProduct] = []
         used: set[int] = set()
         expert_modules = {graph.operators[v].module.rpartition(".")[0] for v in members if self._experts(v) > 1}
-        last_in: dict[str, int] = {}
         for v in members:
             op = graph.operators[v]
             if not self.weights[v] or op.flops == 0 or op.product is None:
@@ -166,8 +168,7 @@ class _Reader:
             source = self._source(v)
             merged = dense.get((source, kind))
             columns += 0 if merged is None else merged.columns
-            dense[source, kind] = Product(columns, inner, kind)
-            last_in[op.module.rpartition(".")[0]] = v
+            dense[source, kind] = WeightProduct(columns, inner, kind)
         chains, traffic = self._chains(members)
         others = sum(
             math.prod(p.shape)
@@ -176,7 +177,7 @@ class _Reader:
         )
         parts = (attention is not None) + bool(experts or any(p.kind == "dense" for p in dense.values()) and number)
         reductions = parts if attention is not None else self._lookups(members)
-        return Block(tuple(dense.values()), tuple(experts), attention, chains, traffic, others, reductions)
+        return DecoderBlock(tuple(dense.values()), tuple(experts), attention, chains, traffic, others, reductions)
 
     def _lookups(self, members: list[int]) -> int:
         return sum(self.view.names[v] in EMBEDDINGS for v in members) and 1
@@ -212,7 +213,7 @@ class _Reader:
         return min((self.graph.tensors[place].shape[-1] for place in self.view.outputs[v]), default=1)
 
     def _kind(
-        self, v: int, weight: str, columns: int, attention: Attention | None, experts: set[str], number: int
+        self, v: int, weight: str, columns: int, attention: CachedAttention | None, experts: set[str], number: int
     ) -> str:
         module = self.graph.operators[v].module
         if attention is None and number == len(self.names) - 1:
@@ -259,7 +260,7 @@ class _Reader:
             place = before[0]
         return place
 
-    def _attention(self, members: list[int]) -> Attention | None:
+    def _attention(self, members: list[int]) -> CachedAttention | None:
         graph = self.graph
         inside = set(members)
         caches = [n for n in sorted(self.caches) if any(v in inside for v in graph.parameters[n].users)]
@@ -283,7 +284,7 @@ class _Reader:
         # Latent: with weights absorbed, every head scores against all that is kept and sums its latent part.
         decode = 2 * heads * (kept + max(shape[3] for shape in shapes)) if expanded else flops
         window = rows if rows < self.context else 0
-        return Attention(window, heads, key_heads, kept, flops, decode)
+        return CachedAttention(window, heads, key_heads, kept, flops, decode)
 
     def _heads(self, v: int) -> int:
         op = self.graph.operators[v]

@@ -1,235 +1,277 @@
-"""From a decoder, a device and an engine to the prices of steps of one unit.
+"""From a decoder, a layout, devices and an engine to the prices of steps of one unit.
 
-Every product of a step takes the longer of reading its weights and doing its arithmetic, at the rate that its shape
-allows, and a little for one kernel ending and the next beginning. Of experts those are read that the step's tokens touch.
-Tensor-parallel devices add up their results after attention and after each layer's feed-forward part.
+Every product of a step takes the longer of reading its weights and doing its arithmetic. Of experts those are read that the
+step's tokens touch: of E experts, k of which a token chooses, n tokens touch E · (1 − (1 − k/E)ⁿ) on average. Devices that
+share out a layer add up their results after attention and after the feed-forward part.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.costs.serving.decoder import Attention, Block, Decoder, ExpertProduct, Product
-from partita.costs.serving.formats import Format, find_format, product_rate
+from partita.costs.serving.decoder import CachedAttention, Decoder, DecoderBlock, ExpertProduct, WeightProduct
+from partita.costs.serving.formats import Format, find_format
+from partita.costs.serving.kernel_times import Fabric, KernelTimes, Values
+from partita.costs.serving.layout import ServingLayout
 from partita.costs.serving.prices import StepPrices
-from partita.ground.errors import InputError
 from partita.nouns.catalogue.engines import EngineSpec
-from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
+from partita.nouns.catalogue.kernels import KERNELS, KernelSpec
+from partita.nouns.catalogue.specs import DeviceSpec
 
-_TOKENS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 1536, 2048,
-           3072, 4096, 6144, 8192, 12288, 16384, 32768)
+#: Numbers of tokens that steps are priced at; in between their times are lines.
+GRID = (
+    *(1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 1536, 2048, 3072),
+    *(4096, 6144, 8192, 12288, 16384, 32768),
+)
 
-Values = npt.NDArray[np.float64]
+#: Rows of a step that tokens are sampled for at most: the last of each request.
+_SAMPLED = 256
 
+#: Kernels of attention for a layer: writing the cache and attending.
+_ATTENTION_KERNELS = 2
 
-@dataclass(frozen=True)
-class Layout:
-    """Degrees and formats of a unit."""
-
-    tensor: int = 1
-    pipeline: int = 1
-    attention_data: int = 1
-    expert: int = 1  #: Devices that share out experts.
-    expert_tensor: int = 1  #: Devices that share out each expert.
-    weights: str = "bf16"
-    expert_weights: str = "bf16"
-    cache: str = "bf16"
-    #: Devices of a stage in one machine, and the network of the others.
-    per_machine: int = 8
-
-
-@dataclass(frozen=True)
-class Physics:
-    """Shares and times that hold for every model; docs/serving.md says where they come from."""
-
-    weight_share: float = 0.88  #: Of the memory bandwidth that products with few rows reach.
-    compute_share: float = 0.62  #: Of the peak for bf16 products.
-    compute_share_8bit: float = 0.55
-    cache_share: float = 0.80  #: Of the memory bandwidth that attention of decodes reaches.
-    attention_share: float = 0.42  #: Of the peak that attention of prompts reaches.
-    expert_weight_share: float = 0.70
-    expert_compute_share: float = 0.4
-    blend: float = 3.0
-    exchange_call_s: float = 4e-6
-    exchange_hop_s: float = 0.7e-6
-    exchange_share: float = 0.55
-    expert_kernels: int = 4
-    block_scale_cost: float = 1.0
+#: Bytes of a number of activations.
+_ACTIVATION = 2
 
 
 def price_steps(
-    decoder: Decoder, layout: Layout, device: DeviceSpec, link: LinkSpec, engine: EngineSpec, physics: Physics = Physics()
+    decoder: Decoder,
+    layout: ServingLayout,
+    device: DeviceSpec,
+    fabric: Fabric,
+    engine: EngineSpec,
+    kernels: KernelSpec = KERNELS,
 ) -> StepPrices:
-    """The prices of a unit."""
-    return _Pricer(decoder, layout, device, link, engine, physics).prices()
+    """The prices of the steps of a unit.
+
+    Raises ``InputError`` if the layout's degrees do not go together, or a format is unknown.
+    """
+    return _Pricer(decoder, layout.settled(decoder), device, fabric, engine, kernels).prices()
 
 
+def touched_experts(experts: int, active: int, tokens: Values) -> Values:
+    """How many experts so many tokens choose at least once, on average, if each chooses ``active`` at random."""
+    return experts * (1.0 - (1.0 - active / experts) ** tokens)
+
+
+@dataclass
+class _Sum:
+    """What the blocks of a stage take, on the grid of tokens."""
+
+    total: Values
+    weights: Values
+    arithmetic: Values
+    exchange: Values
+    kernels: float = 0.0
+    held: float = 0.0
+    prompt: list[float] = field(default_factory=list)
+    decode: list[float] = field(default_factory=list)
+    cache: list[float] = field(default_factory=list)
+
+    @classmethod
+    def zero(cls, points: int, forms: int) -> _Sum:
+        """Nothing yet."""
+        empty = [np.zeros(points) for _ in range(4)]
+        return cls(*empty, prompt=[0.0] * forms, decode=[0.0] * forms, cache=[0.0] * forms)
+
+    def add(self, other: _Sum, count: int) -> None:
+        """As many blocks alike."""
+        self.total += count * other.total
+        self.weights += count * other.weights
+        self.arithmetic += count * other.arithmetic
+        self.exchange += count * other.exchange
+        self.kernels += count * other.kernels
+        self.held += count * other.held
+        for mine, theirs in ((self.prompt, other.prompt), (self.decode, other.decode), (self.cache, other.cache)):
+            mine[:] = [a + count * b for a, b in zip(mine, theirs, strict=True)]
+
+
+@dataclass(frozen=True)
 class _Pricer:
-    def __init__(self, decoder, layout, device, link, engine, physics):
-        self.d, self.l, self.dev, self.link, self.e, self.p = decoder, layout, device, link, engine, physics
-        self.n = np.array(_TOKENS, dtype=float)
-        self.bw = device.memory_bandwidth_bytes_per_s
-        self.wf, self.ef, self.cf = (find_format(x) for x in (layout.weights, layout.expert_weights, layout.cache))
-        self.half = find_format("bf16")
+    decoder: Decoder
+    layout: ServingLayout
+    device: DeviceSpec
+    fabric: Fabric
+    engine: EngineSpec
+    spec: KernelSpec
 
-    def stages(self):
-        blocks = self.d.blocks
-        inner = [b for b in blocks if b.attention is not None]
-        p = self.l.pipeline
-        cuts = [round(i * len(inner) / p) for i in range(p + 1)]
-        parts = [list(inner[cuts[i]:cuts[i + 1]]) for i in range(p)]
-        before = [b for b in blocks[: len(blocks) // 2] if b.attention is None]
-        after = [b for b in blocks[len(blocks) // 2 :] if b.attention is None]
-        parts[0] = before + parts[0]
-        parts[-1] = parts[-1] + after
-        return parts
-
-    def gemm(self, n, cols, inner, form: Format, experts=1.0, share_w=None, share_c=None):
-        """seconds, weights part, arithmetic part; n rows each of `experts` many matrices"""
-        p, dev = self.p, self.dev
-        share_w = share_w or p.weight_share
-        wide = product_rate(form, dev) > 1.01 * dev.peak("bfloat16")
-        share_c = share_c or (p.compute_share_8bit if wide else p.compute_share)
-        rows = np.maximum(n, 1e-9)
-        tile = np.where(rows <= 64, 16, 64)
-        padded = np.ceil(rows / tile) * tile
-        weights = experts * cols * inner * form.bytes / (self.bw * share_w)
-        acts = experts * rows * (inner * min(2.0, max(1.0, form.bytes)) + cols * 2) / (self.bw * share_w)
-        compute = experts * 2 * padded * cols * inner / (product_rate(form, dev) * share_c)
-        if dev.multiprocessors:
-            tiles = experts * np.ceil(rows / 128) * math.ceil(cols / 128)
-            rounds = np.ceil(tiles / dev.multiprocessors)
-            quant = rounds * dev.multiprocessors / np.maximum(tiles, 1)
-            quant = np.where(rows > 128, quant, 1.0)
-            compute = compute * np.minimum(quant, 2.0)
-        mem = weights + acts
-        total = (mem**p.blend + compute**p.blend) ** (1 / p.blend)
-        return total + self.e.kernel_s, weights + 0 * n, compute
-
-    def allreduce(self, n, size):
-        """n rows of hidden"""
-        if size <= 1:
-            return 0 * n
-        p = self.p
-        data = n * self.d.hidden * 2
-        bw = self.link.bandwidth_bytes_per_s * p.exchange_share
-        return p.exchange_call_s + p.exchange_hop_s * size + 2 * (size - 1) / size * data / bw
-
-    def block(self, b: Block):
-        l, p, e, n = self.l, self.p, self.e, self.n
-        t = l.tensor
-        mine = n / l.attention_data
-        total = np.zeros_like(n)
-        w = np.zeros_like(n)
-        c = np.zeros_like(n)
-        x = np.zeros_like(n)
-        kernels = 0
-        for prod in b.products:
-            form = self.half if prod.kind in ("router", "head") else self.wf
-            cols, inner = prod.columns, prod.inner
-            rows = mine
-            if prod.kind in ("copied", "router"):
-                deg = 1
-            elif prod.kind == "keys":
-                deg = min(t, b.attention.key_heads)
-            else:
-                deg = t
-            if prod.kind == "head":
-                rows = np.minimum(mine, 256)  # only last tokens
-            s, ww, cc = self.gemm(rows, cols / deg, inner, form)
-            if prod.kind == "keys":
-                s = s - e.kernel_s
-            else:
-                kernels += 1
-            total += s; w += ww; c += cc
-        for ex in b.experts:
-            E, k = ex.experts, ex.active
-            touched = E * (1 - (1 - k / E) ** n)
-            ep = l.expert
-            per = touched / ep
-            if ep > 1:
-                q = touched / E
-                per = np.minimum(E / ep, per + np.sqrt(2 * np.log(ep) * E / ep * q * (1 - q)))
-            load = n * k / ep
-            if ep > 1:
-                load = np.minimum(n * k, load + np.sqrt(2 * np.log(ep) * load))
-            s, ww, cc = self.gemm(load / per, ex.columns / l.expert_tensor, ex.inner, self.ef, experts=per, share_w=p.expert_weight_share, share_c=p.expert_compute_share)
-            total += s; w += ww * 1.0; c += cc
-            kernels += 1
-        if b.experts:
-            total += p.expert_kernels * e.kernel_s
-            kernels += p.expert_kernels
-        # chains
-        if b.attention is not None:
-            total += b.chains * e.kernel_s + mine * b.chain_bytes / t**0.5 / (self.bw * p.weight_share)
-            kernels += b.chains
-            total += 2 * e.kernel_s
-            kernels += 2
-            ar = self.allreduce(mine, t) * b.reductions
-            if b.experts and l.attention_data > 1:
-                # gather and scatter tokens among all
-                ar = self.allreduce(mine, t) * (b.reductions - 1) + self.allreduce(n, l.expert * l.expert_tensor)
-            x += ar
-            kernels += b.reductions * (t > 1)
-        total += x
-        return total, w, c, x, kernels
+    @property
+    def times(self) -> KernelTimes:
+        return KernelTimes(self.device, self.spec, self.engine.kernel_s)
 
     def prices(self) -> StepPrices:
-        l, p, e, dev = self.l, self.p, self.e, self.dev
-        n = self.n
-        dense, mixed, ws, cs, xs = [], [], [], [], []
-        windows = sorted({b.attention.window for b in self.d.blocks if b.attention})
-        prompt, decode, chunk, request, weight, cache, budget = [], [], [], [], [], [], []
-        moved = [0.0] * len(windows)
-        for part in self.stages():
-            tot = np.zeros_like(n); w = tot.copy(); c = tot.copy(); x = tot.copy(); kernels = 0
-            ps = [0.0] * len(windows); ds = [0.0] * len(windows); cb = [0.0] * len(windows); held = 0.0
-            for b, count in Counter(part).items():
-                a1, a2, a3, a4, kk = self.block(b)
-                tot += count * a1; w += count * a2; c += count * a3; x += count * a4; kernels += count * kk
-                held += count * self.held(b)
-                if b.attention:
-                    a = b.attention
-                    i = windows.index(a.window)
-                    per = a.kept * self.cf.bytes
-                    shared = min(l.tensor, a.key_heads)
-                    cb[i] += count * per / shared
-                    moved[i] += count * per
-                    rate = dev.peak("bfloat16")
-                    att = p.attention_share
-                    ps[i] += count * a.prompt_flops / l.tensor / (rate * att) / l.attention_data
-                    ds[i] += count * max(per / shared / (self.bw * p.cache_share), a.decode_flops / l.tensor / (rate * 0.4)) / l.attention_data
-            launched = kernels * e.launch_s
-            dense.append(tuple(np.where(n <= e.recorded_tokens, tot, np.maximum(tot, launched))))
-            mixed.append(tuple(np.maximum(tot, launched)))
-            ws.append(tuple(w)); cs.append(tuple(c)); xs.append(tuple(x))
-            prompt.append(tuple(ps)); decode.append(tuple(ds))
-            weight.append(int(held)); cache.append(tuple(cb))
-            budget.append(dev.memory_bytes * e.memory_share - held - 1.5 * 2**30)
-        s = len(dense)
-        add = 0.0 if e.overlaps else e.host_s
+        engine, layout, n = self.engine, self.layout, np.array(GRID, dtype=float)
+        windows = tuple(sorted({b.attention.window for b in self.decoder.blocks if b.attention is not None}))
+        stages = []
+        for part in self._parts():
+            stage = _Sum.zero(len(GRID), len(windows))
+            for block, count in Counter(part).items():
+                stage.add(self._block(block, n, windows), count)
+            stages.append(stage)
+        if layout.pipeline == 1:
+            stages[0].held -= self.decoder.tied * _ACTIVATION / layout.tensor
+        launch = engine.launch_on.get(self.device.name, engine.launch_s)
+        alone = 0.0 if engine.overlaps else engine.host_s
+        hand_on = self.fabric.hand_on(layout.stage_devices, layout.pipeline)
+        several = layout.pipeline > 1
         return StepPrices(
-            tokens=_TOKENS, dense_s=tuple(dense), dense_mixed_s=tuple(mixed), windows=tuple(windows), prompt_s=tuple(prompt),
-            decode_s=tuple(decode), chunk_s=(e.host_prompt_s,) * s, request_s=(0.0 if e.overlaps else e.host_request_s,) * s,
-            step_s=(add,) * s, mixed_step_s=(add,) * s, host_s=e.host_s if e.overlaps else 0.0,
-            host_request_s=e.host_request_s if e.overlaps else 0.0, arrival_s=e.arrival_s,
-            weight_bytes=tuple(weight), cache_bytes_per_token=tuple(cache), cache_budget_bytes=tuple(budget),
-            attention_data=l.attention_data, moved_bytes_per_token=tuple(moved), weights_s=tuple(ws), arithmetic_s=tuple(cs), exchange_s=tuple(xs),
+            tokens=GRID,
+            dense_s=tuple(_numbers(_launched(s, n > engine.recorded_tokens, launch)) for s in stages),
+            dense_mixed_s=tuple(_numbers(_launched(s, n > 0, launch)) for s in stages),
+            windows=windows,
+            prompt_s=tuple(tuple(s.prompt) for s in stages),
+            decode_s=tuple(tuple(s.decode) for s in stages),
+            chunk_s=(engine.host_prompt_s,) * len(stages),
+            request_s=(0.0 if engine.overlaps else engine.host_request_s,) * len(stages),
+            step_s=(alone,) * len(stages),
+            mixed_step_s=(alone,) * len(stages),
+            host_s=engine.host_s if engine.overlaps else 0.0,
+            host_request_s=engine.host_request_s if engine.overlaps else 0.0,
+            hand_on_s=hand_on.latency_s if several else 0.0,
+            hand_on_s_per_token=self._hidden_bytes / hand_on.achievable_bytes_per_s if several else 0.0,
+            arrival_s=engine.arrival_s,
+            weight_bytes=tuple(math.ceil(s.held) for s in stages),
+            cache_bytes_per_token=tuple(tuple(s.cache) for s in stages),
+            cache_budget_bytes=tuple(self._budget(s.held) for s in stages),
+            attention_data=layout.attention_data,
+            moved_bytes_per_token=self._moved(windows),
+            weights_s=tuple(_numbers(s.weights) for s in stages),
+            arithmetic_s=tuple(_numbers(s.arithmetic) for s in stages),
+            exchange_s=tuple(_numbers(s.exchange) for s in stages),
+            notes=self._notes(),
         )
 
-    def held(self, b: Block) -> float:
-        l = self.l
-        out = b.other_weights * 2 / (l.tensor if b.attention is None else 1)
-        for prod in b.products:
-            form = self.half if prod.kind in ("router", "head") else self.wf
-            deg = 1 if prod.kind in ("copied", "router") else min(l.tensor, b.attention.key_heads) if prod.kind == "keys" else l.tensor
-            out += prod.columns * prod.inner * form.bytes / deg
-        for ex in b.experts:
-            out += ex.experts * ex.columns * ex.inner * self.ef.bytes / (l.expert * l.expert_tensor)
-        return out
+    @property
+    def _hidden_bytes(self) -> int:
+        return self.decoder.hidden * _ACTIVATION
+
+    def _notes(self) -> tuple[str, ...]:
+        return (
+            f"Steps are priced as {self.engine.name} runs them on {self.device.name}: weights read, arithmetic at what "
+            "shapes allow, collectives, host time; docs/serving.md says how far that is from measured runs.",
+        )
+
+    def _parts(self) -> list[list[DecoderBlock]]:
+        """The blocks of each stage: layers in even runs, the table of embeddings first and the output last."""
+        blocks, stages = self.decoder.blocks, self.layout.pipeline
+        layers = [place for place, block in enumerate(blocks) if block.attention is not None]
+        cuts = [0, *(layers[round(stage * len(layers) / stages)] for stage in range(1, stages)), len(blocks)]
+        return [list(blocks[low:high]) for low, high in zip(cuts, cuts[1:], strict=False)]
+
+    def _budget(self, held: float) -> float:
+        """Bytes of a device that are left for the cache."""
+        widest = max((p.columns for b in self.decoder.blocks for p in b.products if p.kind != "head"), default=0)
+        activations = self.engine.step_tokens * (4 * self.decoder.hidden + widest / self.layout.tensor) * _ACTIVATION
+        usable = self.device.memory_bytes * self.engine.memory_share
+        return float(usable - held - activations - self.spec.reserved_bytes)
+
+    def _moved(self, windows: tuple[int, ...]) -> tuple[float, ...]:
+        moved = dict.fromkeys(windows, 0.0)
+        for block in self.decoder.blocks:
+            if block.attention is not None:
+                moved[block.attention.window] += block.attention.kept * find_format(self.layout.cache).bytes
+        return tuple(moved[window] for window in windows)
+
+    def _block(self, block: DecoderBlock, n: Values, windows: tuple[int, ...]) -> _Sum:
+        layout, times, found = self.layout, self.times, _Sum.zero(len(n), len(windows))
+        mine = n / layout.attention_data
+        for product in block.products:
+            self._product(product, block.attention, mine, found)
+        for expert in block.experts:
+            self._experts(expert, n, found)
+        found.held += block.other_weights * _ACTIVATION / (layout.tensor if block.attention is None else 1)
+        if block.experts:
+            found.kernels += self.spec.expert_kernels
+            found.total += self.spec.expert_kernels * times.gap_s
+        if block.attention is None:
+            return found
+        # What goes between the two halves of a layer is whole on every device, what is inside them is shared out.
+        share = (1 + 1 / layout.tensor) / 2
+        found.total += times.chain(mine, block.chain_bytes * share) + (block.chains - 1) * times.gap_s
+        found.total += _ATTENTION_KERNELS * times.gap_s
+        found.kernels += block.chains + _ATTENTION_KERNELS
+        found.exchange += self._exchange(block, n)
+        found.total += found.exchange
+        found.kernels += block.reductions * (layout.tensor > 1)
+        self._attention(block.attention, windows.index(block.attention.window), found)
+        return found
+
+    def _product(self, product: WeightProduct, attention: CachedAttention | None, rows: Values, found: _Sum) -> None:
+        layout = self.layout
+        form = find_format("bf16" if product.kind in ("router", "head") else layout.weights)
+        degree = _degree(product.kind, attention, layout.tensor)
+        if product.kind == "head":
+            rows = np.minimum(rows, _SAMPLED)
+        took = self.times.product(rows, product.columns / degree, product.inner, form)
+        # Keys and values are made with the queries, in one kernel.
+        joined = product.kind == "keys"
+        found.total += took.total - joined * self.times.gap_s
+        found.weights += took.weights
+        found.arithmetic += took.arithmetic
+        found.kernels += not joined
+        found.held += product.columns * product.inner * form.bytes / degree
+
+    def _experts(self, product: ExpertProduct, n: Values, found: _Sum) -> None:
+        layout = self.layout
+        groups, count, active = layout.expert, product.experts, product.active
+        form: Format = find_format(layout.of_experts)
+        touched = touched_experts(count, active, n) / groups
+        rows = n * active / groups
+        if groups > 1:
+            # The step waits for the group with most: the largest of so many draws, about √(2 ln groups) deviations up.
+            spread = self.spec.imbalance * math.sqrt(2 * math.log(groups))
+            touched = np.minimum(count / groups, touched + spread * np.sqrt(touched * (1 - touched * groups / count)))
+            rows = np.minimum(n * active, rows + spread * np.sqrt(rows))
+        took = self.times.experts(rows, product.columns / layout.expert_tensor, product.inner, form, touched)
+        found.total += took.total
+        found.weights += took.weights
+        found.arithmetic += took.arithmetic
+        found.kernels += 1
+        devices = layout.expert * layout.expert_tensor
+        found.held += count * product.columns * product.inner * form.bytes / devices
+
+    def _exchange(self, block: DecoderBlock, n: Values) -> Values:
+        layout = self.layout
+        mine = self._hidden_bytes * n / layout.attention_data
+        took = block.reductions * self.fabric.sum_s(mine, layout.tensor, self.spec)
+        if block.experts and layout.attention_data > 1:
+            # Groups bring their tokens together before the experts and take them apart behind: together a sum over all.
+            took -= self.fabric.sum_s(mine, layout.tensor, self.spec)
+            took += self.fabric.sum_s(self._hidden_bytes * n, layout.stage_devices, self.spec)
+        return took
+
+    def _attention(self, attention: CachedAttention, form: int, found: _Sum) -> None:
+        layout, device, spec = self.layout, self.device, self.spec
+        cached = find_format(layout.cache)
+        kept = attention.kept * cached.bytes / min(layout.tensor, attention.key_heads)
+        rate = device.peak("bfloat16") * spec.prompt_share
+        read = kept / self.times.bandwidth(spec.cache_share)
+        worked = attention.decode_flops / layout.tensor / rate
+        groups = layout.attention_data
+        found.prompt[form] = attention.prompt_flops / layout.tensor / rate / groups
+        found.decode[form] = max(read, worked) / groups
+        found.cache[form] = kept
+
+
+def _degree(kind: str, attention: CachedAttention | None, tensor: int) -> int:
+    """Devices that share out a product."""
+    if kind in ("copied", "router"):
+        return 1
+    return min(tensor, attention.key_heads) if kind == "keys" and attention is not None else tensor
+
+
+def _launched(stage: _Sum, issued: object, launch_s: float) -> Values:
+    """Times of steps whose kernels are issued one by one where ``issued``: no faster than the host issues them."""
+    least = np.where(np.asarray(issued), stage.kernels * launch_s, 0.0)
+    result: Values = np.maximum(stage.total, least)
+    return result
+
+
+def _numbers(values: Values) -> tuple[float, ...]:
+    return tuple(float(value) for value in values)
+
+

@@ -17,6 +17,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: Most tokens in a step that runs as a recorded graph, and host time to issue a kernel in others.
     recorded_tokens: int
     launch_s: float
+    launch_on: dict[str, float] = {}  #: Likewise on machines with other hosts, by device.
     #: Time between two dependent kernels of a recorded graph: the end of one and the start of the next.
     kernel_s: float
     #: Host time of a step, of every request in it, and of every prompt in it. Where the engine overlaps it with the
@@ -36,8 +37,12 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     requests: int = 256
     memory_share: float = 0.9
     block: int = 16
-    #: Whether a request is admitted only if its whole output fits the cache, too.
-    reserves_output: bool = False
+    #: Share of its output that a request must find room for when it is admitted.
+    reserved_output: float = 0.0
+    #: By how much outputs that are all of one length differ in a closed loop (uniform, to both sides). Requests that begin
+    #: together would stay together for ever; where prompts share steps with decodes, small differences of answers and
+    #: clients drive them apart, and where prompts go first, they begin decoding together again.
+    drift: float = 0.0
     source: str = ""
 
     def __post_init__(self) -> None:
