@@ -106,6 +106,7 @@ def _random_unit(draws: random.Random, role: str, longest: int, delay: float) ->
         mixed=draws.random() < 0.7,
         chunked=draws.random() < 0.7,
         reserve=draws.choice(["chunk", "chunk", "prompt", "whole"]),
+        promise=draws.choice([0.5, 1.0]),
     )
     pages = {w: int(size * block) for w, size in zip(prices.windows, prices.cache_bytes_per_token[0], strict=True)}
     need = sum(size * -(-(min(longest, window) if window else longest) // block) for window, size in pages.items())
@@ -125,6 +126,7 @@ def _random_unit(draws: random.Random, role: str, longest: int, delay: float) ->
         rules.mixed,
         rules.chunked,
         rules.reserve,
+        rules.promise,
         link,
         dict(zip(prices.windows, per_token, strict=True)),
     )

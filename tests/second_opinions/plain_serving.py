@@ -7,6 +7,7 @@ that are small multiples of a power of two all sums are exact.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, field
 
 import msgspec
@@ -55,6 +56,7 @@ class PlainUnit:
     mixed: bool = True
     chunked: bool = True
     reserve: str = "chunk"
+    promise: float = 1.0
     link: float = 0.0
     link_per_token: dict[int, float] = field(default_factory=dict)
     schedulers: list[PlainScheduler] = field(default_factory=list)
@@ -65,7 +67,9 @@ class PlainUnit:
 
     def holds(self, tokens: int) -> int:
         """Bytes of so many tokens."""
-        return sum(size * -(-(min(tokens, window) if window else tokens) // self.block) for window, size in self.pages.items())
+        return sum(
+            size * -(-(min(tokens, window) if window else tokens) // self.block) for window, size in self.pages.items()
+        )
 
 
 @dataclass(eq=False)
@@ -260,7 +264,8 @@ class PlainServing:
         while s.waiting and budget > 0 and len(s.running) + len(s.coming) < unit.requests:
             r = s.waiting[0]
             if unit.reserve == "whole":
-                promised = sum(unit.holds(o.prompt + o.output - 1) for o in [*s.running, *s.coming, *s.kept, r])
+                here = [*s.running, *s.coming, *s.kept, r]
+                promised = sum(unit.holds(o.prompt + math.floor(unit.promise * (o.output - 1))) for o in here)
                 if promised > unit.size:
                     return
             cached = 0

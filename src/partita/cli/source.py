@@ -237,6 +237,9 @@ def read_model(text: str, parameters: dict[str, Any], solver: str | None) -> Mod
     asked = Workload.of(training=parameters["training"])
     # A graph file may hold a backward part without being asked for one.
     known = chosen(asked) if parameters["training"] or text.startswith("hf:") or not text.endswith(".json") else None
+    if known is not None and text.startswith("hf:") and parameters["decode"] is None:
+        assert known[0].model is not None
+        parameters = {**parameters, "decode": known[0].model.traced_after}
     graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
     kind, notes, settings = known if known is not None and graph.workload is asked else chosen(graph.workload)
     for note in notes:

@@ -17,6 +17,7 @@ PROBLEMS: dict[str, str] = {
     "latency": "partita.problems.latency.descriptor:LATENCY",
     "makespan": "partita.problems.makespan.descriptor:MAKESPAN",
     "mapping": "partita.problems.mapping.descriptor:MAPPING",
+    "serving": "partita.problems.serving.descriptor:SERVING",
 }
 
 _LOADED: dict[str, AnyKind] = {}

@@ -58,7 +58,9 @@ def _read(rows: csv.DictReader[str], path: str) -> RequestTrace | tuple[LengthSh
         names, readers = _SHARES, (_length, _length, _number)
     else:
         known = "; or ".join(", ".join(each) for each in (_AZURE, _TRACE, _SHARES))
-        raise FormatError(f"{path} is no file of requests: its columns are {', '.join(columns) or 'none'}; known are {known}")
+        raise FormatError(
+            f"{path} is no file of requests: its columns are {', '.join(columns) or 'none'}; known are {known}"
+        )
     found = list(_cells(rows, path, names, readers))
     if not found:
         raise InputError(f"{path} has no requests; give at least one row")
@@ -68,7 +70,9 @@ def _read(rows: csv.DictReader[str], path: str) -> RequestTrace | tuple[LengthSh
     before = first
     for line, arrival, _, _ in found:
         if arrival < before:
-            raise InputError(f"{path}, line {line}: a request arrives before the one above it; sort the file by {names[0]}")
+            raise InputError(
+                f"{path}, line {line}: a request arrives before the one above it; sort the file by {names[0]}"
+            )
         before = arrival
     # Dates are as long ago as they are; seconds stay what they are.
     start = first if names is _AZURE or first < 0 else 0.0

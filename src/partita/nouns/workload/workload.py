@@ -81,13 +81,20 @@ class ServingWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     rate_per_s: float | None = None
     #: How many; by default those of the trace, in a closed loop 10 for each in flight, of a Poisson process 1,000.
     requests: int | None = None
+    #: By which share outputs differ that are all of one length, uniformly to both sides: requests that begin together
+    #: would otherwise stay together for ever.
+    spread: float = 0.0
     #: Tokens that the prompts of a group begin with alike, and groups that requests are drawn from.
     prefix_tokens: int = 0
     prefix_groups: int = 1
     seed: int = 0  #: Of what is drawn.
 
     def __post_init__(self) -> None:
-        ways = [self.prompt_tokens is not None or self.output_tokens is not None, bool(self.histogram), bool(self.trace)]
+        ways = [
+            self.prompt_tokens is not None or self.output_tokens is not None,
+            bool(self.histogram),
+            bool(self.trace),
+        ]
         if sum(ways) != 1:
             raise InputError(
                 "a workload has lengths of requests in exactly one way: prompt and output tokens, a histogram, or a trace; "
@@ -106,6 +113,10 @@ class ServingWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         if self.concurrency is None and self.rate_per_s is None and self.trace is None:
             raise InputError("a workload needs to say when requests come: give a concurrency, or a rate")
         check_at_least("workload: seed", self.seed, 0)
+        if not 0 <= self.spread < 1 or (self.spread and not ways[0]):
+            raise InputError(
+                f"workload: spread is {self.spread}; it is a share from 0 to below 1, of outputs that are all of one length"
+            )
         self._check_lengths()
         self._check_prefix()
 
@@ -147,14 +158,15 @@ class ServingWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             )
 
     def lengths(self) -> list[tuple[int, int]]:
-        """All pairs of prompt and output tokens that requests may have, in order of first mention."""
+        """All pairs of prompt and output tokens that requests may have, in order of first mention; of a spread the ends."""
         if self.trace is not None:
             return list(dict.fromkeys(zip(self.trace.prompt_tokens, self.trace.output_tokens, strict=True)))
         if self.histogram:
             return list(dict.fromkeys((bar.prompt_tokens, bar.output_tokens) for bar in self.histogram))
         assert self.prompt_tokens is not None
         assert self.output_tokens is not None
-        return [(self.prompt_tokens, self.output_tokens)]
+        few, many = (max(1, round(self.output_tokens * (1 + side))) for side in (-self.spread, self.spread))
+        return list(dict.fromkeys([(self.prompt_tokens, few), (self.prompt_tokens, many)]))
 
     @property
     def count(self) -> int:
@@ -173,10 +185,18 @@ class ServingWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             prompt = np.array(self.trace.prompt_tokens, np.int64)[places]
             output = np.array(self.trace.output_tokens, np.int64)[places]
         else:
-            pairs = np.array([(bar.prompt_tokens, bar.output_tokens) for bar in self.histogram] or self.lengths(), np.int64)
+            pairs = np.array(
+                [(bar.prompt_tokens, bar.output_tokens) for bar in self.histogram]
+                or [(self.prompt_tokens, self.output_tokens)],
+                np.int64,
+            )
             shares = np.array([bar.share for bar in self.histogram] or [1.0])
             places = draws.choice(len(pairs), count, p=shares / shares.sum())
             prompt, output = pairs[places].T.copy()
+            if self.spread:
+                output = np.maximum(1, np.rint(output * draws.uniform(1 - self.spread, 1 + self.spread, count))).astype(
+                    np.int64
+                )
         if self.concurrency is not None:
             arrival = np.zeros(count)
         elif self.trace is not None:
@@ -196,7 +216,9 @@ class ServingWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         times = np.array(trace.arrival_s) - trace.arrival_s[0]
         if count > len(times):
             if trace.rate_per_s == 0:
-                raise InputError(f"workload: the trace has {len(times)} requests, all at once; {count} cannot be made of it")
+                raise InputError(
+                    f"workload: the trace has {len(times)} requests, all at once; {count} cannot be made of it"
+                )
             period = times[-1] + 1.0 / trace.rate_per_s
             rounds = -(-count // len(times))
             times = np.concatenate([times + number * period for number in range(rounds)])

@@ -137,6 +137,7 @@ def _units(units: Sequence[RunningUnit], tokens: int) -> Units:
             "mixed": [form.rules.mixed for form in forms],
             "chunked": [form.rules.chunked for form in forms],
             "reserve": [_RESERVES.index(form.rules.reserve) for form in forms],
+            "promise": [form.rules.promise for form in forms],
             "block": [form.rules.block_tokens for form in forms],
             "windows": _padded([form.prices.windows for form in forms], (most,)),
             "page": _padded([_page(form, s) for form, s in zip(forms, stage, strict=True)], (most,)),
@@ -162,8 +163,13 @@ def _prices(units: Sequence[RunningUnit]) -> Prices:
             "groups": [row.attention_data for row in rows],
             "points": [len(row.tokens) for row in rows],
             "tokens": _padded([row.tokens for row in rows], (points,)),
-            **{name: _padded([getattr(row, field) for row in rows], (stages, points)) for name, field in tables.items()},
-            **{name: _padded([getattr(row, field) for row in rows], (stages, forms)) for name, field in attention.items()},
+            **{
+                name: _padded([getattr(row, field) for row in rows], (stages, points)) for name, field in tables.items()
+            },
+            **{
+                name: _padded([getattr(row, field) for row in rows], (stages, forms))
+                for name, field in attention.items()
+            },
             **{name: _padded([getattr(row, field) for row in rows], (stages,)) for name, field in fixed.items()},
             "hand_on": [row.hand_on_s for row in rows],
             "hand_on_token": [row.hand_on_s_per_token for row in rows],

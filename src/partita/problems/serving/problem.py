@@ -19,7 +19,8 @@ from partita.problems.kind import Stated
 
 #: What a unit does: all of a request, its prompt, or what comes after that.
 Role = Literal["both", "prefill", "decode"]
-#: When a request is admitted: if its next chunk, its whole prompt, or all that it will ever hold fits the cache.
+#: When a request is admitted: if its next chunk fits the cache, its whole prompt, or its prompt and a share of its output
+#: fit what others were not promised.
 Reserve = Literal["chunk", "prompt", "whole"]
 
 
@@ -61,10 +62,13 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mixed: bool = True  #: Whether steps mix prompts and decodes; otherwise prompts go first, alone.
     chunked: bool = True  #: Whether prompts are cut into chunks.
     reserve: Reserve = "chunk"  #: When a request is admitted.
+    promise: float = 1.0  #: The share of its output that it is promised room for then, with ``whole``.
 
     def __post_init__(self) -> None:
         for name in ("requests", "tokens", "block_tokens"):
             check_at_least(f"engine: {name}", getattr(self, name))
+        if not 0 <= self.promise <= 1:
+            raise InputError(f"engine: promise is {self.promise}; it must be a share from 0 to 1")
 
 
 class ServingUnit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

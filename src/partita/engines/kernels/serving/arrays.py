@@ -13,7 +13,8 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs, zeros
 
-#: When a request is admitted: its next chunk fits the cache, its whole prompt does, or all that it will ever hold.
+#: When a request is admitted: its next chunk fits the cache, its whole prompt does, or that and a share of its output fits
+#: what nobody was promised.
 CHUNK, PROMPT, WHOLE = 0, 1, 2
 #: What a request's time is spent on; what of it is in none of them is waiting for a turn.
 WEIGHTS, EXCHANGE, PROMPTS, DECODES, CACHE_READS, HOST, LINK, CACHE_FULL, PARTS = range(9)
@@ -40,6 +41,7 @@ class Units(NamedTuple):
     mixed: Longs
     chunked: Longs
     reserve: Longs
+    promise: Floats  #: (U,) The share of its output that a request is promised room for.
     block: Longs  #: (U,) Tokens in a page of the cache.
     #: (U, W) By form: its window in tokens, 0 for none; bytes of a page.
     windows: Longs
@@ -111,7 +113,7 @@ class Requests(NamedTuple):
 class Queues(NamedTuple):
     """How far the Q schedulers are."""
 
-    #: (Q,) Bytes free, bytes of prefixes that nobody uses, bytes that the admitted will hold at most.
+    #: (Q,) Bytes free, bytes of prefixes that nobody uses, bytes that the admitted were promised.
     free: Longs
     idle: Longs
     promised: Longs

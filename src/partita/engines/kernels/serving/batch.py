@@ -19,7 +19,15 @@ from partita.engines.kernels.serving.arrays import (
     Totals,
     Units,
 )
-from partita.engines.kernels.serving.cache import bytes_of, give_prefix, join_group, make_room, release, reusable
+from partita.engines.kernels.serving.cache import (
+    bytes_of,
+    give_prefix,
+    join_group,
+    make_room,
+    promised,
+    release,
+    reusable,
+)
 
 
 @inlined
@@ -63,9 +71,7 @@ def pairs_within(count: int, before: int, window: int) -> int:
 
 
 @inlined
-def do_work(
-    units: Units, r: Requests, k: Queues, b: Batches, u: int, q: int, slot: int, i: int, new: int
-) -> None:
+def do_work(units: Units, r: Requests, k: Queues, b: Batches, u: int, q: int, slot: int, i: int, new: int) -> None:
     """Let a request compute so many tokens in the step that is put together."""
     rank, before = q - units.first[u], r.computed[i]
     left = r.prompt[i] + r.generated[i] - before
@@ -179,7 +185,7 @@ def admit_waiting(
     rank = q - units.first[u]
     while k.waiting[q] > 0 and budget > 0 and k.running[q] + k.fetching[q] < units.seats[u]:
         i = k.head[q]
-        whole = bytes_of(units, u, r.prompt[i] + r.output[i] - 1)
+        whole = promised(units, r, u, i)
         if units.reserve[u] == WHOLE and k.promised[q] + whole > units.size[u]:
             k.blocked[q] = 1
             break
@@ -223,9 +229,7 @@ def admit_waiting(
 
 
 @inlined
-def fetch(
-    units: Units, r: Requests, k: Queues, b: Batches, t: Totals, q: int, i: int, now: float
-) -> None:
+def fetch(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, q: int, i: int, now: float) -> None:
     """Let the cache of a request come from where its prompt was done, behind what is on that unit's link already."""
     source = 0
     while units.first[source + 1] <= r.source[i]:

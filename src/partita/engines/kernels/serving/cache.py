@@ -24,6 +24,12 @@ def bytes_of(units: Units, u: int, tokens: int) -> int:
 
 
 @inlined
+def promised(units: Units, r: Requests, u: int, i: int) -> int:
+    """Bytes that a request is promised: of its prompt and of a share of its output."""
+    return bytes_of(units, u, r.prompt[i] + int(units.promise[u] * (r.output[i] - 1)))
+
+
+@inlined
 def whole_pages(units: Units, u: int, tokens: int) -> int:
     """Tokens of a prefix that whole pages hold."""
     return int(tokens // units.block[u] * units.block[u])
@@ -87,12 +93,10 @@ def give_prefix(units: Units, r: Requests, k: Queues, u: int, q: int, i: int) ->
 
 
 @inlined
-def release(
-    units: Units, r: Requests, k: Queues, t: Totals, u: int, q: int, i: int, held: int, shared: int
-) -> None:
+def release(units: Units, r: Requests, k: Queues, t: Totals, u: int, q: int, i: int, held: int, shared: int) -> None:
     """Free what a request holds at a scheduler: its own bytes and its use of a prefix."""
     k.free[q] += held
-    k.promised[q] -= bytes_of(units, u, r.prompt[i] + r.output[i] - 1)
+    k.promised[q] -= promised(units, r, u, i)
     g = r.group[i]
     if g < 0:
         return

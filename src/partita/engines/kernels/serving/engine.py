@@ -214,7 +214,15 @@ def arrive(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, source: 
 
 @allocating_nothing
 def serve(
-    units: Units, prices: Prices, r: Requests, k: Queues, b: Batches, t: Totals, in_flight: int, delay: float, stop: Longs
+    units: Units,
+    prices: Prices,
+    r: Requests,
+    k: Queues,
+    b: Batches,
+    t: Totals,
+    in_flight: int,
+    delay: float,
+    stop: Longs,
 ) -> float:
     """Run all requests; the time at which the last one is done, −1 if it was stopped or nothing can go on.
 
