@@ -322,7 +322,9 @@ class _Reader:
                 moved += tensor.bytes if left or not tensor.consumers else 0
             for place in view.inputs[v]:
                 maker = view.maker(place)
-                if graph.tensors[place].stored is None and (maker not in level or level[maker] != level[v] or works[maker]):
+                if graph.tensors[place].stored is None and (
+                    maker not in level or level[maker] != level[v] or works[maker]
+                ):
                     moved += graph.tensors[place].bytes
             kernels[level[v]] = moved
         return len(kernels), round(sum(kernels.values()) / self.samples)

@@ -64,9 +64,7 @@ class KernelTimes:
         """Rows shared out evenly among the experts touched, each with a matrix of its own."""
         spec = self.spec
         each = rows / np.maximum(touched, 1e-9)
-        return self._products(
-            each, columns, inner, form, touched, spec.expert_weight_share, spec.expert_product_share
-        )
+        return self._products(each, columns, inner, form, touched, spec.expert_weight_share, spec.expert_product_share)
 
     def _products(
         self, rows: Values, columns: float, inner: float, form: Format, count: Values, share: float, rate: float
@@ -117,19 +115,21 @@ class Fabric:
         """
         if devices <= 1:
             return np.zeros_like(size_bytes)
-        if self.link.switched and devices <= self.per_machine:
-            rate = self.link.bandwidth_bytes_per_s * spec.exchange_share
+        link = self.link
+        if (link.switched or link.pairwise) and devices <= self.per_machine:
+            rate = link.bandwidth_bytes_per_s * spec.exchange_share * (devices - 1 if link.pairwise else 1)
             fixed = spec.exchange_call_s + spec.exchange_hop_s * devices
             return fixed + 2 * (devices - 1) / devices * size_bytes / rate
-        levels = self.levels(devices)
+        levels = self.levels(devices, spec.host_exchange_share if link.name.startswith("pcie") else link.efficiency)
         return np.array([collective_time("all-reduce", float(size), levels) for size in size_bytes])
 
-    def levels(self, devices: int) -> list[Level]:
-        """The group as levels of collectives."""
+    def levels(self, devices: int, share: float) -> list[Level]:
+        """The group as levels of collectives, with a share of the inner link's bandwidth."""
         inside = min(devices, self.per_machine)
-        found = [_level(inside, self.link)]
+        found = [_level(inside, self.link, share)]
         if devices > inside:
-            found.append(_level(math.ceil(devices / inside), self.link if self.network is None else self.network))
+            outer = self.link if self.network is None else self.network
+            found.append(_level(math.ceil(devices / inside), outer, outer.efficiency))
         return found
 
     def hand_on(self, stage_devices: int, stages: int) -> LinkSpec:
@@ -138,10 +138,10 @@ class Fabric:
         return self.network if apart and self.network is not None else self.link
 
 
-def _level(size: int, link: LinkSpec) -> Level:
+def _level(size: int, link: LinkSpec, share: float) -> Level:
     return Level(
         size=size,
-        bandwidth=link.achievable_bytes_per_s,
+        bandwidth=link.bandwidth_bytes_per_s * share,
         call_time=link.latency_s,
         hop_time=link.per_hop_s,
         switched=link.switched,

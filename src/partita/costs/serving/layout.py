@@ -48,11 +48,15 @@ class ServingLayout:
             raise InputError(f"layout: pipeline {self.pipeline} is more than the {layers} layers of {decoder.name}")
         heads = min((block.attention.heads for block in decoder.blocks if block.attention is not None), default=1)
         if self.tensor > heads:
-            raise InputError(f"layout: tensor {self.tensor} is more than the {heads} heads of attention of {decoder.name}")
+            raise InputError(
+                f"layout: tensor {self.tensor} is more than the {heads} heads of attention of {decoder.name}"
+            )
         experts = {product.experts for block in decoder.blocks for product in block.experts}
         if not experts:
             if self.expert > 1:
-                raise InputError(f"layout: expert {self.expert} needs experts, and {decoder.name} has none; leave it out")
+                raise InputError(
+                    f"layout: expert {self.expert} needs experts, and {decoder.name} has none; leave it out"
+                )
             return replace(self, expert=1, expert_tensor=self.tensor)
         return self._with_experts(min(experts), decoder.name)
 

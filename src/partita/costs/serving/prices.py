@@ -104,14 +104,21 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def cache_tokens(self, context: int) -> int:
         """Tokens that the unit's caches hold, in requests of so many tokens each; 0 where not one fits."""
-        return self.attention_data * min(
-            (
-                int(budget / self.cache_bytes(stage, context) * context) if self.cache_bytes(stage, context) else 2**62
-                for stage, budget in enumerate(self.cache_budget_bytes)
-                if budget > 0
-            ),
-            default=0,
-        ) if min(self.cache_budget_bytes) > 0 else 0
+        return (
+            self.attention_data
+            * min(
+                (
+                    int(budget / self.cache_bytes(stage, context) * context)
+                    if self.cache_bytes(stage, context)
+                    else 2**62
+                    for stage, budget in enumerate(self.cache_budget_bytes)
+                    if budget > 0
+                ),
+                default=0,
+            )
+            if min(self.cache_budget_bytes) > 0
+            else 0
+        )
 
 
 def on_grid(points: tuple[int, ...], values: tuple[float, ...], at: float) -> float:

@@ -23,9 +23,12 @@ from partita.nouns.catalogue.kernels import KERNELS, KernelSpec
 from partita.nouns.catalogue.specs import DeviceSpec
 
 #: Numbers of tokens that steps are priced at; in between their times are lines.
-GRID = (
-    *(1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 1536, 2048, 3072),
-    *(4096, 6144, 8192, 12288, 16384, 32768),
+GRID = tuple(
+    map(
+        int,
+        "1 2 4 6 8 12 16 24 32 48 64 80 96 112 128 160 192 256 320 384 512 768 1024 1536 2048 3072 4096 6144 8192 12288 "
+        "16384 32768".split(),
+    )
 )
 
 #: Rows of a step that tokens are sampled for at most: the last of each request.
@@ -273,5 +276,3 @@ def _launched(stage: _Sum, issued: object, launch_s: float) -> Values:
 
 def _numbers(values: Values) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
-
-

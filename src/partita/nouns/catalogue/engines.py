@@ -32,16 +32,19 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: Whether a prompt may be cut to fill a step.
     chunks: bool = True
     arrival_s: float = 0.0  #: From a request's arrival to the queue, and back to the client.
-    #: Defaults: most tokens in a step, most requests, share of the memory that it takes, tokens of a block of the cache.
+    #: Defaults: most tokens in a step, most requests, share of the memory it takes, tokens of a page of the cache.
     step_tokens: int = 8192
     requests: int = 256
     memory_share: float = 0.9
     block: int = 16
     #: Share of its output that a request must find room for when it is admitted.
     reserved_output: float = 0.0
-    #: By how much outputs that are all of one length differ in a closed loop (uniform, to both sides). Requests that begin
-    #: together would stay together for ever; where prompts share steps with decodes, small differences of answers and
-    #: clients drive them apart, and where prompts go first, they begin decoding together again.
+    #: Whether a request that was put back finds again what nobody has overwritten since (prefix caching): pages that were
+    #: given out since then are lost, the last of its own first, and only these are computed again.
+    keeps_preempted: bool = False
+    #: By how much outputs that are all of one length differ in a closed loop (uniform, to both sides). Requests that
+    #: begin together would stay together for ever; where prompts share steps with decodes, small differences of answers
+    #: and clients drive them apart, and where prompts go first, they begin decoding together again.
     drift: float = 0.0
     source: str = ""
 

@@ -17,6 +17,7 @@ _SHARES = (
     "cache_share",
     "prompt_share",
     "exchange_share",
+    "host_exchange_share",
 )
 
 
@@ -41,6 +42,8 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exchange_call_s: float
     exchange_hop_s: float
     exchange_share: float
+    #: Likewise where devices are no peers and messages go through the host's memory.
+    host_exchange_share: float
     expert_kernels: int  #: Kernels that choose experts, bring rows to them and back.
     #: How much of the spread of random routing between devices is waited for.
     imbalance: float

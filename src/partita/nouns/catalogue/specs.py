@@ -28,6 +28,8 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hop_time_s: float | None = None
     #: Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
     switched: bool = False
+    #: Whether every two ends have a link of their own of this bandwidth, so that one end can use all of its links at once.
+    pairwise: bool = False
     efficiency: float = 1.0  #: Share of the bandwidth that large messages reach, above 0 and at most 1.
     source: str = ""  #: Where the numbers come from.
 
@@ -65,8 +67,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
-    #: Share of the peak that the best products reach in short runs, before long ones bring clocks down; None for a ninth
-    #: more than ``compute_efficiency``.
+    #: Share of the peak that the best products reach in short runs, before clocks fall; None for a ninth more than
+    #: ``compute_efficiency``.
     best_efficiency: float | None = None
     #: The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
     #: None for a third of ``compute_efficiency``, on a CPU for all of it.
