@@ -21,6 +21,7 @@ WHERE = {
     "latency": "problems.latency.samples",
     "makespan": "problems.makespan.samples",
     "mapping": "problems.mapping.samples",
+    "serving": "problems.serving.samples",
     "tasks": "toy.samples",
 }
 

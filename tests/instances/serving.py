@@ -5,6 +5,7 @@ Prices are small multiples of a power of two, and grids of tokens are powers of 
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -115,19 +116,26 @@ def _random_unit(draws: random.Random, role: str, longest: int, delay: float) ->
     layout = UnitLayout(pipeline=stages, attention_data=groups)
     link, per_token = draws.randint(0, 4) / 16, tuple(draws.randint(0, 4) / 16 for _ in prices.windows)
     form = ServingUnit(kind="gpu", layout=layout, rules=rules, prices=prices)
-    plain = PlainUnit(
+    unit = RunningUnit(form, role, link, per_token)  # type: ignore[arg-type]
+    return unit, plain_unit(unit)
+
+
+def plain_unit(unit: RunningUnit) -> PlainUnit:
+    """The same unit for the plain engine; its stages have caches alike."""
+    prices, rules = unit.form.prices, unit.form.rules
+    sizes = zip(prices.windows, prices.cache_bytes_per_token[0], strict=True)
+    return PlainUnit(
         prices,
         rules.requests,
         rules.tokens,
-        size,
-        pages,
-        block,
-        role,
+        int(prices.cache_budget_bytes[0]),
+        {window: math.ceil(size * rules.block_tokens) for window, size in sizes},
+        rules.block_tokens,
+        unit.role,
         rules.mixed,
         rules.chunked,
         rules.reserve,
         rules.promise,
-        link,
-        dict(zip(prices.windows, per_token, strict=True)),
+        unit.link_s,
+        dict(zip(prices.windows, unit.link_token_s, strict=True)),
     )
-    return RunningUnit(form, role, link, per_token), plain  # type: ignore[arg-type]

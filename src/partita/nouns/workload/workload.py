@@ -61,7 +61,7 @@ class DrawnRequests(NamedTuple):
     in_flight: int  #: Of a closed loop; 0 for an open one.
 
 
-class ServingWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requests by their lengths (all alike, a histogram, or a trace) and by when they come.
 
     Raises

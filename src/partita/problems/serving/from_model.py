@@ -17,7 +17,7 @@ from partita.ground.units import format_bytes
 from partita.nouns.catalogue.engines import EngineSpec, find_engine
 from partita.nouns.graph import Workload
 from partita.nouns.workload.files import read_requests
-from partita.nouns.workload.workload import RequestTrace, ServingWorkload
+from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.facets.model import FromModel, Priced
 from partita.problems.serving.engine import check_lengths
 from partita.problems.serving.options import ServingPricing, StatedLayout, parse_unit_layout, targets_of
@@ -111,7 +111,7 @@ class ServingFromModel(FromModel[ServingProblem]):
         return None if priced.settings.layout is None else ServingPlan(units=(UnitGroup(unit=0),))
 
 
-def workload_of(settings: ServingPricing) -> ServingWorkload:
+def workload_of(settings: ServingPricing) -> RequestWorkload:
     """The requests that the settings say; one at a time where they do not say when requests come.
 
     Raises ``InputError`` if lengths are given in no way or two, or the file cannot be read.
@@ -129,7 +129,7 @@ def workload_of(settings: ServingPricing) -> ServingWorkload:
     if settings.concurrency is not None and settings.rate is not None:
         raise InputError("--concurrency is a closed loop and --rate an open one; leave one out")
     alone = settings.concurrency is None and settings.rate is None and "trace" not in fields
-    return ServingWorkload(
+    return RequestWorkload(
         prompt_tokens=settings.prompt_tokens,
         output_tokens=settings.output_tokens,
         concurrency=1 if alone else settings.concurrency,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from partita.ground.errors import InputError
-from partita.nouns.workload.workload import ServingWorkload
+from partita.nouns.workload.workload import RequestWorkload
 from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
 from partita.problems.serving.problem import ServingPlan, ServingProblem, ServingTargets, UnitLayout
@@ -95,7 +95,7 @@ def change(problem: ServingProblem, changes: ServingChanges) -> ServingProblem:
     return problem.replace(**fields) if fields else problem
 
 
-def loaded(workload: ServingWorkload, concurrency: int | None, rate: float | None) -> ServingWorkload:
+def loaded(workload: RequestWorkload, concurrency: int | None, rate: float | None) -> RequestWorkload:
     """The same lengths in a closed loop of so many, or in an open one of a rate."""
     return msgspec.structs.replace(workload, concurrency=concurrency, rate_per_s=rate)
 

@@ -14,7 +14,7 @@ import msgspec
 from partita.costs.serving.prices import StepPrices
 from partita.ground.checks import check_at_least, check_fraction, check_number, check_positive
 from partita.ground.errors import InputError
-from partita.nouns.workload.workload import ServingWorkload
+from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.kind import Stated
 
 #: What a unit does: all of a request, its prompt, or what comes after that.
@@ -128,7 +128,7 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
     format: ClassVar[str] = "partita.serving"
 
     name: str = "serving"
-    workload: ServingWorkload
+    workload: RequestWorkload
     units: tuple[ServingUnit, ...]
     devices: int  #: All together.
     #: Whether plans may have units for prompts and units for decoding, and the link over which they hand on caches.

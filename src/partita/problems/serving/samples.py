@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from partita.costs.serving.prices import StepPrices
-from partita.nouns.workload.workload import ServingWorkload
+from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.serving.problem import EngineRules, ServingProblem, ServingUnit, UnitLayout
 
 
@@ -45,7 +45,7 @@ def _form(tensor: int, stages: int = 1) -> ServingUnit:
 #: Four devices, and units of one, two or four of them.
 LOOP = ServingProblem(
     name="warm-up",
-    workload=ServingWorkload(prompt_tokens=100, output_tokens=20, concurrency=8),
+    workload=RequestWorkload(prompt_tokens=100, output_tokens=20, concurrency=8),
     units=(_form(1), _form(2), _form(4), _form(1, 2)),
     devices=4,
 )
@@ -53,7 +53,7 @@ LOOP = ServingProblem(
 #: The same with requests that arrive by themselves, and units for prompts and for decoding.
 SPLIT = LOOP.replace(
     name="warm-up split",
-    workload=ServingWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=20.0, requests=40),
+    workload=RequestWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=20.0, requests=40),
     units=(_form(1), _form(2)),
     split=True,
     link_bytes_per_s=1e6,
