@@ -98,6 +98,8 @@ def _family(name: str, typical: ServingProblem, *, split: bool = False) -> Famil
 _FEW = LOOP.replace(workload=RequestWorkload(prompt_tokens=40, output_tokens=6, concurrency=3))
 _FEW_SPLIT = SPLIT.replace(workload=RequestWorkload(prompt_tokens=40, output_tokens=6, rate_per_s=20.0, requests=12))
 
+_ALONE = RequestWorkload(prompt_tokens=40, output_tokens=6, concurrency=1)
+
 SAMPLES = Samples(
     families=(_family("loops", _FEW), _family("split", _FEW_SPLIT, split=True)),
     optimum=optimum,
@@ -108,13 +110,6 @@ SAMPLES = Samples(
         _FEW.replace(workload=RequestWorkload(prompt_tokens=100_000, output_tokens=1, concurrency=1)),
     ),
     # One request after the other on one device: six steps of at least 17 ms each.
-    floors=(
-        (
-            _FEW.replace(
-                units=_FEW.units[:1], workload=RequestWorkload(prompt_tokens=40, output_tokens=6, concurrency=1)
-            ),
-            6 * 0.017,
-        ),
-    ),  # fmt: skip
+    floors=((_FEW.replace(units=_FEW.units[:1], workload=_ALONE), 6 * 0.017),),
     large=(LOOP.replace(workload=RequestWorkload(prompt_tokens=400, output_tokens=200, concurrency=12)),),
 )

@@ -35,7 +35,8 @@ def read_requests(path: str | Path) -> RequestTrace | tuple[LengthShare, ...]:
     Raises
     ------
     InputError
-        If the file cannot be read, has other columns or no rows, a value is no number, a length is below 1, or times fall.
+        If the file cannot be read, has other columns or no rows, a value is no number, a length is below 1, or times
+        fall.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
@@ -50,6 +51,7 @@ def read_requests(path: str | Path) -> RequestTrace | tuple[LengthShare, ...]:
 
 def _read(rows: csv.DictReader[str], path: str) -> RequestTrace | tuple[LengthShare, ...]:
     columns = list(rows.fieldnames or ())
+    readers: tuple[Callable[[str], float], ...]
     if set(_AZURE) <= set(columns):
         names, readers = _AZURE, (_seconds, _length, _length)
     elif set(_TRACE) <= set(columns):

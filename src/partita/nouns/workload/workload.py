@@ -1,8 +1,8 @@
 """Requests to a model that is served: how long they are, and when they come.
 
-In a *closed loop* so many requests are in flight at any time: one that is finished is followed at once by the next. In an
-*open loop* requests arrive by themselves: as a Poisson process of some rate, or at the times of a trace, which may be
-scaled to a rate.
+In a *closed loop* so many requests are in flight at any time: one that is finished is followed at once by the next. In
+an *open loop* requests arrive by themselves: as a Poisson process of some rate, or at the times of a trace, which may
+be scaled to a rate.
 
 Source of the two loops: Schroeder, Wierman and Harchol-Balter, "Open versus closed: a cautionary tale" (NSDI 2006).
 """
@@ -67,8 +67,8 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     Raises
     ------
     InputError
-        If lengths are given in no way or in two, one is not positive, a trace's times fall, it is not said when requests
-        come, or a prefix leaves nothing of a prompt.
+        If lengths are given in no way or in two, one is not positive, a trace's times fall, it is not said when
+        requests come, or a prefix leaves nothing of a prompt.
     """
 
     #: Lengths of all requests; None where a histogram or a trace says them.
@@ -97,8 +97,8 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         ]
         if sum(ways) != 1:
             raise InputError(
-                "a workload has lengths of requests in exactly one way: prompt and output tokens, a histogram, or a trace; "
-                f"it has {sum(ways)}"
+                "a workload has lengths of requests in exactly one way: prompt and output tokens, a histogram, or a "
+                f"trace; it has {sum(ways)}"
             )
         for name in ("prompt_tokens", "output_tokens", "concurrency", "requests"):
             if getattr(self, name) is not None:
@@ -115,7 +115,8 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         check_at_least("workload: seed", self.seed, 0)
         if not 0 <= self.spread < 1 or (self.spread and not ways[0]):
             raise InputError(
-                f"workload: spread is {self.spread}; it is a share from 0 to below 1, of outputs that are all of one length"
+                f"workload: spread is {self.spread}; it is a share from 0 to below 1, of outputs that are all of one "
+                "length"
             )
         self._check_lengths()
         self._check_prefix()
@@ -158,15 +159,20 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             )
 
     def lengths(self) -> list[tuple[int, int]]:
-        """All pairs of prompt and output tokens that requests may have, in order of first mention; of a spread the ends."""
+        """All pairs of prompt and output tokens that requests may have, as they are mentioned; of a spread its ends."""
         if self.trace is not None:
             return list(dict.fromkeys(zip(self.trace.prompt_tokens, self.trace.output_tokens, strict=True)))
         if self.histogram:
             return list(dict.fromkeys((bar.prompt_tokens, bar.output_tokens) for bar in self.histogram))
-        assert self.prompt_tokens is not None
-        assert self.output_tokens is not None
-        few, many = (max(1, round(self.output_tokens * (1 + side))) for side in (-self.spread, self.spread))
-        return list(dict.fromkeys([(self.prompt_tokens, few), (self.prompt_tokens, many)]))
+        sides = (-self.spread, self.spread)
+        return list(dict.fromkeys((a, max(1, round(o * (1 + side)))) for a, o in self.fixed for side in sides))
+
+    @property
+    def fixed(self) -> list[tuple[int, int]]:
+        """The one pair of lengths; none where a histogram or a trace says them."""
+        if self.prompt_tokens is None or self.output_tokens is None:
+            return []
+        return [(self.prompt_tokens, self.output_tokens)]
 
     @property
     def count(self) -> int:
@@ -185,12 +191,9 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             prompt = np.array(self.trace.prompt_tokens, np.int64)[places]
             output = np.array(self.trace.output_tokens, np.int64)[places]
         else:
-            pairs = np.array(
-                [(bar.prompt_tokens, bar.output_tokens) for bar in self.histogram]
-                or [(self.prompt_tokens, self.output_tokens)],
-                np.int64,
-            )
-            shares = np.array([bar.share for bar in self.histogram] or [1.0])
+            bars = self.histogram or [LengthShare(prompt_tokens=a, output_tokens=o, share=1.0) for a, o in self.fixed]
+            pairs = np.array([(bar.prompt_tokens, bar.output_tokens) for bar in bars], np.int64)
+            shares = np.array([bar.share for bar in bars])
             places = draws.choice(len(pairs), count, p=shares / shares.sum())
             prompt, output = pairs[places].T.copy()
             if self.spread:

@@ -99,8 +99,9 @@ def check_lengths(form: ServingUnit, lengths: Sequence[tuple[int, int]]) -> None
             block = form.rules.block_tokens
             fits = int(budget // max(1, bytes_of(form, stage, block))) * block if budget > 0 else 0
             raise InputError(
-                f"a request of {prompt} prompt and {output} output tokens is longer than the cache of {form.layout.label} "
-                f"on {form.kind}, which holds about {fits} tokens; use more devices, smaller formats or shorter requests"
+                f"a request of {prompt} prompt and {output} output tokens is longer than the cache of "
+                f"{form.layout.label} on {form.kind}, which holds about {fits} tokens; use more devices, smaller "
+                "formats or shorter requests"
             )
 
 
@@ -109,7 +110,7 @@ def _padded(rows: Sequence[Any], shape: tuple[int, ...]) -> Floats:
     for number, row in enumerate(rows):
         values = np.asarray(row, np.float64)
         if values.size:
-            found[(number, *(slice(0, size) for size in values.shape))] = values
+            found[number][tuple(slice(0, size) for size in values.shape)] = values
     return found
 
 
@@ -200,8 +201,8 @@ def run_units(
     roles = {unit.role for unit in units}
     if not roles & {"both", "prefill"} or ("prefill" in roles) != ("decode" in roles):
         raise InputError(
-            "a deployment needs units that take requests, and units for decoding where others do prompts alone; its roles "
-            f"are {', '.join(sorted(roles)) or 'none'}"
+            "a deployment needs units that take requests, and units for decoding where others do prompts alone; its "
+            f"roles are {', '.join(sorted(roles)) or 'none'}"
         )
     pairs = np.unique(np.stack([drawn.prompt_tokens, drawn.output_tokens], 1), axis=0)
     for form in {id(unit.form): unit.form for unit in units}.values():
@@ -223,6 +224,6 @@ def run_units(
         np.zeros(1, np.int64) if stop is None else stop,
     )
     if end < 0:
-        assert stop is not None and stop[0], "requests wait, and nothing can go on"
+        assert stop is not None, "requests wait, and nothing can go on"
         return None
     return Served(requests, totals, float(end), tuple(int(size) for size in arrays.size))

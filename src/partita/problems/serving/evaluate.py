@@ -1,13 +1,13 @@
 """The objective and the feasibility of a deployment: the only place where they are defined.
 
-The deployment is simulated under the workload, step by step (``partita.problems.serving.engine``). The objective is the
-time from the first arrival to the last token, divided by the number of requests: seconds per request of the whole
-deployment. It is feasible if its units are of one form (or, where roles may be split, of one for prompts and one for decoding), it has no
-more devices than there are, and the share of requests that targets are about keeps each of them.
+The deployment is simulated under the workload, step by step (``partita.problems.serving.engine``). The objective is
+the time from the first arrival to the last token, divided by the number of requests: seconds per request of the whole
+deployment. It is feasible if its units are of one form (or, where roles may be split, of one for prompts and one for
+decoding), it has no more devices than there are, and the share of requests that targets are about keeps each of them.
 
-For a request with O output tokens: TTFT is the time from its arrival to its first token, TPOT (last token − first token) /
-(O − 1), its latency the time from its arrival to its last token. The *gap* is between any two tokens of a request that
-follow each other.
+For a request with O output tokens: TTFT is the time from its arrival to its first token, TPOT (last token − first
+token)/(O − 1), its latency the time from its arrival to its last token. The *gap* is between two tokens of a
+request that follow each other.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class ServingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
 def evaluate(problem: ServingProblem, plan: ServingPlan) -> ServingEvaluation:
     """What a deployment is worth, from the problem alone.
 
-    Raises ``InputError`` if the plan names forms that the problem does not have, cannot take requests, or a request alone
-    is longer than a cache.
+    Raises ``InputError`` if the plan names forms that the problem does not have, cannot take requests, or a request
+    alone is longer than a cache.
     """
     check_plan(plan)
     served = simulated(problem, plan)

@@ -19,19 +19,5 @@ class ServingPlanFiles(Files[ServingProblem, ServingPlan, ServingEvaluation]):
     ) -> dict[str, Any]:
         """``units``, and by group the kind of device and the layout."""
         document: dict[str, Any] = msgspec.to_builtins(plan)
-        document["layouts"] = [unit_document(problem, group.unit) for group in plan.units]
+        document["layouts"] = [problem.form(group.unit).document() for group in plan.units]
         return document
-
-
-def unit_document(problem: ServingProblem, number: int) -> dict[str, Any]:
-    """A form as plain values: its kind of device, degrees and sizes."""
-    form = problem.form(number)
-    degrees = msgspec.structs.asdict(form.layout)
-    return {
-        "kind": form.kind,
-        **degrees,
-        "expert": degrees["expert"] or 1,
-        "expert_tensor": degrees["expert_tensor"] or 1,
-        "requests": form.rules.requests,
-        "tokens": form.rules.tokens,
-    }

@@ -1,8 +1,8 @@
 """Serving: one deployment of a model under a stream of requests.
 
 Sources: Yu et al., "Orca" (OSDI 2022): continuous batching; Kwon et al., "PagedAttention" (SOSP 2023): the paged cache;
-Agrawal et al., "Sarathi-Serve" (OSDI 2024): chunked prompts; Zhong et al., "DistServe" (OSDI 2024): units for prompts and
-units for decoding.
+Agrawal et al., "Sarathi-Serve" (OSDI 2024): chunked prompts; Zhong et al., "DistServe" (OSDI 2024): units for prompts
+and units for decoding.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from partita.problems.kind import Stated
 
 #: What a unit does: all of a request, its prompt, or what comes after that.
 Role = Literal["both", "prefill", "decode"]
-#: When a request is admitted: if its next chunk fits the cache, its whole prompt, or its prompt and a share of its output
-#: fit what others were not promised.
+#: When a request is admitted: if its next chunk fits the cache, its whole prompt, or its prompt and a share of its
+#: output fit what others were not promised.
 Reserve = Literal["chunk", "prompt", "whole"]
 
 
@@ -83,6 +83,11 @@ class ServingUnit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def devices(self) -> int:
         """Devices of a unit."""
         return self.layout.devices
+
+    def document(self) -> dict[str, str | int]:
+        """Its kind of device, degrees and sizes as plain values."""
+        degrees = {name: getattr(self.layout, name) or 1 for name in self.layout.__struct_fields__}
+        return {"kind": self.kind, **degrees, "requests": self.rules.requests, "tokens": self.rules.tokens}
 
 
 class UnitGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,8 +159,8 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
                 )
             if prices.attention_data not in (1, layout.attention_data):
                 raise InputError(
-                    f"{where}: form {number} has prices of {prices.attention_data} attention-data groups, and its degree "
-                    f"is {layout.attention_data}"
+                    f"{where}: form {number} has prices of {prices.attention_data} attention-data groups, and its "
+                    f"degree is {layout.attention_data}"
                 )
 
     def form(self, number: int) -> ServingUnit:

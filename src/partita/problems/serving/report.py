@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from partita.documents.tables.text import new_table, paragraphs
+from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
 from partita.problems.facets.report import Reporting, network_sentences
 from partita.problems.serving.evaluate import Percentiles, ServingEvaluation
-from partita.problems.serving.files import unit_document
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 from partita.problems.serving.timeline import shown_s
 
@@ -77,7 +76,7 @@ class ServingReport(Reporting[ServingProblem, ServingPlan, ServingEvaluation]):
             {
                 "count": group.count,
                 "role": group.role,
-                **unit_document(result.problem, group.unit),
+                **result.problem.form(group.unit).document(),
                 "share": 1.0,
                 **msgspec.structs.asdict(use),
             }

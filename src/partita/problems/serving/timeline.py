@@ -27,7 +27,10 @@ class ServingTimeLine(TimeLine[ServingProblem, ServingPlan, ServingEvaluation]):
         units = units_of(problem, plan)
         served = simulated(problem, plan, SHOWN)
         totals, shown = served.totals, served.recorded
-        places, steps, edges, orders = [], [], [], []
+        places: list[Place] = []
+        steps: list[Step] = []
+        edges: list[tuple[int, int]] = []
+        orders: list[Order] = []
         for number, unit in enumerate(units):
             mine = totals.unit[:shown] == number
             own = np.flatnonzero(mine)
@@ -50,7 +53,6 @@ class ServingTimeLine(TimeLine[ServingProblem, ServingPlan, ServingEvaluation]):
                         times=times,
                         sorts=np.where(totals.step_prompts[:shown] > 0, FORWARD, INPUT),
                         absent=~mine,
-                        name="",
                         not_before=np.where(mine, span[:, 0], 0.0),
                     )
                 )

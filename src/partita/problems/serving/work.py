@@ -2,16 +2,16 @@
 
 Let a unit of a form serve prompts of P and outputs of O tokens. Every token of every request but the last of each is
 computed by some step: P + O − 1 of them, of which a shared prefix may be there already. A step with n tokens takes at
-least n · ρ, where ρ is the least of (dense(n) + fixed)/n over all n and both kinds of steps; along each line between grid
-points that is monotone, so that grid points and the largest step decide. Attention of decodes takes its keys times a
-price, whatever the steps; so do chunks of prompts. (1) The busiest stage of a unit does all of that for its share of the
-requests, one thing after the other. (2) A request takes at least its prompt's work and one step for every further token,
-through all stages; in a closed loop of N the latencies of all requests together are at most N times the duration, in an
-open loop the last request ends after it arrived.
+least n · ρ, where ρ is the least of (dense(n) + fixed)/n over all n and both kinds of steps; along each line between
+grid points that is monotone, so that grid points and the largest step decide. Attention of decodes takes its keys times
+a price, whatever the steps; so do chunks of prompts. (1) The busiest stage of a unit does all of that for its share of
+the requests, one thing after the other. (2) A request takes at least its prompt's work and one step for every further
+token, through all stages; in a closed loop of N the latencies of all requests together are at most N times the
+duration, in an open loop the last request ends after it arrived.
 
-Queues, preemption, padding and recomputation only add to both. One thing may save a little: after a request was put back,
-the step that computes all of its tokens anew also stands for one decode, at the price of prompts. So where requests may be
-put back, decodes count at the lower of both prices.
+Queues, preemption, padding and recomputation only add to both. One thing may save a little: after a request was put
+back, the step that computes all of its tokens anew also stands for one decode, at the price of prompts. So where
+requests may be put back, decodes count at the lower of both prices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def _pairs(count: Longs, before: Longs, window: int) -> Longs:
     if not window:
         return whole
     growing = np.clip(window - before, 0, count)
-    return growing * before + growing * (growing + 1) // 2 + (count - growing) * window
+    found: Longs = growing * before + growing * (growing + 1) // 2 + (count - growing) * window
+    return found
 
 
 def least_per_token(form: ServingUnit, stage: int, *, most: int) -> float:
@@ -54,7 +55,7 @@ def _on_grid(points: Floats, values: Floats, at: Floats) -> Floats:
         return np.full(len(at), values[0])
     place = np.clip(np.searchsorted(points, at, "right"), 1, len(points) - 1)
     slope = (values[place] - values[place - 1]) / (points[place] - points[place - 1])
-    return values[place - 1] + slope * (at - points[place - 1])  # type: ignore[no-any-return]
+    return values[place - 1] + slope * (at - points[place - 1])
 
 
 def least_step(form: ServingUnit, stage: int, *, most: int) -> float:

@@ -78,7 +78,7 @@ def test_what_holds_of_every_run(seed: int) -> None:
         assert totals.decode_tokens.sum() == (drawn.output_tokens - 1).sum()
     # A closed loop has as many in flight as it is asked for, and stages do one thing at a time.
     if drawn.in_flight:
-        assert totals.count[5] <= drawn.in_flight
+        assert totals.counts[5] <= drawn.in_flight
     for unit in range(len(run.units)):
         own = totals.span[: found.recorded][totals.unit[: found.recorded] == unit]
         assert (own[1:, :, 0] >= own[:-1, :, 1]).all()

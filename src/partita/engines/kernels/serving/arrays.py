@@ -1,7 +1,8 @@
 """What the engine of serving reads and writes: units with their schedulers, prices, requests, queues, batches.
 
-A *unit* works in steps. It has one scheduler for each of its attention-data groups, with a queue, seats and a cache of
-its own; the schedulers of a unit step together. Numbers of units are u, of schedulers q (over all units), of requests i,
+A *unit* works in steps. It has one scheduler for each of its attention-data groups, with a queue, seats and a cache
+of its own; the schedulers of a unit step together. Numbers of units are u, of schedulers q (over all units), of
+requests i,
 of stages s, of forms of attention w, of groups of requests with one prefix g.
 """
 
@@ -13,8 +14,8 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs, zeros
 
-#: When a request is admitted: its next chunk fits the cache, its whole prompt does, or that and a share of its output fits
-#: what nobody was promised.
+#: When a request is admitted: its next chunk fits the cache, its whole prompt does, or that and a share of its output
+#: fits what nobody was promised.
 CHUNK, PROMPT, WHOLE = 0, 1, 2
 #: What a request's time is spent on; what of it is in none of them is waiting for a turn.
 WEIGHTS, EXCHANGE, PROMPTS, DECODES, CACHE_READS, HOST, LINK, CACHE_FULL, PARTS = range(9)
@@ -36,8 +37,8 @@ class Units(NamedTuple):
     seats: Longs
     budget: Longs
     size: Longs
-    #: (U,) Whether steps mix prompts and decodes (otherwise prompts go first, alone), whether prompts are cut into chunks,
-    #: and when a request is admitted.
+    #: (U,) Whether steps mix prompts and decodes (otherwise prompts go first, alone), whether prompts are cut into
+    #: chunks, and when a request is admitted.
     mixed: Longs
     chunked: Longs
     reserve: Longs
@@ -90,7 +91,7 @@ class Requests(NamedTuple):
     #: (M,) Tokens in the cache (those of steps under way included), tokens that came out.
     computed: Longs
     generated: Longs
-    #: (M,) Bytes of its own in the cache, tokens that it shares there with its group; the same where its prompt was done.
+    #: (M,) Bytes of its own in the cache, tokens that it shares there with its group; both where its prompt was done.
     held: Longs
     shared: Longs
     kept: Longs
@@ -139,7 +140,7 @@ class Batches(NamedTuple):
 
     #: (U,) The oldest one, and how many.
     oldest: Longs
-    count: Longs
+    under_way: Longs
     #: (U, S) When a step leaves the last stage, by place in the ring; (U, S) when each stage is free.
     done: Floats
     free_at: Floats
@@ -164,7 +165,7 @@ class Totals(NamedTuple):
     """What is summed up on the way."""
 
     #: (8,) Requests that arrived, entered and finished, a clock of uses, steps, peak of requests in the system.
-    count: Longs
+    counts: Longs
     #: (U,) Steps, tokens of prompts and tokens of decodes, the most bytes in use of one scheduler.
     steps: Longs
     prompt_tokens: Longs
@@ -184,7 +185,7 @@ class Totals(NamedTuple):
     span: Floats  #: (R, S, 2) When they start and end at each stage.
 
 
-#: Places in ``Totals.count``.
+#: Places in ``Totals.counts``.
 ARRIVED, ENTERED, FINISHED, TICK, STEPS, MOST = range(6)
 
 
@@ -229,7 +230,7 @@ def fresh_batches(units: Units, forms: int) -> Batches:
     ranks = int(np.diff(units.first).max())
     return zeros(
         Batches,
-        ("oldest count link_free", count),
+        ("oldest under_way link_free", count),
         ("done free_at size", (count, stages)),
         ("tokens chunks decodes prompts", ranks),
         ("pairs keys", (ranks, forms)),
@@ -244,7 +245,7 @@ def fresh_totals(units: Units, recorded: int) -> Totals:
     count, stages = len(units.takes), int(units.stages.max())
     return zeros(
         Totals,
-        ("count", 8),
+        ("counts", 8),
         ("steps prompt_tokens decode_tokens peak", count),
         ("busy", (count, stages)),
         ("parts", PARTS),

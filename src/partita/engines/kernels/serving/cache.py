@@ -37,7 +37,7 @@ def whole_pages(units: Units, u: int, tokens: int) -> int:
 
 @inlined
 def make_room(units: Units, r: Requests, k: Queues, u: int, q: int, wanted: int) -> bool:
-    """Drop prefixes that nobody uses, the one unused for longest first, until so many bytes are free; whether it did."""
+    """Drop prefixes that nobody uses, the longest unused first, until so many bytes are free; whether it did."""
     if k.free[q] + k.idle[q] < wanted:
         return False
     while k.free[q] < wanted:
@@ -104,7 +104,7 @@ def release(units: Units, r: Requests, k: Queues, t: Totals, u: int, q: int, i: 
         k.users[q, g] -= 1
         if k.users[q, g] == 0:
             k.idle[q] += bytes_of(units, u, whole_pages(units, u, r.prefix[g]))
-            t.count[TICK] += 1
-            k.used[q, g] = t.count[TICK]
+            t.counts[TICK] += 1
+            k.used[q, g] = t.counts[TICK]
     elif k.owner[q, g] == i:
         k.owner[q, g] = -1

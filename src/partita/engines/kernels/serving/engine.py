@@ -1,4 +1,4 @@
-"""The event loop of serving: requests arrive, units step, tokens come out; see ``partita.engines.kernels.serving.arrays``.
+"""The event loop of serving: requests arrive, units step, tokens come out; ``arrays`` beside it says what of.
 
 At an instant, first all steps that end then hand out their tokens, then handovers that are done join their units, then
 requests enter; after that every unit that is free puts together its next step. A unit with several stages starts a
@@ -72,7 +72,7 @@ def launch(
     # Groups in lock step wait for the one that has most to do.
     tokens, groups = float(most * ranks), float(prices.groups[row])
     share = prompts / whole
-    record, place = len(t.unit), t.count[STEPS]
+    record, place = len(t.unit), t.counts[STEPS]
     at = now
     for s in range(units.stages[u]):
         slowest, reading, asking = 0.0, 0.0, 0.0
@@ -114,7 +114,7 @@ def launch(
         t.parts[CACHE_READS] += groups * reading * members
         t.parts[HOST] += fixed * members
     b.done[u, slot] = at
-    b.count[u] += 1
+    b.under_way[u] += 1
     t.steps[u] += 1
     t.prompt_tokens[u] += prompts
     t.decode_tokens[u] += decodes
@@ -129,7 +129,7 @@ def launch(
         t.step_decodes[place] = decodes
         t.step_running[place] = running
         t.step_bytes[place] = used
-    t.count[STEPS] += 1
+    t.counts[STEPS] += 1
 
 
 @inlined
@@ -172,7 +172,7 @@ def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, u: int
         if r.generated[i] == r.output[i]:
             release(units, r, k, t, u, q, i, r.held[i], r.shared[i])
             r.home[i] = -1
-            t.count[FINISHED] += 1
+            t.counts[FINISHED] += 1
             left = True
         elif units.gives[u] > 0:
             r.kept[i] = r.held[i]
@@ -194,13 +194,13 @@ def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, u: int
                     count += 1
             k.running[q] = count
     b.oldest[u] = (slot + 1) % units.stages[u]
-    b.count[u] -= 1
+    b.under_way[u] -= 1
     b.size[u, slot] = 0
 
 
 @inlined
 def arrive(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, source: int) -> None:
-    """The oldest handover on a unit's link is done: the request runs where it went, and its prompt's unit is free of it."""
+    """The oldest handover on a unit's link is done: the request runs, and its prompt's unit is free of it."""
     i = b.sending[source]
     b.sending[source] = r.next[i]
     release(units, r, k, t, source, r.source[i], i, r.kept[i], r.kept_shared[i])
@@ -226,23 +226,23 @@ def serve(
 ) -> float:
     """Run all requests; the time at which the last one is done, −1 if it was stopped or nothing can go on.
 
-    ``in_flight`` requests are in the system at once (a closed loop), 0 for those that arrive by themselves; ``delay`` is
-    what passes between arriving and entering a queue.
+    ``in_flight`` requests are in the system at once (a closed loop), 0 for those that arrive by themselves; ``delay``
+    is what passes between arriving and entering a queue.
     """
     total, now = len(r.prompt), 0.0
-    t.count[ARRIVED] = total if in_flight == 0 else min(total, in_flight)
+    t.counts[ARRIVED] = total if in_flight == 0 else min(total, in_flight)
     for i in range(total):
         r.begun[i] = -1.0
-    while t.count[FINISHED] < total:
+    while t.counts[FINISHED] < total:
         if stop[0] > 0:
             return -1.0
         coming = math.inf
-        if t.count[ENTERED] < t.count[ARRIVED]:
-            coming = r.arrival[t.count[ENTERED]] + delay
+        if t.counts[ENTERED] < t.counts[ARRIVED]:
+            coming = r.arrival[t.counts[ENTERED]] + delay
         for u in range(len(units.takes)):
-            if b.count[u] > 0:
+            if b.under_way[u] > 0:
                 coming = min(coming, b.done[u, b.oldest[u]])
-                if b.count[u] < units.stages[u] and b.free_at[u, 0] > now:
+                if b.under_way[u] < units.stages[u] and b.free_at[u, 0] > now:
                     coming = min(coming, b.free_at[u, 0])
             if b.sending[u] >= 0:
                 coming = min(coming, r.fetched[b.sending[u]])
@@ -250,27 +250,27 @@ def serve(
             return -1.0
         now = max(now, coming)
         for u in range(len(units.takes)):
-            while b.count[u] > 0 and b.done[u, b.oldest[u]] <= now:
-                before = t.count[FINISHED]
+            while b.under_way[u] > 0 and b.done[u, b.oldest[u]] <= now:
+                before = t.counts[FINISHED]
                 hand_out(units, r, k, b, t, u)
                 if in_flight > 0:
-                    for _ in range(t.count[FINISHED] - before):
-                        if t.count[ARRIVED] < total:
-                            r.arrival[t.count[ARRIVED]] = now
-                            t.count[ARRIVED] += 1
+                    for _ in range(t.counts[FINISHED] - before):
+                        if t.counts[ARRIVED] < total:
+                            r.arrival[t.counts[ARRIVED]] = now
+                            t.counts[ARRIVED] += 1
         for u in range(len(units.takes)):
             while b.sending[u] >= 0 and r.fetched[b.sending[u]] <= now:
                 arrive(units, r, k, b, t, u)
-        while t.count[ENTERED] < t.count[ARRIVED] and r.arrival[t.count[ENTERED]] + delay <= now:
-            i = t.count[ENTERED]
+        while t.counts[ENTERED] < t.counts[ARRIVED] and r.arrival[t.counts[ENTERED]] + delay <= now:
+            i = t.counts[ENTERED]
             r.home[i] = shortest(units, k, True)
             r.since[i] = now
             put_last(r, k, r.home[i], i)
-            t.count[ENTERED] += 1
-        t.count[MOST] = max(t.count[MOST], t.count[ENTERED] - t.count[FINISHED])
+            t.counts[ENTERED] += 1
+        t.counts[MOST] = max(t.counts[MOST], t.counts[ENTERED] - t.counts[FINISHED])
         for u in range(len(units.takes)):
-            if b.count[u] < units.stages[u] and b.free_at[u, 0] <= now:
-                slot = (b.oldest[u] + b.count[u]) % units.stages[u]
+            if b.under_way[u] < units.stages[u] and b.free_at[u, 0] <= now:
+                slot = (b.oldest[u] + b.under_way[u]) % units.stages[u]
                 for q in range(units.first[u], units.first[u + 1]):
                     choose(units, r, k, b, t, u, q, slot, now)
                 if b.size[u, slot] > 0:
