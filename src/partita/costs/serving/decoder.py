@@ -1,15 +1,18 @@
 """What a decoder does for a token, read off one traced step of decoding.
 
-A step of decoding has a cache of keys and values in each layer (``load_model(…, decode=…)``), so that its shapes say how
-large the cache of a token is, and, where the context is longer than a sliding window, which layers look at a window only.
-Products with weights are told by the weights they read; what depends on the cache without a weight in between is
+A step of decoding has a cache of keys and values in each layer (``load_model(…, decode=…)``), so that its shapes say
+how large the cache of a token is, and, where the context is longer than a sliding window, which layers look at a window
+only. Products with weights are told by the weights they read; what depends on the cache without a weight in between is
 attention; all else are chains of elementwise operators between them, which engines run as a kernel each.
+
+Latent attention (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.1) caches a low-rank form of keys and values. The trace
+makes all keys of it again in each step; engines absorb these weights into the queries and outputs, so that decodes
+read the cache as it is (ibid., section 2.1.2).
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 
 from partita.costs.strategies.layers import assign_layers
@@ -27,7 +30,8 @@ class WeightProduct:
 
     columns: int
     inner: int
-    kind: str  #: ``dense``, ``keys`` (keys and values of heads), ``copied`` (each device makes all), ``router`` or ``head``.
+    #: ``dense``, ``keys`` (keys and values of heads), ``copied`` (each device makes all), ``router`` or ``head``.
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,6 @@ class Decoder:
     name: str
     hidden: int  #: Features of a token between layers.
     blocks: tuple[DecoderBlock, ...]
-    number_bytes: int  #: Bytes of a number of activations, and of weights as they were traced.
     tied: int = 0  #: Weights of the output that are those of the table of embeddings.
 
     @property
@@ -102,8 +105,8 @@ class _Reader:
         caches = [number for number, p in enumerate(graph.parameters) if p.cache]
         if not caches:
             raise InputError(
-                f"model {graph.name!r} was traced without a cache of keys and values, which serving is priced by; trace "
-                "a step of decoding (decode=…) of a decoder"
+                f"model {graph.name!r} was traced without a cache of keys and values, which serving is priced by; "
+                "trace a step of decoding (decode=…) of a decoder"
             )
         self.graph, self.view = graph, GraphView(graph)
         self.caches = set(caches)
@@ -139,32 +142,31 @@ class _Reader:
         blocks = [self._block(number) for number in range(len(self.names))]
         heads = [p for block in blocks for p in block.products if p.kind == "head"]
         hidden = heads[0].inner if heads else max(p.inner for b in blocks for p in b.products)
-        sizes = Counter(p.dtype for p in graph.parameters if not p.buffer and len(p.shape) > 1)
-        wide = {"float64": 8, "float32": 4}.get(sizes.most_common(1)[0][0], 2) if sizes else 2
         tables = {n for v, name in enumerate(self.view.names) if name in EMBEDDINGS for n in self.weights[v]}
         both = {n for v, op in enumerate(graph.operators) if op.product for n in self.weights[v]} & tables
         tied = sum(math.prod(graph.parameters[n].shape) for n in both)
-        return Decoder(graph.name, hidden, tuple(blocks), wide, tied)
+        return Decoder(graph.name, hidden, tuple(blocks), tied)
 
     def _block(self, number: int) -> DecoderBlock:
-        graph, view = self.graph, self.view
+        graph = self.graph
         members = [v for v, layer in enumerate(self.layer) if layer == number]
         attention = self._attention(members)
         dense: dict[tuple[int, str], WeightProduct] = {}
         experts: list[ExpertProduct] = []
         used: set[int] = set()
-        expert_modules = {graph.operators[v].module.rpartition(".")[0] for v in members if self._experts(v) > 1}
+        several = [v for v in members if self._experts(v) > 1]
+        owners = {graph.operators[v].module.rpartition(".")[0] for v in several}
+        counts = {self._experts(v) for v in several}
         for v in members:
             op = graph.operators[v]
             if not self.weights[v] or op.flops == 0 or op.product is None:
                 continue
             used.update(self.weights[v])
-            weight = graph.parameters[self.weights[v][0]]
             if self._experts(v) > 1:
                 experts.append(self._expert_product(v, members))
                 continue
             inner, columns = self._sides(v)
-            kind = self._kind(v, weight.name, columns, attention, expert_modules, number)
+            kind = self._kind(v, columns, attention, owners, number, counts)
             source = self._source(v)
             merged = dense.get((source, kind))
             columns += 0 if merged is None else merged.columns
@@ -175,12 +177,10 @@ class _Reader:
             for n, p in enumerate(graph.parameters)
             if not p.buffer and n not in used and p.users and self.layer[p.users[0]] == number
         )
-        parts = (attention is not None) + bool(experts or any(p.kind == "dense" for p in dense.values()) and number)
-        reductions = parts if attention is not None else self._lookups(members)
+        # Attention adds up over devices, and so does what follows it; a table of embeddings does alone.
+        looked_up = any(self.view.names[v] in EMBEDDINGS for v in members)
+        reductions = int(looked_up) if attention is None else 2
         return DecoderBlock(tuple(dense.values()), tuple(experts), attention, chains, traffic, others, reductions)
-
-    def _lookups(self, members: list[int]) -> int:
-        return sum(self.view.names[v] in EMBEDDINGS for v in members) and 1
 
     def _experts(self, v: int) -> int:
         shapes = [self.graph.parameters[n].shape for n in self.weights[v]]
@@ -213,29 +213,20 @@ class _Reader:
         return min((self.graph.tensors[place].shape[-1] for place in self.view.outputs[v]), default=1)
 
     def _kind(
-        self, v: int, weight: str, columns: int, attention: CachedAttention | None, experts: set[str], number: int
+        self, v: int, columns: int, attention: CachedAttention | None, experts: set[str], number: int, counts: set[int]
     ) -> str:
+        weight = self.graph.parameters[self.weights[v][0]].name
         module = self.graph.operators[v].module
         if attention is None and number == len(self.names) - 1:
             return "head"
         if _LOW_RANK in weight:
             return "copied"
-        if any(columns <= 1024 and (module.startswith(f"{owner}.") or owner == module) for owner in experts) and (
-            "shared" not in module and columns in self._expert_counts(experts)
-        ):
+        inside = any(f"{module}.".startswith(f"{owner}.") for owner in experts)
+        if (inside and "shared" not in module and columns in counts) or "shared_expert_gate" in weight:
             return "router"
-        if "shared_expert_gate" in weight:
-            return "router"
-        if attention is not None and attention.key_heads < attention.heads and columns * 1 == self._key_columns(v):
+        if attention is not None and attention.key_heads < attention.heads and columns == self._key_columns(v):
             return "keys"
         return "dense"
-
-    def _expert_counts(self, modules: set[str]) -> set[int]:
-        return {
-            self._experts(v)
-            for v, op in enumerate(self.graph.operators)
-            if op.module.rpartition(".")[0] in modules and self._experts(v) > 1
-        }
 
     def _key_columns(self, v: int) -> int:
         """Features of the keys of the layer, if this product is in the module that caches them; else 0."""

@@ -14,14 +14,14 @@ class Format:
 
     name: str
     bytes: float  #: Of a number, scales of its block included.
-    #: Formats that products of such weights run in, the first that the device has a rate for: activations are brought into
-    #: it; ``bfloat16`` where weights are unpacked first.
+    #: Formats that products of such weights run in, the first that the device has a rate for: activations are brought
+    #: into it; ``bfloat16`` where weights are unpacked first.
     products: tuple[str, ...] = ("bfloat16",)
 
 
-#: A block of 128 × 128 shares a float32 scale in ``fp8_block`` (DeepSeek-AI, "DeepSeek-V3", 2024, section 3.3); 32 numbers
-#: share one byte in ``mxfp4`` (OCP Microscaling Formats 1.0), 16 in ``nvfp4`` (NVIDIA, "Introducing NVFP4", 2025), 128 a
-#: 16-bit scale in ``int4`` (Lin et al., "AWQ", 2024).
+#: A block of 128 × 128 shares a float32 scale in ``fp8_block`` (DeepSeek-AI, "DeepSeek-V3", 2024, section 3.3); 32
+#: numbers share one byte in ``mxfp4`` (OCP Microscaling Formats 1.0), 16 in ``nvfp4`` (NVIDIA, "Introducing NVFP4",
+#: 2025), 128 a 16-bit scale in ``int4`` (Lin et al., "AWQ", 2024).
 FORMATS = {
     form.name: form
     for form in (

@@ -1,7 +1,8 @@
-"""Times of the kernels of a step, by the number of tokens in it: products, products of experts, chains, sums over devices.
+"""Times of the kernels of a step, by the number of tokens in it: products, products of experts, chains, sums over
+devices.
 
-All take and give arrays over the grid of tokens. A kernel takes the longer of its memory traffic and its arithmetic (with a
-soft corner, since neither is spread evenly), and a little for the end of the one before it.
+All take and give arrays over the grid of tokens. A kernel takes the longer of its memory traffic and its arithmetic
+(with a soft corner, since neither is spread evenly), and a little for the end of the one before it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _USUAL_MEMORY = 0.85
 #: Rows that a tile of a product with few rows has: weights and activations change places there.
 _NARROW_TILE = 16
 
-#: Split and stream kernels share out the inner dimension where tiles do not fill a round: half of the waste, in logarithms.
+#: Split and stream kernels share out the inner dimension where tiles do not fill a round: half of the waste, in
+#: logarithms.
 _FILLED = 0.5
 
 
@@ -100,7 +102,7 @@ class KernelTimes:
 
 @dataclass(frozen=True)
 class Fabric:
-    """How devices of a stage reach each other: at most ``per_machine`` of them over ``link``, others over ``network``."""
+    """How devices of a stage reach each other: at most ``per_machine`` over ``link``, others over ``network``."""
 
     link: LinkSpec
     network: LinkSpec | None = None
@@ -109,9 +111,9 @@ class Fabric:
     def sum_s(self, size_bytes: Values, devices: int, spec: KernelSpec) -> Values:
         """Seconds to add up so many bytes over a group of neighbours, each of which has the sum then.
 
-        At one switch engines run kernels of their own, which read the others' memory: all parts at once, or in two steps
-        where that is faster (TensorRT-LLM, "3x Faster AllReduce with NVSwitch and TensorRT-LLM MultiShot", 2024), instead of
-        a library's ring or tree.
+        At one switch engines run kernels of their own, which read the others' memory: all parts at once, or in two
+        steps where that is faster (TensorRT-LLM, "3x Faster AllReduce with NVSwitch and TensorRT-LLM MultiShot",
+        2024), instead of a library's ring or tree.
         """
         if devices <= 1:
             return np.zeros_like(size_bytes)

@@ -1,10 +1,11 @@
 """StepPrices: what a step of one serving unit takes, as plain numbers that a compiled engine looks up.
 
-A unit is a group of devices of one kind that serves a model together. It works in steps; a step decodes one token of each
-running request and takes in chunks of prompts. What a step takes is a sum of three kinds of terms, for every stage of the
-unit's pipeline:
+A unit is a group of devices of one kind that serves a model together. It works in steps; a step decodes one token of
+each running request and takes in chunks of prompts. What a step takes is a sum of three kinds of terms, for every
+stage of the unit's pipeline:
 
-- what looks at the step's tokens only: products, experts, norms, collectives, by the number n of tokens (prompt tokens and
+- what looks at the step's tokens only: products, experts, norms, collectives, by the number n of tokens (prompt
+tokens and
   decodes together) as a line between grid points;
 - attention, which looks at the cache: proportional to pairs of a query and a key for prompts, to keys for decodes;
 - what is fixed, for a step and for each request in it.
@@ -40,8 +41,8 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     windows: tuple[int, ...]
     prompt_s: tuple[tuple[float, ...], ...]
     decode_s: tuple[tuple[float, ...], ...]
-    #: (S,) seconds of a stage for every chunk of a prompt, for every decode, for a step of decodes alone, and for one with
-    #: prompts.
+    #: (S,) seconds of a stage for every chunk of a prompt, for every decode, for a step of decodes alone, and for one
+    #: with prompts.
     chunk_s: tuple[float, ...]
     request_s: tuple[float, ...]
     step_s: tuple[float, ...]
@@ -49,8 +50,8 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: Seconds from one stage to the next: for a step, and for each of its tokens.
     hand_on_s: float = 0.0
     hand_on_s_per_token: float = 0.0
-    #: A step takes at least this long, and so much more for every request in it: what the host prepares for the next step
-    #: while the devices work on this one, where an engine overlaps both.
+    #: A step takes at least this long, and so much more for every request in it: what the host prepares for the next
+    #: step while the devices work on this one, where an engine overlaps both.
     host_s: float = 0.0
     host_request_s: float = 0.0
     #: Seconds that a request spends before it can be scheduled (front end, tokeniser), once.
@@ -103,26 +104,16 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return sum(size * (min(context, window) if window else context) for window, size in forms)
 
     def cache_tokens(self, context: int) -> int:
-        """Tokens that the unit's caches hold, in requests of so many tokens each; 0 where not one fits."""
-        return (
-            self.attention_data
-            * min(
-                (
-                    int(budget / self.cache_bytes(stage, context) * context)
-                    if self.cache_bytes(stage, context)
-                    else 2**62
-                    for stage, budget in enumerate(self.cache_budget_bytes)
-                    if budget > 0
-                ),
-                default=0,
-            )
-            if min(self.cache_budget_bytes) > 0
-            else 0
-        )
+        """Tokens that the unit's caches hold, in requests of so many tokens each; 0 where weights leave no room."""
+        held = []
+        for stage, budget in enumerate(self.cache_budget_bytes):
+            each = self.cache_bytes(stage, context)
+            held.append(0 if budget <= 0 else int(budget / each * context) if each else 2**62)
+        return self.attention_data * min(held)
 
 
 def on_grid(points: tuple[int, ...], values: tuple[float, ...], at: float) -> float:
-    """A line through grid points, read at a place; the last piece goes on beyond the grid, and 0 tokens take no time."""
+    """A line through grid points, read at a place; its last piece goes on beyond the grid, and 0 tokens take none."""
     if at <= 0:
         return 0.0
     if len(points) == 1:
@@ -133,7 +124,8 @@ def on_grid(points: tuple[int, ...], values: tuple[float, ...], at: float) -> fl
 
 
 def pairs_within(count: int, before: int, window: int) -> int:
-    """Pairs of a query and a key, of ``count`` tokens behind ``before`` others, each looking at ``window`` keys at most.
+    """Pairs of a query and a key, of ``count`` tokens behind ``before`` others, each looking at ``window`` keys at
+    most.
 
     A token looks at itself and all before it. A window of 0 is none.
     """

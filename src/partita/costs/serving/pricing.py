@@ -1,12 +1,13 @@
 """From a decoder, a layout, devices and an engine to the prices of steps of one unit.
 
-Every product of a step takes the longer of reading its weights and doing its arithmetic. Of experts those are read that the
-step's tokens touch: of E experts, k of which a token chooses, n tokens touch E · (1 − (1 − k/E)ⁿ) on average. Devices that
-share out a layer add up their results after attention and after the feed-forward part.
+Every product of a step takes the longer of reading its weights and doing its arithmetic. Of experts those are read
+that the step's tokens touch: of E experts, k of which a token chooses, n tokens touch E · (1 − (1 − k/E)ⁿ) on
+average. Devices that share out a layer add up their results after attention and after the feed-forward part.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,13 +24,7 @@ from partita.nouns.catalogue.kernels import KERNELS, KernelSpec
 from partita.nouns.catalogue.specs import DeviceSpec
 
 #: Numbers of tokens that steps are priced at; in between their times are lines.
-GRID = tuple(
-    map(
-        int,
-        "1 2 4 6 8 12 16 24 32 48 64 80 96 112 128 160 192 256 320 384 512 768 1024 1536 2048 3072 4096 6144 8192 12288 "
-        "16384 32768".split(),
-    )
-)
+GRID = (1, 2, 3, *(quarters << power for power in range(13) for quarters in (4, 5, 6, 7)), 4 << 13)
 
 #: Rows of a step that tokens are sampled for at most: the last of each request.
 _SAMPLED = 256
@@ -78,8 +73,9 @@ class _Sum:
     @classmethod
     def zero(cls, points: int, forms: int) -> _Sum:
         """Nothing yet."""
-        empty = [np.zeros(points) for _ in range(4)]
-        return cls(*empty, prompt=[0.0] * forms, decode=[0.0] * forms, cache=[0.0] * forms)
+        total, weights, arithmetic, exchange = (np.zeros(points) for _ in range(4))
+        prompt, decode, cache = ([0.0] * forms for _ in range(3))
+        return cls(total, weights, arithmetic, exchange, prompt=prompt, decode=decode, cache=cache)
 
     def add(self, other: _Sum, count: int) -> None:
         """As many blocks alike."""
@@ -163,7 +159,7 @@ class _Pricer:
         blocks, stages = self.decoder.blocks, self.layout.pipeline
         layers = [place for place, block in enumerate(blocks) if block.attention is not None]
         cuts = [0, *(layers[round(stage * len(layers) / stages)] for stage in range(1, stages)), len(blocks)]
-        return [list(blocks[low:high]) for low, high in zip(cuts, cuts[1:], strict=False)]
+        return [list(blocks[low:high]) for low, high in itertools.pairwise(cuts)]
 
     def _budget(self, held: float) -> float:
         """Bytes of a device that are left for the cache."""
@@ -270,7 +266,8 @@ def _degree(kind: str, attention: CachedAttention | None, tensor: int) -> int:
 def _launched(stage: _Sum, issued: object, launch_s: float) -> Values:
     """Times of steps whose kernels are issued one by one where ``issued``: no faster than the host issues them."""
     least = np.where(np.asarray(issued), stage.kernels * launch_s, 0.0)
-    result: Values = np.maximum(stage.total, least)
+    # A step may be filled up to a size that fits tiles better.
+    result: Values = np.maximum.accumulate(np.maximum(stage.total, least))
     return result
 
 

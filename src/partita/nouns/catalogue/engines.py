@@ -39,8 +39,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     block: int = 16
     #: Share of its output that a request must find room for when it is admitted.
     reserved_output: float = 0.0
-    #: Whether a request that was put back finds again what nobody has overwritten since (prefix caching): pages that were
-    #: given out since then are lost, the last of its own first, and only these are computed again.
+    #: Whether a request that was put back finds again what nobody has overwritten since (prefix caching): pages that
+    #: were given out since then are lost, the last of its own first, and only these are computed again.
     keeps_preempted: bool = False
     #: By how much outputs that are all of one length differ in a closed loop (uniform, to both sides). Requests that
     #: begin together would stay together for ever; where prompts share steps with decodes, small differences of answers

@@ -28,7 +28,7 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hop_time_s: float | None = None
     #: Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
     switched: bool = False
-    #: Whether every two ends have a link of their own of this bandwidth, so that one end can use all of its links at once.
+    #: Whether every two ends have a link of their own of this bandwidth, all of which an end can use at once.
     pairwise: bool = False
     efficiency: float = 1.0  #: Share of the bandwidth that large messages reach, above 0 and at most 1.
     source: str = ""  #: Where the numbers come from.
