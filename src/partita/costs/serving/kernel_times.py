@@ -108,7 +108,7 @@ class Fabric:
     network: LinkSpec | None = None
     per_machine: int = 8
 
-    def sum_s(self, size_bytes: Values, devices: int, spec: KernelSpec) -> Values:
+    def sum_s(self, size_bytes: Values, devices: int, spec: KernelSpec, *, library: bool = False) -> Values:
         """Seconds to add up so many bytes over a group of neighbours, each of which has the sum then.
 
         At one switch engines run kernels of their own, which read the others' memory: all parts at once, or in two
@@ -118,7 +118,7 @@ class Fabric:
         if devices <= 1:
             return np.zeros_like(size_bytes)
         link = self.link
-        if (link.switched or link.pairwise) and devices <= self.per_machine:
+        if (link.switched or link.pairwise) and devices <= self.per_machine and not library:
             rate = link.bandwidth_bytes_per_s * spec.exchange_share * (devices - 1 if link.pairwise else 1)
             fixed = spec.exchange_call_s + spec.exchange_hop_s * devices
             return fixed + 2 * (devices - 1) / devices * size_bytes / rate

@@ -236,12 +236,15 @@ class _Pricer:
     def _exchange(self, block: DecoderBlock, n: Values) -> Values:
         layout = self.layout
         mine = self._hidden_bytes * n / layout.attention_data
-        took = block.reductions * self.fabric.sum_s(mine, layout.tensor, self.spec)
+        took = block.reductions * self._sum_s(mine, layout.tensor)
         if block.experts and layout.attention_data > 1:
             # Groups bring their tokens together before the experts and take them apart behind: together a sum over all.
-            took -= self.fabric.sum_s(mine, layout.tensor, self.spec)
-            took += self.fabric.sum_s(self._hidden_bytes * n, layout.stage_devices, self.spec)
+            took -= self._sum_s(mine, layout.tensor)
+            took += self._sum_s(self._hidden_bytes * n, layout.stage_devices)
         return took
+
+    def _sum_s(self, size_bytes: Values, devices: int) -> Values:
+        return self.fabric.sum_s(size_bytes, devices, self.spec, library=self.engine.library_sums)
 
     def _attention(self, attention: CachedAttention, form: int, found: _Sum) -> None:
         layout, device, spec = self.layout, self.device, self.spec

@@ -26,6 +26,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host_request_s: float
     host_prompt_s: float
     overlaps: bool
+    library_sums: bool = False  #: Whether devices add up by a library of collectives, not by kernels of the engine.
     #: Whether steps that do nothing else than prompts go first, and decodes wait (SGLang), or prompts share a step with
     #: decodes.
     prompts_first: bool = False
