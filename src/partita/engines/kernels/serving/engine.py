@@ -265,6 +265,7 @@ def serve(
             i = t.counts[ENTERED]
             r.home[i] = shortest(units, k, True)
             r.since[i] = now
+            t.parts[HOST] += delay
             put_last(r, k, r.home[i], i)
             t.counts[ENTERED] += 1
         t.counts[MOST] = max(t.counts[MOST], t.counts[ENTERED] - t.counts[FINISHED])
