@@ -19,7 +19,7 @@ import msgspec
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import PREFIX, read_flags, take_flags
 from partita.cli.options import read_fields, take_inputs, take_reading
-from partita.ground.errors import InputError, NoBatchSizeError, UnsupportedError
+from partita.ground.errors import InputError, NoBatchSizeError, TraceError, UnsupportedError
 from partita.nouns.graph import Workload
 from partita.problems import find_kind, kind_of, kinds
 from partita.problems.kind import AnyKind
@@ -237,10 +237,11 @@ def read_model(text: str, parameters: dict[str, Any], solver: str | None) -> Mod
     asked = Workload.of(training=parameters["training"])
     # A graph file may hold a backward part without being asked for one.
     known = chosen(asked) if parameters["training"] or text.startswith("hf:") or not text.endswith(".json") else None
-    if known is not None and text.startswith("hf:") and parameters["decode"] is None:
-        assert known[0].model is not None
-        parameters = {**parameters, "decode": known[0].model.traced_after}
-    graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
+    steps = known[0].model.traced_after if known is not None and known[0].model is not None else ()
+    if text.startswith("hf:") and steps and parameters["decode"] is None:
+        graph, free = _decoding_graph(text, parameters, steps), False
+    else:
+        graph, free = _first_graph(text, parameters, sized="--global-batch" in given)
     kind, notes, settings = known if known is not None and graph.workload is asked else chosen(graph.workload)
     for note in notes:
         warn(f"note: {note}")
@@ -266,6 +267,20 @@ def _first_graph(text: str, parameters: dict[str, Any], *, sized: bool) -> tuple
     except NoBatchSizeError:
         # A callable without that parameter has one size.
         return _read_graph(text, **parameters), False
+
+
+def _decoding_graph(text: str, parameters: dict[str, Any], steps: Sequence[int]) -> Graph:
+    """The graph of a step of decoding, after the first so many tokens that the model has positions for."""
+    failure = None
+    for tokens in steps:
+        try:
+            return _read_graph(text, **{**parameters, "decode": tokens})
+        except TraceError:
+            raise
+        except InputError as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
 
 
 def _read_graph(text: str, *, set_fields: tuple[str, ...], training: bool, **tracing: Any) -> Graph:

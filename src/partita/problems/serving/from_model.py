@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
 
-#: Tokens in the cache of the step of decoding that models are traced as: more than most sliding windows, and, as a
-#: prime, no other size of a model.
-TRACED_AFTER = 8209
+#: Tokens in the cache of the step of decoding that models are traced as: more than most sliding windows, less where a
+#: model has fewer positions, and, as primes, no other size of a model.
+TRACED_AFTER = (8209, 4099, 2039, 1021, 509)
 #: The deepest pipeline that is looked at without a layout.
 _DEEPEST = 4
 #: Formats where nothing is said.
