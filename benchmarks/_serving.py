@@ -1,8 +1,8 @@
 """Measured serving runs: the models, layouts and loads of their rows, and what the planner says of them.
 
-Three kinds of rows, in the files that ``../shared/data/serving/measured`` holds: means of closed loops
-(``aggregated.csv``), static batches (``splitwise-static-batches.csv``), and logs of single requests (``vllm-*.csv`` with
-a ``.json`` beside each). Nothing here is made for one row; models are small facts with their source in ``serving_models.json``.
+Three kinds of rows, in the files of ``../shared/data/serving/measured``: means of closed loops (``aggregated.csv``),
+static batches (``splitwise-static-batches.csv``), logs of single requests (``vllm-*.csv`` with a ``.json`` beside each).
+Nothing here is made for one row; models are small facts with their source in ``serving_models.json``.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def priced(model: str, layout: ServingLayout, system: str, name: str, tokens: in
         engine = msgspec.structs.replace(engine, step_tokens=tokens)
     spec = catalogue.device(DEVICES[system])
     clock = CAPPED.get(system, 1.0)
-    spec = msgspec.structs.replace(spec, best_efficiency=spec.of_best * clock)
+    reached = {"best_efficiency": spec.of_best * clock, "compute_efficiency": spec.compute_efficiency * clock}
+    spec = msgspec.structs.replace(spec, **reached)
     fabric = Fabric(catalogue.link(spec.link), catalogue.link("infiniband-ndr"))
     return price_steps(decoder(model), layout, spec, fabric, engine)
 

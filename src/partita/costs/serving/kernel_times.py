@@ -48,6 +48,8 @@ class KernelTimes:
     device: DeviceSpec
     spec: KernelSpec
     gap_s: float
+    #: Whether products reach what they do in long runs, rather than a share of the best rate.
+    sustained: bool = False
 
     def bandwidth(self, share: float) -> float:
         """Bytes per second that kernels with a share reach."""
@@ -74,7 +76,8 @@ class KernelTimes:
         bandwidth = self.bandwidth(share)
         weights = count * columns * inner * form.bytes / bandwidth
         moved = count * rows * (inner * min(2.0, max(1.0, form.bytes)) + 2.0 * columns) / bandwidth
-        peak = product_rate(form, self.device) * self.device.of_best * rate
+        reached = self.device.compute_efficiency if self.sustained else self.device.of_best * rate
+        peak = product_rate(form, self.device) * reached
         padded = np.ceil(rows / _NARROW_TILE) * _NARROW_TILE
         arithmetic = 2.0 * count * padded * columns * inner / (peak * self._shape(rows, columns, inner, count))
         blend = self.spec.blend

@@ -100,7 +100,7 @@ class _Pricer:
 
     @property
     def times(self) -> KernelTimes:
-        return KernelTimes(self.device, self.spec, self.engine.kernel_s)
+        return KernelTimes(self.device, self.spec, self.engine.kernel_s, self.engine.sustained)
 
     def prices(self) -> StepPrices:
         engine, layout, n = self.engine, self.layout, np.array(GRID, dtype=float)
@@ -151,7 +151,7 @@ class _Pricer:
     def _notes(self) -> tuple[str, ...]:
         return (
             f"Steps are priced as {self.engine.name} runs them on {self.device.name}: weights read, arithmetic at what "
-            "shapes allow, collectives, host time; docs/serving.md says how far that is from measured runs.",
+            "shapes allow, collectives, host time; docs/serving-prices.md says how far that is from measured runs.",
         )
 
     def _parts(self) -> list[list[DecoderBlock]]:

@@ -27,6 +27,9 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host_prompt_s: float
     overlaps: bool
     library_sums: bool = False  #: Whether devices add up by a library of collectives, not by kernels of the engine.
+    #: Whether products reach what they do in long runs (``compute_efficiency``), with libraries of the time of these,
+    #: rather than a share of the best rate.
+    sustained: bool = False
     #: Whether steps that do nothing else than prompts go first, and decodes wait (SGLang), or prompts share a step with
     #: decodes.
     prompts_first: bool = False
