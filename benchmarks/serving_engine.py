@@ -60,8 +60,9 @@ def main() -> int:
         print(f"{given.trace} is not there; name a trace with --trace")
         return 0
     rows = []
-    title = f"{'requests':>9} {'objective':>10} {'bound':>10} {'gap':>7} {'seconds':>8} {'peak MB':>8} {'grown MB':>9} {'steps':>8}"
-    print(title)
+    print(
+        f"{'requests':>9} {'objective':>10} {'bound':>10} {'gap':>7} {'seconds':>8} {'peak MB':>8} {'grown':>9} steps"
+    )
     for count in (given.requests // 10, given.requests):
         arguments = [str(given.trace), str(given.rate), str(count)]
         done = subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, check=False)

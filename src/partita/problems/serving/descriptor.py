@@ -10,7 +10,7 @@ from partita.problems.serving.options import ServingChanges, change
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from partita.problems.kind import Bounds, Evaluate, Solvers
     from partita.problems.serving.evaluate import ServingEvaluation
@@ -38,6 +38,7 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
     sweep: lazy[ServingSweep] = lazy("partita.problems.serving.sweep:ServingSweep")
     timeline: lazy[ServingTimeLine] = lazy("partita.problems.serving.timeline:ServingTimeLine")
     samples: lazy[Sequence[Sequence[ServingProblem]]] = lazy("partita.problems.serving.samples:SAMPLES")
+    why_none: lazy[Callable[[ServingProblem], str]] = lazy("partita.problems.serving.solvers:why_none")
     change = staticmethod(change)
     evaluate: lazy[Evaluate[ServingProblem, ServingPlan, ServingEvaluation]] = lazy(
         "partita.problems.serving.evaluate:evaluate"
@@ -50,9 +51,7 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
         options: SearchOptions,
         time_limit_s: float = math.inf,
     ) -> str:
-        from partita.problems.serving.solvers import why_none
-
-        return why_none(problem)
+        return self.why_none(problem)
 
 
 SERVING = Serving()

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.serving.arrays import BIN_FIRST, BIN_RATIO
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.problems.serving.engine import RECORDED, Served, run_units, units_of
@@ -136,8 +137,6 @@ def percentiles(values: Floats) -> Percentiles:
 
 def gap_percentiles(served: Served) -> Percentiles:
     """The same of the gaps between tokens, from their histogram: the middles of its bins."""
-    from partita.engines.kernels.serving.arrays import BIN_FIRST, BIN_RATIO
-
     counts, total = np.cumsum(served.totals.gaps), served.totals.gap_sum[1]
     if not total:
         return percentiles(np.zeros(0))
