@@ -108,6 +108,7 @@ def _random_unit(draws: random.Random, role: str, longest: int, delay: float) ->
         chunked=draws.random() < 0.7,
         reserve=draws.choice(["chunk", "chunk", "prompt", "whole"]),
         promise=draws.choice([0.5, 1.0]),
+        keeps=draws.random() < 0.5,
     )
     pages = {w: int(size * block) for w, size in zip(prices.windows, prices.cache_bytes_per_token[0], strict=True)}
     need = sum(size * -(-(min(longest, window) if window else longest) // block) for window, size in pages.items())
@@ -136,6 +137,7 @@ def plain_unit(unit: RunningUnit) -> PlainUnit:
         rules.chunked,
         rules.reserve,
         rules.promise,
+        rules.keeps,
         unit.link_s,
         dict(zip(prices.windows, unit.link_token_s, strict=True)),
     )

@@ -31,6 +31,8 @@ class PlainRequest:
     source: PlainScheduler | None = None
     kept: tuple[int, int] = (0, 0)
     begun: float | None = None
+    #: Tokens in the cache when it was put back, and bytes that its scheduler had given out by then.
+    behind: tuple[int, int] = (0, 0)
 
     @property
     def left(self) -> int:
@@ -57,6 +59,7 @@ class PlainUnit:
     chunked: bool = True
     reserve: str = "chunk"
     promise: float = 1.0
+    keeps: bool = False
     link: float = 0.0
     link_per_token: dict[int, float] = field(default_factory=dict)
     schedulers: list[PlainScheduler] = field(default_factory=list)
@@ -87,6 +90,7 @@ class PlainScheduler:
     #: Of the step that is put together: request, tokens, tokens before them, whether it decodes.
     doing: list[tuple[PlainRequest, int, int, bool]] = field(default_factory=list)
     peak: int = 0
+    given: int = 0
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -248,6 +252,7 @@ class PlainServing:
                 self.put_back(s, victim)
                 if victim is r:
                     return budget, False
+            s.given += extra
             budget -= new
             self.work(s, r, new)
         return budget, calm
@@ -255,6 +260,7 @@ class PlainServing:
     def put_back(self, s: PlainScheduler, r: PlainRequest) -> None:
         s.running.remove(r)
         s.leave(r, self.clock)
+        r.behind = r.computed, s.given
         r.computed, r.shared = 0, 0
         r.preempted += 1
         s.waiting.insert(0, r)
@@ -271,17 +277,19 @@ class PlainServing:
             cached = 0
             if r.source is None and r.group in s.ready and s.prefix(r.group) < r.prompt:
                 cached = s.prefix(r.group)
-            left = r.prompt if r.source is not None else r.prompt + len(r.tokens) - cached
+            begun = cached if r.source is not None else max(cached, self.found_again(s, r))
+            left = r.prompt if r.source is not None else r.prompt + len(r.tokens) - begun
             new = left if r.source is not None else min(left, budget)
             if new < left and not unit.chunked:
                 if s.doing:
                     return
                 new = left
-            wanted = unit.holds(cached + (left if unit.reserve == "prompt" else new)) - unit.holds(cached)
+            wanted = unit.holds(begun + (left if unit.reserve == "prompt" else new)) - unit.holds(cached)
             own = unit.holds(s.prefix(r.group)) if cached and not s.users(r.group) else 0
             if unit.size - s.used(idle=False) - own < wanted:
                 return
             s.waiting.pop(0)
+            s.given += unit.holds(begun + new) - unit.holds(cached)
             if r.source is not None:
                 s.make_room(unit.holds(new))
                 r.computed = r.prompt
@@ -298,10 +306,20 @@ class PlainServing:
             s.running.append(r)
             if r.group >= 0 and not cached and r.group not in s.ready and s.prefix(r.group):
                 s.owner.setdefault(r.group, r)
-            s.make_room(unit.holds(cached + new) - unit.holds(cached))
+            s.make_room(unit.holds(begun + new) - unit.holds(cached))
+            r.computed = begun
             r.begun = self.now if r.begun is None else r.begun
             budget -= new
             self.work(s, r, new)
+
+    def found_again(self, s: PlainScheduler, r: PlainRequest) -> int:
+        """Tokens that a request left here when it was put back, less the pages that were given out since."""
+        unit, (tokens, given) = s.unit, r.behind
+        if not unit.keeps or r.group >= 0:
+            return 0
+        lost = -(-(s.given - given) // max(1, unit.holds(unit.block)))
+        pages = min(tokens // unit.block - lost, (r.prompt + len(r.tokens) - 1) // unit.block)
+        return max(0, pages) * unit.block
 
     def work(self, s: PlainScheduler, r: PlainRequest, new: int) -> None:
         s.doing.append((r, new, r.computed, r.decodes))

@@ -105,6 +105,20 @@ def test_a_full_cache_puts_the_last_one_back() -> None:
     assert evaluate(worth.replace(units=(careful,)), ONE).preemptions == 0
 
 
+def test_what_was_put_back_may_find_its_cache_again() -> None:
+    """Pages that nobody was given meanwhile need no computing."""
+    trace = RequestTrace(arrival_s=(0.0, 0.0), prompt_tokens=(6, 6), output_tokens=(6, 6))
+    rules = EngineRules(requests=4, tokens=16, block_tokens=1)
+    again = problem(RequestWorkload(trace=trace), rules, cache_budget_bytes=(16.0,))
+    kept = again.replace(
+        units=(msgspec.structs.replace(again.units[0], rules=msgspec.structs.replace(rules, keeps=True)),)
+    )
+    anew, found = evaluate(again, ONE), evaluate(kept, ONE)
+    assert (anew.preemptions, found.preemptions) == (1, 1)
+    assert 12 <= found.uses[0].prompt_tokens < anew.uses[0].prompt_tokens
+    assert found.duration_s < anew.duration_s
+
+
 def test_shared_prefixes_are_computed_once() -> None:
     workload = RequestWorkload(prompt_tokens=12, output_tokens=2, concurrency=1, requests=5, prefix_tokens=8)
     found = evaluate(problem(workload), ONE)

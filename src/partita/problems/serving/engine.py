@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.arrays import Floats, Longs, as_arrays
+from partita.engines.kernels.serving.arrays import (
+    Prices,
+    Requests,
+    Totals,
+    Units,
+    fresh_batches,
+    fresh_queues,
+    fresh_requests,
+    fresh_totals,
+)
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.problem import Reserve, Role, ServingPlan, ServingProblem, ServingUnit
-
-if TYPE_CHECKING:
-    from partita.engines.kernels.serving.arrays import Prices, Requests, Totals, Units
 
 #: Steps that are kept for a time line, unless asked for otherwise.
 RECORDED = 4096
@@ -116,9 +123,6 @@ def _padded(rows: Sequence[Any], shape: tuple[int, ...]) -> Floats:
 
 def _units(units: Sequence[RunningUnit], tokens: int) -> Units:
     """Units as the kernel reads them; ``tokens`` is what a request holds, for the stage that is full first."""
-    from partita.engines.kernels.arrays import as_arrays
-    from partita.engines.kernels.serving.arrays import Units
-
     forms = [unit.form for unit in units]
     stage = [tightest_stage(form, tokens) for form in forms]
     most = max(len(form.prices.windows) for form in forms)
@@ -139,6 +143,7 @@ def _units(units: Sequence[RunningUnit], tokens: int) -> Units:
             "chunked": [form.rules.chunked for form in forms],
             "reserve": [_RESERVES.index(form.rules.reserve) for form in forms],
             "promise": [form.rules.promise for form in forms],
+            "keeps": [form.rules.keeps for form in forms],
             "block": [form.rules.block_tokens for form in forms],
             "windows": _padded([form.prices.windows for form in forms], (most,)),
             "page": _padded([_page(form, s) for form, s in zip(forms, stage, strict=True)], (most,)),
@@ -149,9 +154,6 @@ def _units(units: Sequence[RunningUnit], tokens: int) -> Units:
 
 
 def _prices(units: Sequence[RunningUnit]) -> Prices:
-    from partita.engines.kernels.arrays import as_arrays
-    from partita.engines.kernels.serving.arrays import Prices
-
     rows = [form.prices for form in {id(unit.form): unit.form for unit in units}.values()]
     stages, points = max(row.stages for row in rows), max(len(row.tokens) for row in rows)
     forms = max(len(row.windows) for row in rows)
@@ -195,7 +197,6 @@ def run_units(
     InputError
         If a request alone is larger than the cache of a unit, or nobody takes requests, or those with prompts done.
     """
-    from partita.engines.kernels.serving.arrays import fresh_batches, fresh_queues, fresh_requests, fresh_totals
     from partita.engines.kernels.serving.engine import serve
 
     roles = {unit.role for unit in units}

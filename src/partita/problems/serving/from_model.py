@@ -178,6 +178,7 @@ def rules_of(engine: EngineSpec, stated: StatedLayout) -> EngineRules:
         chunked=engine.chunks,
         reserve="whole" if engine.reserved_output else "chunk",
         promise=engine.reserved_output or 1.0,
+        keeps=engine.keeps_preempted,
     )
 
 

@@ -63,6 +63,8 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     chunked: bool = True  #: Whether prompts are cut into chunks.
     reserve: Reserve = "chunk"  #: When a request is admitted.
     promise: float = 1.0  #: The share of its output that it is promised room for then, with ``whole``.
+    #: Whether a request that was put back finds again what nobody has overwritten; otherwise it starts again.
+    keeps: bool = False
 
     def __post_init__(self) -> None:
         for name in ("requests", "tokens", "block_tokens"):

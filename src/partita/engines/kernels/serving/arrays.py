@@ -44,6 +44,7 @@ class Units(NamedTuple):
     reserve: Longs
     promise: Floats  #: (U,) The share of its output that a request is promised room for.
     block: Longs  #: (U,) Tokens in a page of the cache.
+    keeps: Longs  #: (U,) Whether a request that was put back finds what nobody has overwritten.
     #: (U, W) By form: its window in tokens, 0 for none; bytes of a page.
     windows: Longs
     page: Longs
@@ -99,6 +100,9 @@ class Requests(NamedTuple):
     #: (M,) Its scheduler, and the one that keeps its prompt until it was handed over; −1 for none.
     home: Longs
     source: Longs
+    #: (M,) Tokens that it left in the cache when it was put back, and bytes that had been given out by then.
+    left: Longs
+    left_at: Longs
     flying: Longs  #: (M,) Steps under way that it is part of.
     next: Longs  #: (M,) Who comes next in its queue, −1 for nobody.
     preempted: Longs  #: (M,) How often it was put back.
@@ -118,6 +122,7 @@ class Queues(NamedTuple):
     free: Longs
     idle: Longs
     promised: Longs
+    given: Longs  #: (Q,) Bytes that were ever given out.
     #: (Q,) The queue: its ends, and how many wait.
     head: Longs
     tail: Longs
@@ -195,7 +200,7 @@ def fresh_requests(arrival: Floats, prompt: Longs, output: Longs, group: Longs, 
     none = np.full(count, -1, np.int64)
     return zeros(
         Requests,
-        ("computed generated held shared kept kept_shared flying preempted", count),
+        ("computed generated held shared kept kept_shared left left_at flying preempted", count),
         ("since begun first last fetched", count),
         arrival=arrival.astype(np.float64),
         prompt=prompt.astype(np.int64),
@@ -214,7 +219,7 @@ def fresh_queues(units: Units, groups: int) -> Queues:
     per = np.diff(units.first)
     return zeros(
         Queues,
-        ("idle promised waiting running fetching blocked", count),
+        ("idle promised given waiting running fetching blocked", count),
         ("ready users used", (count, groups)),
         free=np.repeat(units.size, per).astype(np.int64),
         head=np.full(count, -1, np.int64),

@@ -2,7 +2,7 @@
 
 Source: vLLM v1, ``vllm/v1/core/sched/scheduler.py``: a request is scheduled for what it lacks of its tokens (prompt and
 generated), within a budget; if a running one finds no room, the last admitted is put back to the front of the queue and
-starts again; after that nobody is admitted in the step.
+starts again, or, with ``keeps``, behind what nobody has overwritten; after that nobody is admitted in the step.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from partita.engines.kernels.serving.cache import (
     bytes_of,
     give_prefix,
     join_group,
+    left_over,
     make_room,
     promised,
     release,
@@ -99,6 +100,8 @@ def put_back(units: Units, r: Requests, k: Queues, t: Totals, u: int, q: int, at
     release(units, r, k, t, u, q, i, r.held[i], r.shared[i])
     r.held[i] = 0
     r.shared[i] = 0
+    r.left[i] = r.computed[i]
+    r.left_at[i] = k.given[q]
     r.computed[i] = 0
     r.preempted[i] += 1
     r.since[i] = now
@@ -157,6 +160,7 @@ def continue_running(
             shut = True
             break
         k.free[q] -= extra
+        k.given[q] += extra
         r.held[i] += extra
         budget -= new
         if decode:
@@ -191,15 +195,17 @@ def admit_waiting(
             break
         away = r.source[i] >= 0
         cached = 0 if away else reusable(units, r, k, u, q, i)
-        left = r.prompt[i] if away else r.prompt[i] + r.generated[i] - cached
+        # Of what it left there it needs no computing, but room.
+        begun = cached if away else max(cached, left_over(units, r, k, u, q, i))
+        left = r.prompt[i] if away else r.prompt[i] + r.generated[i] - begun
         new = left if away else min(left, budget)
         if new < left and units.chunked[u] == 0:
             if b.tokens[rank] > 0:
                 break
             new = left
         start = bytes_of(units, u, cached)
-        extra = bytes_of(units, u, cached + new) - start
-        wanted = bytes_of(units, u, cached + left) - start if units.reserve[u] == PROMPT else extra
+        extra = bytes_of(units, u, begun + new) - start
+        wanted = bytes_of(units, u, begun + left) - start if units.reserve[u] == PROMPT else extra
         # The prefix that it is going to use is not in the way of others.
         own = 0
         if cached > 0 and k.users[q, r.group[i]] == 0:
@@ -212,6 +218,7 @@ def admit_waiting(
             join_group(units, r, k, u, q, i, cached)
         make_room(units, r, k, u, q, extra)
         k.free[q] -= extra
+        k.given[q] += extra
         r.held[i] = extra
         k.promised[q] += whole
         if was_blocked:
@@ -221,7 +228,7 @@ def admit_waiting(
             continue
         if r.begun[i] < 0.0:
             r.begun[i] = now
-        r.computed[i] = cached
+        r.computed[i] = begun
         k.members[q, k.running[q]] = i
         k.running[q] += 1
         budget -= new

@@ -64,6 +64,20 @@ def reusable(units: Units, r: Requests, k: Queues, u: int, q: int, i: int) -> in
 
 
 @inlined
+def left_over(units: Units, r: Requests, k: Queues, u: int, q: int, i: int) -> int:
+    """Tokens that a request finds again of what it left: pages given out since then are lost, its own last ones first."""
+    if units.keeps[u] == 0 or r.left[i] == 0 or r.group[i] >= 0:
+        return 0
+    block = units.block[u]
+    page = max(1, bytes_of(units, u, block))
+    lost = (k.given[q] - r.left_at[i] + page - 1) // page
+    found = (r.left[i] // block - lost) * block
+    # One token at least is computed, so that one comes out.
+    most = (r.prompt[i] + r.generated[i] - 1) // block * block
+    return int(max(0, min(found, most)))
+
+
+@inlined
 def join_group(units: Units, r: Requests, k: Queues, u: int, q: int, i: int, tokens: int) -> None:
     """A request that is admitted uses so many tokens of its group's prefix, or is the first to compute it."""
     g = r.group[i]
