@@ -65,7 +65,7 @@ def reusable(units: Units, r: Requests, k: Queues, u: int, q: int, i: int) -> in
 
 @inlined
 def left_over(units: Units, r: Requests, k: Queues, u: int, q: int, i: int) -> int:
-    """Tokens that a request finds again of what it left: pages given out since then are lost, its own last ones first."""
+    """Tokens that a request finds again of what it left: pages given out since are lost, its last ones first."""
     if units.keeps[u] == 0 or r.left[i] == 0 or r.group[i] >= 0:
         return 0
     block = units.block[u]
