@@ -1,7 +1,7 @@
 """Measured serving runs: the models, layouts and loads of their rows, and what the planner says of them.
 
 Three kinds of rows, in the files of ``../shared/data/serving/measured``: means of closed loops (``aggregated.csv``),
-static batches (``splitwise-static-batches.csv``), logs of single requests (``vllm-*.csv`` with a ``.json`` beside each).
+static batches (``splitwise-static-batches.csv``), and logs of requests (``vllm-*.csv``, with a ``.json`` beside each).
 Nothing here is made for one row; models are small facts with their source in ``serving_models.json``.
 """
 
