@@ -75,6 +75,8 @@ OTHERWISE = (
     *("latency", "latency_s", "transfer_latency", "cpuLatency", "fpgaLatency"),
     *("Mapping", "MutableMapping", "CONFIG_MAPPING", "CONFIG_MAPPING_NAMES", "_model_mapping", "_mapping"),
     "FEATURE_EXTRACTOR_MAPPING_NAMES",
+    # What answers in a child process.
+    "partita.engines.processes.serving",
 )
 
 
@@ -85,7 +87,7 @@ def naming_problems(places: list[Path], names: set[str]) -> list[str]:
 
 def test_shared_floors_name_no_problem() -> None:
     """Neither as an identifier nor in a text."""
-    assert own_names() == {"throughput", "hybrid", "latency", "makespan", "mapping", "layer_placement"}
+    assert own_names() == {"throughput", "hybrid", "latency", "makespan", "mapping", "layer_placement", "serving"}
     assert naming_problems(files(*SHARED), own_names()) == []
 
 
@@ -102,9 +104,10 @@ YAML = "nouns/topology/importers/text.py"
 
 
 def test_nothing_else_names_a_problem_but_the_lists() -> None:
-    """Of all files outside the problems' packages, and the kernels and checks of each."""
-    rooms = ("problems", "engines/kernels", "checker")
-    own = {path for kind in kinds() for room in rooms for path in files(f"{room}/{kind.name}")}
+    """Of all files outside the problems' packages, and the kernels, prices and checks of each."""
+    rooms = ("problems", "engines/kernels", "costs", "checker")
+    there = [f"{room}/{kind.name}" for kind in kinds() for room in rooms if (SOURCE / room / kind.name).is_dir()]
+    own = {path for place in there for path in files(place)}
     others = [path for path in files(".") if path not in own and str(path.relative_to(SOURCE)) not in LISTS]
     found = [line for line in naming_problems(others, own_names()) if not line.startswith((*WORD[0], YAML))]
     assert found == []

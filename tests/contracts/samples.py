@@ -22,6 +22,7 @@ WHERE = {
     "makespan": "problems.makespan.samples",
     "mapping": "problems.mapping.samples",
     "layer_placement": "problems.layer_placement.samples",
+    "serving": "problems.serving.samples",
     "tasks": "toy.samples",
 }
 

@@ -38,7 +38,7 @@ def has_time_line(kind: Any) -> bool:
 
 def test_some_problems_have_time_lines_and_some_have_none() -> None:
     named = {kind.name for kind in KINDS.values() if has_time_line(kind)}
-    assert named == {"throughput", "hybrid", "latency", "makespan", "mapping"}
+    assert named == {"throughput", "hybrid", "latency", "makespan", "mapping", "serving"}
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not has_time_line(kind)])

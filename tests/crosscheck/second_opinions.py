@@ -17,6 +17,7 @@ from problems.hybrid import independent_evaluator as hybrid_again
 from problems.latency import brute_force as latency_again
 from problems.makespan import independent_evaluator as makespan_again
 from problems.mapping import brute_force as mapping_again
+from problems.serving import brute_force as serving_again
 from second_opinions import independent_evaluator as throughput_again
 from second_opinions import layer_flows
 
@@ -83,6 +84,7 @@ _JUDGES: dict[str, Callable[[Any, Any], tuple[float, bool] | None]] = {
     "makespan": _makespan,
     "mapping": _mapping,
     "layer_placement": _layer_placement,
+    "serving": serving_again.judge,
 }
 
 

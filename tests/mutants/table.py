@@ -9,6 +9,7 @@ _HYBRID = "tests/problems/hybrid"
 _LATENCY = "tests/problems/latency"
 _MAKESPAN = "tests/problems/makespan"
 _LAYERS = "tests/problems/layer_placement"
+_SERVING = "tests/problems/serving"
 
 _EVALUATE = (
     f"{_THROUGHPUT}/test_evaluate.py",
@@ -46,6 +47,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "partita.problems.layer_placement.files.helix": (f"{_LAYERS}/test_files.py",),
     "partita.problems.layer_placement.bounds.sides": (f"{_LAYERS}/test_bounds_keep.py",),
     "partita.problems.makespan.evaluate": (f"{_MAKESPAN}/test_evaluate.py",),
+    "partita.problems.serving.evaluate": (f"{_SERVING}/test_evaluate.py",),
+    "partita.nouns.workload.files": ("tests/nouns/workload/test_files.py",),
+    "partita.nouns.workload.workload": ("tests/nouns/workload/test_workload.py",),
     "partita.engines.search.incumbent": (
         "tests/engines/search/test_incumbent_claims.py",
         "tests/engines/search/test_incumbent.py",
@@ -72,6 +76,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     f"{_KERNELS}.hybrid.device_table": (f"{_STAGES}::test_where_a_row_falls",),
     f"{_KERNELS}.latency.quotient": (f"{_PLACEMENTS}::test_a_placement_is_kept_up_to_date_under_moves",),
     f"{_KERNELS}.mapping.arrays": (f"{_PLACING}::test_depth_first_finds_a_mapping_or_proves_that_there_is_none",),
+    f"{_KERNELS}.serving.batch": (f"{_OF_KERNELS}/serving/test_engine.py",),
+    f"{_KERNELS}.serving.cache": (f"{_OF_KERNELS}/serving/test_engine.py",),
+    f"{_KERNELS}.serving.engine": (f"{_OF_KERNELS}/serving/test_engine.py", f"{_SERVING}/test_evaluate.py"),
     f"{_KERNELS}.simulator.queues": (
         f"{_QUEUES}::test_a_queue_gives_the_least_key_first",
         f"{_QUEUES}::test_a_pile_is_sorted",

@@ -142,7 +142,7 @@ source = "a hand, https://example.org"
 def test_a_problem_is_one_folder_and_one_line(copy: Copy, tmp_path: Path) -> None:
     copy.add("problems/tasks/__init__.py", "")
     copy.add("problems/tasks/descriptor.py", TASKS.read_text())
-    last = '    "mapping": "partita.problems.mapping.descriptor:MAPPING",\n'
+    last = '    "serving": "partita.problems.serving.descriptor:SERVING",\n'
     copy.list_in("problems/__init__.py", last, '    "tasks": "partita.problems.tasks.descriptor:TASKS",\n')
     write_problem(tmp_path / "six.json", SIX)
     found = json.loads(copy.partita("solve", tmp_path / "six.json", "--json"))

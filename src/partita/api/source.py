@@ -15,6 +15,7 @@ from partita.api.arguments import Devices, Model
 from partita.api.given import Given
 from partita.api.tracing import (
     Tracing,
+    decoding_graph,
     first_graph,
     format_of,
     is_graph_file,
@@ -219,7 +220,11 @@ def read_model(
     if known is not None:
         # While a model is traced, kernels can be compiled.
         compile_ahead(known[0])
-    graph, free = first_graph(model, asked, sized=given.value("global_batch") is not None)
+    steps = known[0].model.traced_after if known is not None and known[0].model is not None else ()
+    if steps and asked.decode is None and isinstance(model, str) and model.startswith("hf:"):
+        graph, free = decoding_graph(model, asked, steps), False
+    else:
+        graph, free = first_graph(model, asked, sized=given.value("global_batch") is not None)
     kind, notes, settings = known if known is not None and graph.workload is workload else chosen(graph.workload)
     options, pricing, changes = map(dict, settings)
     assert kind.model is not None

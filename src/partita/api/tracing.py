@@ -21,7 +21,7 @@ from partita.documents.stated import GRAPH_FORMAT, read_graph
 from partita.frontends.given import read_file
 from partita.frontends.models import load_model
 from partita.frontends.torch import trace
-from partita.ground.errors import InputError, NoBatchSizeError
+from partita.ground.errors import InputError, NoBatchSizeError, TraceError
 from partita.nouns.graph import Graph
 
 #: What traces a model that is named: ``load_model``, or it with something around.
@@ -189,6 +189,20 @@ def first_graph(model: Model, asked: Tracing, *, sized: bool) -> tuple[Graph, bo
     except NoBatchSizeError:
         # A callable without that parameter has one size.
         return traced(model, asked), False
+
+
+def decoding_graph(model: Model, asked: Tracing, steps: Sequence[int]) -> Graph:
+    """The graph of a step of decoding, after the first so many tokens that the model has positions for."""
+    failure: InputError | None = None
+    for tokens in steps:
+        try:
+            return traced(model, dataclasses.replace(asked, decode=tokens))
+        except TraceError:
+            raise
+        except InputError as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
 
 
 def with_samples(asked: Tracing, size: int) -> Tracing:

@@ -19,6 +19,7 @@ PROBLEMS: dict[str, str] = {
     "makespan": "partita.problems.makespan.descriptor:MAKESPAN",
     "mapping": "partita.problems.mapping.descriptor:MAPPING",
     "layer_placement": "partita.problems.layer_placement.descriptor:LAYER_PLACEMENT",
+    "serving": "partita.problems.serving.descriptor:SERVING",
 }
 
 _LOADED: dict[str, AnyKind] = {}

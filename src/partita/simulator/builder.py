@@ -303,6 +303,9 @@ class ProgramTasks:
             for number, head in enumerate(self.head):
                 if head >= 0 and number not in reached:
                     release[head + self.micro] = self.micro * self.program.interval
+        for step, head in zip(self.program.steps, self.head, strict=True):
+            if step.not_before is not None and head >= 0:
+                release[head + self.micro] = np.maximum(release[head + self.micro], step.not_before)
         held_offsets, held = _by_task(self.holds, self.count)
         used_offsets, used = _by_task(self.uses, self.count)
         none = np.zeros(0, dtype=np.int64)

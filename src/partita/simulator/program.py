@@ -82,6 +82,7 @@ class Step:
     #: (microbatches,) Where it does not happen and takes no time; None for nowhere.
     absent: npt.NDArray[np.bool_] | None = None
     name: str = ""  #: Of its slices, where sort, stage and microbatch do not say enough.
+    not_before: Floats | None = None  #: (microbatches,) When it may start at the earliest; None for at any time.
 
 
 @dataclass(frozen=True)

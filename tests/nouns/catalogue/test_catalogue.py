@@ -75,8 +75,8 @@ def test_every_device_is_plausible(spec: DeviceSpec) -> None:
     for dtype in ("float64", "float32", "float16", "bfloat16", "tf32", "int8", "int64", "float8_e4m3fn", "complex64"):
         assert spec.peak(dtype) > 0
     assert spec.peak("float64") <= spec.peak("float32") <= spec.peak("float16")
-    # No dense half-precision rate is more than 30 times the float32 rate: one that is has sparsity counted in.
-    assert spec.peak("float16") <= 30 * spec.peak("float32")
+    # No dense half-precision rate is more than 32 times the float32 rate: one that is has sparsity counted in.
+    assert spec.peak("float16") <= 32 * spec.peak("float32")
 
 
 @pytest.mark.parametrize("spec", LINKS.values(), ids=lambda spec: spec.name)

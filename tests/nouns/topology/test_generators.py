@@ -162,7 +162,7 @@ def test_physical_links_reach_every_device(spec: str) -> None:
     assert len(set(part)) == 1
 
 
-@pytest.mark.parametrize("spec", ["flat:4", "two-level:3x2", "dgx1:2", "dgx-h100:2"])
+@pytest.mark.parametrize("spec", ["flat:4", "two-level:3x2", "dgx1:2", "dgx-h100:2", "gb200-nvl72:2"])
 def test_one_pair_gets_what_the_narrowest_link_of_its_way_carries(spec: str) -> None:
     found = topology(spec)
     reached = widest(found.device_count, len(found.switches), found.links)
@@ -254,3 +254,13 @@ def test_a_cluster_is_a_topology() -> None:
 def test_unknown_devices_are_asked_for() -> None:
     with pytest.raises(InputError, match=r"mesh:2x2 does not say what its devices are; add .*:device="):
         topology("mesh:2x2").cluster()
+
+
+def test_a_rack_is_one_domain_of_72() -> None:
+    found = topology("gb200-nvl72:2")
+    matrix = found.bandwidth_bytes_per_s
+    assert len(found.names) == 144
+    # 900 GB/s at four fifths inside, a 400 Gbit/s card at nine tenths between racks.
+    assert matrix[0, 71] == pytest.approx(720 * GB)
+    assert matrix[0, 72] == pytest.approx(45 * GB)
+    assert found.cluster().device_count == 144

@@ -28,6 +28,8 @@ class LinkSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     hop_time_s: float | None = None
     #: Whether any two ends reach each other directly, so that sums take the hops of a tree; otherwise those of a ring.
     switched: bool = False
+    #: Whether every two ends have a link of their own of this bandwidth, all of which an end can use at once.
+    pairwise: bool = False
     efficiency: float = 1.0  #: Share of the bandwidth that large messages reach, above 0 and at most 1.
     source: str = ""  #: Where the numbers come from.
 
@@ -65,6 +67,9 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    #: Share of the peak that the best products reach in short runs, before clocks fall; None for a ninth more than
+    #: ``compute_efficiency``.
+    best_efficiency: float | None = None
     #: The share for products of 16-bit and 8-bit numbers whose rows in memory do not begin at multiples of 16 bytes;
     #: None for a third of ``compute_efficiency``, on a CPU for all of it.
     unaligned_efficiency: float | None = None
@@ -89,7 +94,13 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for field in ("memory_bandwidth_bytes_per_s", "memory_bytes"):
             check_positive(owner, field, getattr(self, field))
         check_fields(owner, self, "reserved_bytes", "launch_overhead_s")
-        for field in ("compute_efficiency", "memory_efficiency", "unaligned_efficiency", "attention_efficiency"):
+        for field in (
+            "compute_efficiency",
+            "memory_efficiency",
+            "best_efficiency",
+            "unaligned_efficiency",
+            "attention_efficiency",
+        ):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
         if self.multiprocessors is not None:
@@ -108,6 +119,11 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def usable_bytes(self) -> int:
         """Memory a plan may use: physical memory without the reserve."""
         return self.memory_bytes - self.reserve_bytes
+
+    @property
+    def of_best(self) -> float:
+        """Share of the peak that the best products reach in short runs."""
+        return min(1.0, self.compute_efficiency / 0.9) if self.best_efficiency is None else self.best_efficiency
 
     @property
     def of_unaligned(self) -> float:

@@ -210,6 +210,9 @@ class FromModel(Facet, Generic[P]):
     workloads: Collection[Workload] = tuple(Workload)
     preferred: Collection[Workload] = ()
     alone: bool = False  #: Whether one sample runs alone, as in runtimes without pipelines.
+    #: Tokens in the cache of the step of decoding that ``hf:`` models are traced as unless something else is said, the
+    #: first that a model has positions for; empty where they are traced on whole samples.
+    traced_after: Sequence[int] = ()
 
     def refusal(self, cluster: Cluster) -> str | None:
         """What about a cluster the problem does not know, as the rest of a sentence; None if it knows all of it."""

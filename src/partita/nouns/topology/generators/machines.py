@@ -86,14 +86,14 @@ def dgx1(size: tuple[int, ...], double: float, single: float, pcie: float, netwo
     )
 
 
-def dgx(size: tuple[int, ...], nvlink: float, card: float, pcie: float, cards: int) -> Topology:
-    """Machines of eight GPUs at one NVSwitch; of a GPU through it, a network card and PCIe bytes per second.
+def dgx(size: tuple[int, ...], nvlink: float, card: float, pcie: float, cards: int, *, gpus: int = GPUS) -> Topology:
+    """Machines of so many GPUs at one NVSwitch; of a GPU through it, a network card and PCIe bytes per second.
 
     Fewer ``cards`` of a machine than GPUs are shared: each GPU gets its part of one. Of more, a GPU uses one.
     """
     (machines,) = size
-    count = machines * GPUS
-    machine = blocks(count, GPUS)
+    count = machines * gpus
+    machine = blocks(count, gpus)
     links: list[Link] = []
     for device, number in enumerate(machine.tolist()):
         links.append(Link(device, count + number, nvlink))
@@ -105,7 +105,7 @@ def dgx(size: tuple[int, ...], nvlink: float, card: float, pcie: float, cards: i
         switches += [*(f"machine{i} cards" for i in range(machines)), "network"]
     return of_machines(
         machine,
-        by_level([machine], [nvlink], min(pcie, card * min(1.0, cards / GPUS))),
+        by_level([machine], [nvlink], min(pcie, card * min(1.0, cards / gpus))),
         links=tuple(links),
         switches=tuple(switches),
     )
@@ -150,12 +150,12 @@ DGX1 = TopologyGenerator(
 )
 
 
-def _options(nvlink: str, card: str, pcie: str) -> tuple[Option, ...]:
+def _options(nvlink: str, card: str, pcie: str, cards: int = GPUS) -> tuple[Option, ...]:
     return (
         Option("nvlink", parse_bandwidth, "of a GPU through the NVSwitch", nvlink),
         Option("card", parse_bandwidth, "of one network card", card),
         Option("pcie", parse_bandwidth, "of a GPU to its card", pcie),
-        Option("cards", parse_count, "network cards of a machine", "8"),
+        Option("cards", parse_count, "network cards of a machine", str(cards)),
     )
 
 
@@ -175,4 +175,26 @@ DGX_H100 = _with_nvswitch(
     example="dgx-h100:2",
     options=_options("nvlink4", "infiniband-ndr", "pcie5"),
     device="H100-80GB",
+)
+
+_nvl72 = partial(
+    TopologyGenerator,
+    form="RACKS",
+    build=partial(dgx, gpus=72),
+    per_unit=72,
+    options=_options("nvlink5", "infiniband-ndr", "nvlink-c2c", 72),
+)
+
+# NVIDIA GB200 NVL72 and GB300 NVL72 data sheets: 72 GPUs in one NVLink domain, a card for each.
+GB200_NVL72 = _nvl72(
+    name="gb200-nvl72",
+    summary="racks of 72 GB200 in one NVLink domain, a 400 Gbit/s card for each",
+    example="gb200-nvl72:2",
+    device="GB200",
+)
+GB300_NVL72 = _nvl72(
+    name="gb300-nvl72",
+    summary="racks of 72 GB300 in one NVLink domain, a card for each, 400 Gbit/s unless stated",
+    example="gb300-nvl72:2:card=100GB/s",
+    device="GB300",
 )

@@ -1,0 +1,57 @@
+"""The serving problem, as the rest of the package sees it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from partita.problems.kind import Kind, SearchOptions, Solver, lazy
+from partita.problems.serving.options import ServingChanges, change
+from partita.problems.serving.problem import ServingPlan, ServingProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from partita.problems.kind import Bounds, Evaluate, Solvers
+    from partita.problems.serving.evaluate import ServingEvaluation
+    from partita.problems.serving.files import ServingPlanFiles
+    from partita.problems.serving.from_model import ServingFromModel
+    from partita.problems.serving.report import ServingReport
+    from partita.problems.serving.sweep import ServingSweep
+    from partita.problems.serving.timeline import ServingTimeLine
+
+
+class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
+    """A model that serves requests: how a unit is laid out, and how many there are."""
+
+    summary = "serve a stream of requests with continuous batching: the least time per request of the whole deployment"
+    problem = ServingProblem
+    plan = ServingPlan
+    changes = ServingChanges
+    model: lazy[ServingFromModel] = lazy("partita.problems.serving.from_model:ServingFromModel")
+    solvers: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.solvers:DEFAULT_SOLVERS")
+    usual_solver = "every-deployment"
+    bounds: lazy[Bounds[ServingProblem]] = lazy("partita.problems.serving.bounds:DEFAULT_BOUNDS")
+    baselines: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.baselines:DEFAULT_BASELINES")
+    files: lazy[ServingPlanFiles] = lazy("partita.problems.serving.files:ServingPlanFiles")
+    report: lazy[ServingReport] = lazy("partita.problems.serving.report:ServingReport")
+    sweep: lazy[ServingSweep] = lazy("partita.problems.serving.sweep:ServingSweep")
+    timeline: lazy[ServingTimeLine] = lazy("partita.problems.serving.timeline:ServingTimeLine")
+    samples: lazy[Sequence[Sequence[ServingProblem]]] = lazy("partita.problems.serving.samples:SAMPLES")
+    why_none: lazy[Callable[[ServingProblem], str]] = lazy("partita.problems.serving.solvers:why_none")
+    change = staticmethod(change)
+    evaluate: lazy[Evaluate[ServingProblem, ServingPlan, ServingEvaluation]] = lazy(
+        "partita.problems.serving.evaluate:evaluate"
+    )
+
+    def explain_infeasible(
+        self,
+        problem: ServingProblem,
+        solver: Solver[ServingProblem, ServingPlan, SearchOptions],
+        options: SearchOptions,
+        time_limit_s: float = math.inf,
+    ) -> str:
+        return self.why_none(problem)
+
+
+SERVING = Serving()

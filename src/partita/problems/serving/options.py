@@ -1,0 +1,131 @@
+"""What can be asked of a deployment and of its pricing, and what may be changed of a stated problem."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from partita.ground.errors import InputError
+from partita.nouns.workload.workload import RequestWorkload
+from partita.problems import kind, outcome
+from partita.problems.facets.model import Pricing
+from partita.problems.serving.problem import ServingPlan, ServingProblem, ServingTargets, UnitLayout
+from partita.problems.settings import setting
+
+Outcome = outcome.Outcome[ServingPlan]
+Solver = kind.Solver[ServingProblem, ServingPlan, kind.SearchOptions]
+
+#: Keys of a layout beside the degrees: most requests at once, most tokens in a step.
+_SIZES = ("requests", "tokens")
+
+
+class ServingPricing(Pricing, frozen=True, kw_only=True):
+    """How a model on a cluster becomes a problem: its workload, its engine, and how a unit is laid out."""
+
+    prompt_tokens: Annotated[int | None, setting("Tokens of every prompt.", metavar="P", least=1)] = None
+    output_tokens: Annotated[int | None, setting("Tokens of every output.", metavar="O", least=1)] = None
+    requests: Annotated[
+        str | None,
+        setting("Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV.", metavar="FILE.csv"),
+    ] = None
+    concurrency: Annotated[
+        int | None, setting("A closed loop: so many requests in flight, 10 times as many in all.", metavar="N", least=1)
+    ] = None
+    rate: Annotated[
+        float | None,
+        setting("An open loop: requests per second, Poisson or a trace's times scaled.", metavar="R", above=0),
+    ] = None
+    prefix_tokens: Annotated[
+        int, setting("Tokens that all prompts of a group begin with, and that are reused.", metavar="N", least=0)
+    ] = 0
+    prefix_groups: Annotated[int, setting("Groups with such a prefix each.", metavar="G", least=1)] = 1
+    workload_seed: Annotated[int, setting("Of drawn lengths and arrivals.", metavar="N", least=0)] = 0
+    engine: Annotated[Literal["vllm", "trtllm", "sglang"], setting("The serving engine.")] = "vllm"
+    weights: Annotated[
+        str | None, setting("Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, ….", metavar="FORMAT")
+    ] = None
+    expert_weights: Annotated[
+        str | None, setting("Format of the weights of experts; that of the dense ones if not given.", metavar="FORMAT")
+    ] = None
+    cache: Annotated[str | None, setting("Format of the cache: bf16, fp8, ….", metavar="FORMAT")] = None
+    ttft: Annotated[float | None, setting("Seconds to the first token, at most.", metavar="S", above=0)] = None
+    tpot: Annotated[float | None, setting("Seconds per token after that, at most.", metavar="S", above=0)] = None
+    percentile: Annotated[float, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1)] = 0.9
+    layout: Annotated[
+        str | None,
+        setting(
+            "Price one unit, without search: tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,"
+            "requests=B,tokens=N.",
+            metavar="KEY=N,…",
+        ),
+    ] = None
+
+
+class ServingChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may be changed of a stated problem."""
+
+    devices: Annotated[
+        int | None, setting("Number of devices.", metavar="N", least=0, group="problem", stated=True)
+    ] = None
+    concurrency: Annotated[int | None, setting("Requests in flight.", metavar="N", least=1, group="problem")] = None
+    rate: Annotated[float | None, setting("Requests per second.", metavar="R", above=0, group="problem")] = None
+    ttft: Annotated[
+        float | None, setting("Seconds to the first token, at most.", metavar="S", above=0, group="problem")
+    ] = None
+    tpot: Annotated[float | None, setting("Seconds per token, at most.", metavar="S", above=0, group="problem")] = None
+    percentile: Annotated[
+        float | None, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1, group="problem")
+    ] = None
+
+
+def change(problem: ServingProblem, changes: ServingChanges) -> ServingProblem:
+    """The problem with the changes that are stated; another loop takes the place of the one there is."""
+    fields: dict[str, Any] = {}
+    if changes.devices is not None:
+        fields["devices"] = changes.devices
+    if changes.concurrency is not None and changes.rate is not None:
+        raise InputError("--concurrency is a closed loop and --rate an open one; leave one out")
+    if changes.concurrency is not None or changes.rate is not None:
+        fields["workload"] = loaded(problem.workload, changes.concurrency, changes.rate)
+    targets = {"ttft_s": changes.ttft, "tpot_s": changes.tpot, "percentile": changes.percentile}
+    stated = {name: value for name, value in targets.items() if value is not None}
+    if stated:
+        fields["targets"] = msgspec.structs.replace(problem.targets, **stated)
+    return problem.replace(**fields) if fields else problem
+
+
+def loaded(workload: RequestWorkload, concurrency: int | None, rate: float | None) -> RequestWorkload:
+    """The same lengths in a closed loop of so many, or in an open one of a rate."""
+    return msgspec.structs.replace(workload, concurrency=concurrency, rate_per_s=rate)
+
+
+class StatedLayout(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--layout`` says: degrees, and sizes where they are given."""
+
+    degrees: UnitLayout
+    requests: int | None = None
+    tokens: int | None = None
+
+
+def parse_unit_layout(text: str) -> StatedLayout:
+    """A layout of the form ``tensor=4,pipeline=2,requests=256``; InputError if it is none."""
+    degrees = UnitLayout.__struct_fields__
+    known = (*degrees, *_SIZES)
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in known:
+            raise InputError(f"layout {text!r}: {part.strip()!r} is not one of {', '.join(f'{n}=…' for n in known)}")
+        if name in given:
+            raise InputError(f"layout {text!r} gives {name} twice")
+        if not value.isascii() or not value.isdigit() or int(value) < 1:
+            raise InputError(f"layout {text!r}: {name} is {value!r}; give a whole number of at least 1")
+        given[name] = int(value)
+    sizes = {name: given.pop(name) for name in _SIZES if name in given}
+    return StatedLayout(degrees=UnitLayout(**given), **sizes)
+
+
+def targets_of(settings: ServingPricing) -> ServingTargets:
+    """What the settings promise users."""
+    return ServingTargets(ttft_s=settings.ttft, tpot_s=settings.tpot, percentile=settings.percentile)

@@ -1,0 +1,112 @@
+"""Serving from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from partita.documents.stated import write_problem
+from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving.samples import LOOP
+
+MODEL = (
+    *("hf:llama", "--set", "hidden_size=256", "--set", "num_hidden_layers=2", "--set", "num_attention_heads=8"),
+    *("--set", "num_key_value_heads=4", "--set", "intermediate_size=512", "--set", "vocab_size=1000"),
+    *("--dtype", "bfloat16", "--objective", "serving", "--cluster", "2xL4"),
+)
+FIXED = ("--prompt-tokens", "100", "--output-tokens", "10")
+PERCENTILES = {"mean", "p50", "p90", "p99"}
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> Path:
+    path = tmp_path / "p.json"
+    write_problem(path, LOOP)
+    return path
+
+
+def test_a_layout_is_priced(partita: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    output = tmp_path / "r.json"
+    run = partita("plan", *MODEL, *FIXED, "--layout", "tensor=2", "--concurrency", "8", "--output", output, "--json")
+    assert run.code == 0, run.err
+    found = run.document["serving"]
+    assert run.document["objective"] == pytest.approx(1 / found["requests_per_s"])
+    assert run.document["bound"] is None
+    assert set(found["ttft_s"]) == set(found["tpot_s"]) == PERCENTILES
+    assert found["tokens_per_s"] == pytest.approx(2 * found["tokens_per_s_per_device"])
+    assert found["in_flight"] <= 8
+    assert found["requests"] == 80
+    assert found["cache_tokens"] > 0
+    assert sum(found["limits"].values()) == pytest.approx(1.0)
+    (unit,) = found["units"]
+    assert {"count": 1, "role": "both", "kind": "L4", "tensor": 2, "pipeline": 1}.items() <= unit.items()
+    again = partita("simulate", output, "--json")
+    assert again.code == 0, again.err
+    assert again.document["step_time"] > 0
+
+
+def test_traces_are_run(partita: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,6\n3,30,7\n")
+    run = partita("plan", *MODEL, "--requests", path, "--rate", "10", "--layout", "tensor=1", "--json")
+    assert run.code == 0, run.err
+    assert run.document["serving"]["requests"] == 3
+    # Three gaps of a tenth of a second, and then the last request.
+    assert run.document["serving"]["duration_s"] == pytest.approx(0.2, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), "serving needs a workload"),
+        ((*FIXED, "--training"), "objective serving is not for training"),
+        ((*FIXED, "--optimizer", "sgd"), "--optimizer is about training"),
+        ((*FIXED, "--concurrency", "2", "--rate", "1"), "leave one out"),
+        ((*FIXED, "--layout", "data=2"), "'data=2' is not one of tensor=…"),
+        ((*FIXED, "--weights", "fp3"), "there is no number format 'fp3'"),
+        (("--prompt-tokens", "-1", "--output-tokens", "1"), "--prompt-tokens -1 is out of range"),
+        (("--requests", "nowhere.csv"), "cannot read nowhere.csv"),
+        ((*FIXED, "--microbatches", "4"), "--microbatches means nothing for a plan with objective serving"),
+    ],
+)
+def test_bad_input_is_one_message(partita: Callable[..., Any], given: tuple[str, ...], said: str) -> None:
+    run = partita("plan", *MODEL, *given)
+    assert run.code == 2
+    assert said in run.err
+    assert "Traceback" not in run.err
+
+
+def test_files_are_solved_evaluated_and_swept(partita: Callable[..., Any], loop: Path, tmp_path: Path) -> None:
+    output = tmp_path / "r.json"
+    run = partita("solve", loop, "--output", output, "--json")
+    assert run.code == 0, run.err
+    assert run.document["status"] == "optimal"
+    again = partita("evaluate", loop, output, "--json")
+    assert again.document["objective"] == run.document["objective"]
+    assert again.document["serving"]["requests"] == 80
+    changed = partita("solve", loop, "--concurrency", "2", "--json")
+    assert changed.document["objective"] > run.document["objective"]
+    swept = partita("sweep", loop, "--concurrency", "1,4", "--json")
+    assert [row["concurrency"] for row in swept.document["rows"]] == [1, 4]
+    bound = partita("bound", loop, "--method", "work", "--json")
+    assert 0 < bound.document["bound"] <= run.document["objective"]
+
+
+def test_targets_that_nothing_keeps_are_infeasible(partita: Callable[..., Any], loop: Path) -> None:
+    run = partita("solve", loop, "--tpot", "0.000001", "--json")
+    assert run.code == 1
+    assert run.document["objective"] is None
+    assert "TPOT at percentile 0.9" in run.document["reason"]
+
+
+def test_requests_that_nothing_holds_are_infeasible(partita: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    write_problem(path, LOOP.replace(workload=RequestWorkload(prompt_tokens=10**6, output_tokens=1, concurrency=1)))
+    run = partita("solve", path, "--json")
+    assert run.code == 1
+    assert "is longer than the cache" in run.document["reason"]

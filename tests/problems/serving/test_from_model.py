@@ -1,0 +1,183 @@
+"""Models on clusters as serving problems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import partita as pt
+from partita.conductor.plan import plan
+from partita.ground.errors import InputError, UnsupportedError
+from partita.nouns.graph import Graph
+from partita.problems.serving.options import parse_unit_layout
+
+SMALL = {
+    "hidden_size": "256",
+    "num_hidden_layers": "4",
+    "num_attention_heads": "8",
+    "num_key_value_heads": "4",
+    "intermediate_size": "512",
+    "vocab_size": "1000",
+}
+MIXTURE = {**SMALL, "num_local_experts": "8"}
+FIXED = {"prompt_tokens": 100, "output_tokens": 10, "concurrency": 4}
+
+
+@pytest.fixture(scope="module")
+def dense() -> Graph:
+    return pt.load_model("hf:llama", decode=509, set_fields=SMALL, dtype="bfloat16")
+
+
+@pytest.fixture(scope="module")
+def mixture() -> Graph:
+    return pt.load_model("hf:mixtral", decode=509, set_fields=MIXTURE, dtype="bfloat16")
+
+
+def priced(graph: Graph, cluster: str = "4xL4", **settings: Any) -> Any:
+    return pt.price(graph, cluster, objective="serving", **{**FIXED, **settings})
+
+
+def test_a_layout_is_one_form(dense: Graph) -> None:
+    problem = priced(dense, layout="tensor=2,pipeline=2,requests=32,tokens=512")
+    (unit,) = problem.units
+    assert (unit.layout.tensor, unit.layout.pipeline, unit.devices) == (2, 2, 4)
+    assert (unit.rules.requests, unit.rules.tokens) == (32, 512)
+    assert unit.prices.stages == 2
+    assert problem.devices == 4
+    assert problem.workload.count == 40
+
+
+def test_without_one_every_layout_is_looked_at(dense: Graph) -> None:
+    found = {(unit.layout.tensor, unit.layout.pipeline) for unit in priced(dense).units}
+    assert found == {(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (1, 4)}
+    # Tensor-parallel groups stay inside a machine.
+    assert max(unit.layout.tensor for unit in priced(dense, "2x(2xL4)").units) == 2
+
+
+def test_layouts_of_experts(mixture: Graph) -> None:
+    for unit in priced(mixture).units:
+        layout = unit.layout
+        assert layout.expert * layout.expert_tensor == layout.tensor * layout.attention_data
+        assert unit.prices.attention_data == layout.attention_data
+    (unit,) = priced(mixture, layout="tensor=1,attention_data=4,expert=4").units
+    assert (unit.layout.expert, unit.layout.expert_tensor, unit.devices) == (4, 1, 4)
+
+
+def test_groups_of_a_dense_model_are_priced_alone(dense: Graph) -> None:
+    (unit,) = priced(dense, layout="attention_data=4").units
+    assert (unit.devices, unit.prices.attention_data) == (4, 1)
+
+
+def test_engines_choose_steps_in_their_ways(dense: Graph) -> None:
+    rules = {
+        name: priced(dense, layout="tensor=1", engine=name).units[0].rules for name in ("vllm", "trtllm", "sglang")
+    }
+    assert rules["vllm"].mixed
+    assert rules["vllm"].chunked
+    assert not rules["sglang"].mixed
+    assert rules["trtllm"].reserve == "whole"
+
+
+def test_formats_make_weights_and_caches_smaller(dense: Graph) -> None:
+    plain = priced(dense, layout="tensor=1").units[0].prices
+    small = priced(dense, layout="tensor=1", weights="fp8", cache="fp8").units[0].prices
+    assert small.weight_bytes[0] < plain.weight_bytes[0]
+    assert small.cache_bytes_per_token[0][0] == plain.cache_bytes_per_token[0][0] / 2
+
+
+def test_a_stated_layout_is_not_searched(dense: Graph) -> None:
+    answer = plan(dense, "4xL4", objective="serving", layout="tensor=2", **FIXED)
+    assert answer.result.solver == "stated"
+    assert answer.result.plan.units[0].count == 1
+    assert answer.result.evaluation.devices == 2
+
+
+def test_the_best_of_all_is_searched_and_proven(dense: Graph) -> None:
+    answer = plan(dense, "2xL4", objective="serving", **FIXED)
+    assert answer.result.status == "optimal"
+    stated = [
+        plan(dense, "2xL4", objective="serving", layout=layout, **FIXED).result.objective
+        for layout in ("tensor=1", "tensor=2", "pipeline=2")
+    ]
+    assert answer.result.objective <= min(stated)
+
+
+def test_traces_and_rates(dense: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n0,10,5\n1,20,6\n3,30,7\n")
+    load = {"prompt_tokens": None, "output_tokens": None, "concurrency": None, "requests": str(path)}
+    trace = priced(dense, layout="tensor=1", **load).workload
+    assert trace.drawn().arrival_s.tolist() == [0.0, 1.0, 3.0]
+    faster = priced(dense, layout="tensor=1", rate=4.0, **load).workload
+    assert faster.drawn().arrival_s[-1] == pytest.approx(0.5)
+    closed = priced(dense, layout="tensor=1", **{**load, "concurrency": 2}).workload
+    assert closed.drawn().in_flight == 2
+
+
+def test_without_a_load_one_request_is_in_flight(dense: Graph) -> None:
+    problem = priced(dense, layout="tensor=1", concurrency=None)
+    assert problem.workload.concurrency == 1
+    assert any("one is in flight" in note for note in problem.notes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"layout": "tensor=8"}, "takes 8 devices, and cluster 4xL4 has 4"),
+        ({"layout": "tensor=1", "prompt_tokens": 10**9}, "longer than the cache of one device on L4"),
+        ({"layout": "tensor=2,expert=2"}, "experts"),
+        ({"weights": "fp3"}, "no number format 'fp3'"),
+        ({"engine": "orca"}, "engine 'orca' is unknown"),
+        ({"prompt_tokens": None}, "serving needs a workload"),
+        ({"requests": "x.csv"}, "gives the lengths of requests"),
+        ({"rate": 1.0}, "leave one out"),
+        ({"runtime": "vllm"}, "the engine is --engine"),
+        ({"costs": "x.csv"}, "x.csv"),
+        ({"percentile": 2.0}, "out of range"),
+    ],
+)
+def test_what_cannot_be_is_refused(dense: Graph, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        priced(dense, **settings)
+
+
+def test_weights_that_leave_no_room_are_refused() -> None:
+    fields = {"num_hidden_layers": "2", "intermediate_size": "400000", "hidden_size": "8192"}
+    large = pt.load_model("hf:llama", decode=509, set_fields=fields, dtype="bfloat16")
+    with pytest.raises(InputError, match="leave no room for a cache; use more devices, or a smaller format"):
+        priced(large, layout="tensor=1")
+    answer = plan(large, "1xL4", objective="serving", **FIXED)
+    assert answer.result.status == "infeasible"
+    assert "longer than the cache" in answer.result.reason
+
+
+def test_several_kinds_of_devices_are_refused(dense: Graph) -> None:
+    with pytest.raises(UnsupportedError, match="devices of several kinds"):
+        plan(dense, "1xL4+1xT4", objective="serving", **FIXED)
+
+
+def test_models_without_a_cache_are_refused() -> None:
+    graph = pt.load_model("hf:llama", set_fields=SMALL, sequence_length=8)
+    with pytest.raises(InputError, match="traced without a cache"):
+        priced(graph)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tensor", "'tensor' is not one of tensor=…"),
+        ("data=2", "'data=2' is not one of"),
+        ("tensor=2,tensor=4", "gives tensor twice"),
+        ("tensor=0", "give a whole number of at least 1"),
+        ("tensor=two", "tensor is 'two'"),
+        ("tensor=", "tensor is ''"),
+    ],
+)
+def test_layouts_that_are_none(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_unit_layout(text)
