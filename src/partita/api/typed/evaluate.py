@@ -20,6 +20,8 @@ from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.mapping.evaluate import MappingEvaluation
 from partita.problems.mapping.problem import MappingProblem, Placement
+from partita.problems.serving.evaluate import ServingEvaluation
+from partita.problems.serving.problem import ServingPlan, ServingProblem
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -60,6 +62,12 @@ def evaluate(
     problem: LayerPlacementProblem,
     plan: LayerPlacement | Result[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation] | str | Path,
 ) -> LayerPlacementEvaluation: ...
+
+
+@overload
+def evaluate(
+    problem: ServingProblem, plan: ServingPlan | Result[ServingProblem, ServingPlan, ServingEvaluation] | str | Path
+) -> ServingEvaluation: ...
 
 
 @overload

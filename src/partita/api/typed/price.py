@@ -15,6 +15,7 @@ from partita.problems.hybrid.spaces import Offload
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.serving.problem import ServingProblem
 from partita.problems.throughput.problem import ThroughputProblem
 
 
@@ -242,6 +243,63 @@ class LatencyPriceSettings(PriceKeywords, total=False):
     """Operators on one device may overlap. [unchanged unless given]"""
 
 
+class ServingPriceSettings(PriceKeywords, total=False):
+    """Of a model that is planned with objective "serving"."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [default: None]"""
+    output_tokens: int | None
+    """Tokens of every output. [default: None]"""
+    requests: str | None
+    """Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]"""
+    concurrency: int | None
+    """A closed loop: so many requests in flight, 10 times as many in all. [default: None]"""
+    rate: float | None
+    """An open loop: requests per second, Poisson or a trace's times scaled. [default: None]"""
+    prefix_tokens: int
+    """Tokens that all prompts of a group begin with, and that are reused. [default: 0]"""
+    prefix_groups: int
+    """Groups with such a prefix each. [default: 1]"""
+    workload_seed: int
+    """Of drawn lengths and arrivals. [default: 0]"""
+    engine: Literal["vllm", "trtllm", "sglang"]
+    """The serving engine. [default: "vllm"]"""
+    weights: str | None
+    """Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]"""
+    expert_weights: str | None
+    """Format of the weights of experts; that of the dense ones if not given. [default: None]"""
+    cache: str | None
+    """Format of the cache: bf16, fp8, …. [default: None]"""
+    ttft: float | None
+    """Seconds to the first token, at most. [default: None]"""
+    tpot: float | None
+    """Seconds per token after that, at most. [default: None]"""
+    percentile: float
+    """Share of requests that keeps these. [default: 0.9]"""
+    layout: str | None
+    """Price one unit, without search:
+    tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
+    """
+    devices: int | None
+    """Number of devices. [unchanged unless given]"""
+
+
 class AnyPriceSettings(TypedDict, total=False):
     """Of whatever it is."""
 
@@ -296,6 +354,21 @@ class AnyPriceSettings(TypedDict, total=False):
     ignore_sender_congestion: bool
     ignore_receiver_congestion: bool
     parallel_operators: bool
+    prompt_tokens: int | None
+    output_tokens: int | None
+    requests: str | None
+    concurrency: int | None
+    rate: float | None
+    prefix_tokens: int
+    prefix_groups: int
+    workload_seed: int
+    engine: Literal["vllm", "trtllm", "sglang"]
+    weights: str | None
+    expert_weights: str | None
+    cache: str | None
+    ttft: float | None
+    tpot: float | None
+    percentile: float
 
 
 class PriceAnyKeywords(TypedDict, total=False):
@@ -337,6 +410,12 @@ def price(
 def price(
     model: Model, cluster: Devices, *, objective: Literal["latency"], **settings: Unpack[LatencyPriceSettings]
 ) -> MakespanProblem: ...
+
+
+@overload
+def price(
+    model: Model, cluster: Devices, *, objective: Literal["serving"], **settings: Unpack[ServingPriceSettings]
+) -> ServingProblem: ...
 
 
 @overload
@@ -525,6 +604,44 @@ def price(
         Flows that enter one device may overlap. [unchanged unless given]
     parallel_operators : bool
         Operators on one device may overlap. [unchanged unless given]
+
+    Settings with objective serving
+    -------------------------------
+    prompt_tokens : int | None
+        Tokens of every prompt. [default: None]
+    output_tokens : int | None
+        Tokens of every output. [default: None]
+    requests : str | None
+        Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]
+    concurrency : int | None
+        A closed loop: so many requests in flight, 10 times as many in all. [default: None]
+    rate : float | None
+        An open loop: requests per second, Poisson or a trace's times scaled. [default: None]
+    prefix_tokens : int
+        Tokens that all prompts of a group begin with, and that are reused. [default: 0]
+    prefix_groups : int
+        Groups with such a prefix each. [default: 1]
+    workload_seed : int
+        Of drawn lengths and arrivals. [default: 0]
+    engine : {"vllm", "trtllm", "sglang"}
+        The serving engine. [default: "vllm"]
+    weights : str | None
+        Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]
+    expert_weights : str | None
+        Format of the weights of experts; that of the dense ones if not given. [default: None]
+    cache : str | None
+        Format of the cache: bf16, fp8, …. [default: None]
+    ttft : float | None
+        Seconds to the first token, at most. [default: None]
+    tpot : float | None
+        Seconds per token after that, at most. [default: None]
+    percentile : float
+        Share of requests that keeps these. [default: 0.9]
+    layout : str | None
+        Price one unit, without search:
+        tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
+    devices : int | None
+        Number of devices. [unchanged unless given]
     """
     return planning.price(
         model,

@@ -12,6 +12,7 @@ from partita.problems.latency.problem import LatencyProblem
 from partita.problems.layer_placement.problem import LayerPlacementProblem
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.mapping.problem import MappingProblem
+from partita.problems.serving.problem import ServingProblem
 from partita.problems.throughput.problem import ThroughputProblem
 
 
@@ -53,6 +54,12 @@ def read_problem(
     problem: Literal["layer_placement"],
     scale_communication: float = 1.0,
 ) -> LayerPlacementProblem: ...
+
+
+@overload
+def read_problem(
+    path: str | Path, format: str | None = None, *, problem: Literal["serving"], scale_communication: float = 1.0
+) -> ServingProblem: ...
 
 
 @overload

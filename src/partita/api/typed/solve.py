@@ -22,6 +22,8 @@ from partita.problems.makespan.evaluate import MakespanEvaluation
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.mapping.evaluate import MappingEvaluation
 from partita.problems.mapping.problem import MappingProblem, Placement
+from partita.problems.serving.evaluate import ServingEvaluation
+from partita.problems.serving.problem import ServingPlan, ServingProblem
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.problem import ThroughputProblem
 
@@ -32,6 +34,7 @@ SolveReturned: TypeAlias = (
     | Answer[MakespanProblem, MakespanPlan, MakespanEvaluation]
     | Answer[MappingProblem, Placement, MappingEvaluation]
     | Answer[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]
+    | Answer[ServingProblem, ServingPlan, ServingEvaluation]
 )
 
 
@@ -159,6 +162,23 @@ class Layer_PlacementSolveSettings(SolveProblemKeywords, total=False):
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
 
 
+class ServingSolveSettings(SolveProblemKeywords, total=False):
+    """Of serving problems."""
+
+    devices: int | None
+    """Number of devices. [unchanged unless given]"""
+    concurrency: int | None
+    """Requests in flight. [unchanged unless given]"""
+    rate: float | None
+    """Requests per second. [unchanged unless given]"""
+    ttft: float | None
+    """Seconds to the first token, at most. [unchanged unless given]"""
+    tpot: float | None
+    """Seconds per token, at most. [unchanged unless given]"""
+    percentile: float | None
+    """Share of requests that keeps these. [unchanged unless given]"""
+
+
 class AnySolveSettings(TypedDict, total=False):
     """Of whatever it is."""
 
@@ -189,6 +209,11 @@ class AnySolveSettings(TypedDict, total=False):
     replicas: int | None
     layers: int | None
     overlap: bool | None
+    concurrency: int | None
+    rate: float | None
+    ttft: float | None
+    tpot: float | None
+    percentile: float | None
 
 
 class SolveAnyKeywords(TypedDict, total=False):
@@ -244,6 +269,12 @@ def solve(
 def solve(
     problem: LayerPlacementProblem, **settings: Unpack[Layer_PlacementSolveSettings]
 ) -> Answer[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]: ...
+
+
+@overload
+def solve(
+    problem: ServingProblem, **settings: Unpack[ServingSolveSettings]
+) -> Answer[ServingProblem, ServingPlan, ServingEvaluation]: ...
 
 
 @overload
@@ -400,6 +431,21 @@ def solve(
         Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+
+    Settings of serving problems
+    ----------------------------
+    devices : int | None
+        Number of devices. [unchanged unless given]
+    concurrency : int | None
+        Requests in flight. [unchanged unless given]
+    rate : float | None
+        Requests per second. [unchanged unless given]
+    ttft : float | None
+        Seconds to the first token, at most. [unchanged unless given]
+    tpot : float | None
+        Seconds per token, at most. [unchanged unless given]
+    percentile : float | None
+        Share of requests that keeps these. [unchanged unless given]
     """
     return solving.solve(
         problem,

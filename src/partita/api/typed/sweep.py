@@ -20,6 +20,7 @@ from partita.problems.latency.problem import LatencyProblem
 from partita.problems.layer_placement.problem import LayerPlacementProblem
 from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.mapping.problem import MappingProblem
+from partita.problems.serving.problem import ServingProblem
 from partita.problems.throughput.problem import ThroughputProblem
 
 
@@ -273,6 +274,63 @@ class LatencySweepSettings(SweepKeywords, total=False):
     """Operators on one device may overlap. [unchanged unless given]"""
 
 
+class ServingSweepSettings(SweepKeywords, total=False):
+    """Of a model that is planned with objective "serving"."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    concurrency: int | Sequence[int]
+    """Requests in flight. [unchanged unless given]"""
+    rate: float | Sequence[float]
+    """Requests per second. [unchanged unless given]"""
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [default: None]"""
+    output_tokens: int | None
+    """Tokens of every output. [default: None]"""
+    requests: str | None
+    """Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]"""
+    prefix_tokens: int
+    """Tokens that all prompts of a group begin with, and that are reused. [default: 0]"""
+    prefix_groups: int
+    """Groups with such a prefix each. [default: 1]"""
+    workload_seed: int
+    """Of drawn lengths and arrivals. [default: 0]"""
+    engine: Literal["vllm", "trtllm", "sglang"]
+    """The serving engine. [default: "vllm"]"""
+    weights: str | None
+    """Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]"""
+    expert_weights: str | None
+    """Format of the weights of experts; that of the dense ones if not given. [default: None]"""
+    cache: str | None
+    """Format of the cache: bf16, fp8, …. [default: None]"""
+    ttft: float | None
+    """Seconds to the first token, at most. [default: None]"""
+    tpot: float | None
+    """Seconds per token after that, at most. [default: None]"""
+    percentile: float
+    """Share of requests that keeps these. [default: 0.9]"""
+    layout: str | None
+    """Price one unit, without search:
+    tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
+    """
+
+
 class SweepProblemKeywords(TypedDict, total=False):
     """What it takes of any problem."""
 
@@ -412,6 +470,23 @@ class Layer_PlacementProblemSweepSettings(SweepProblemKeywords, total=False):
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
 
 
+class ServingProblemSweepSettings(SweepProblemKeywords, total=False):
+    """Of serving problems."""
+
+    devices: int | Sequence[int]
+    """Accelerators. [devices; unchanged unless given]"""
+    concurrency: int | Sequence[int]
+    """Requests in flight. [unchanged unless given]"""
+    rate: float | Sequence[float]
+    """Requests per second. [unchanged unless given]"""
+    ttft: float | None
+    """Seconds to the first token, at most. [unchanged unless given]"""
+    tpot: float | None
+    """Seconds per token, at most. [unchanged unless given]"""
+    percentile: float | None
+    """Share of requests that keeps these. [unchanged unless given]"""
+
+
 class AnySweepSettings(TypedDict, total=False):
     """Of whatever it is."""
 
@@ -471,6 +546,21 @@ class AnySweepSettings(TypedDict, total=False):
     ignore_sender_congestion: bool
     ignore_receiver_congestion: bool
     parallel_operators: bool
+    concurrency: int | Sequence[int]
+    rate: float | Sequence[float]
+    prompt_tokens: int | None
+    output_tokens: int | None
+    requests: str | None
+    prefix_tokens: int
+    prefix_groups: int
+    workload_seed: int
+    engine: Literal["vllm", "trtllm", "sglang"]
+    weights: str | None
+    expert_weights: str | None
+    cache: str | None
+    ttft: float | None
+    tpot: float | None
+    percentile: float | None
     replicas: int | Sequence[int]
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
@@ -548,6 +638,16 @@ def sweep(
 
 @overload
 def sweep(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["serving"],
+    **settings: Unpack[ServingSweepSettings],
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
     what: Model, cluster: Devices | None = None, *, objective: None = None, **settings: Unpack[SweepSettings]
 ) -> SweepAnswer: ...
 
@@ -574,6 +674,10 @@ def sweep(what: MappingProblem, **settings: Unpack[MappingProblemSweepSettings])
 
 @overload
 def sweep(what: LayerPlacementProblem, **settings: Unpack[Layer_PlacementProblemSweepSettings]) -> SweepAnswer: ...
+
+
+@overload
+def sweep(what: ServingProblem, **settings: Unpack[ServingProblemSweepSettings]) -> SweepAnswer: ...
 
 
 @overload
@@ -639,17 +743,14 @@ def sweep(
     InputError
         As ``plan`` and ``solve`` do, and if the problem cannot be swept along an axis.
 
-    Settings of every problem
-    -------------------------
-    bandwidth : float | Sequence[float]
-        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
-
     Settings with objective throughput
     ----------------------------------
     devices : int | Sequence[int]
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     contiguity : {"acyclic", "free"}
         acyclic: stages in a row; free: any assignment. [default: "acyclic"]
     optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
@@ -706,6 +807,8 @@ def sweep(
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     machine_devices : int | None
         Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
         if None, and without one 8. [devices; default: None]
@@ -781,6 +884,8 @@ def sweep(
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
@@ -804,6 +909,8 @@ def sweep(
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     episodes : int
         Episodes that the learned baseline trains for. [episodes; default: 200]
     optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
@@ -834,12 +941,66 @@ def sweep(
     parallel_operators : bool
         Operators on one device may overlap. [unchanged unless given]
 
+    Settings with objective serving
+    -------------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    concurrency : int | Sequence[int]
+        Requests in flight. [unchanged unless given]
+    rate : float | Sequence[float]
+        Requests per second. [unchanged unless given]
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    prompt_tokens : int | None
+        Tokens of every prompt. [default: None]
+    output_tokens : int | None
+        Tokens of every output. [default: None]
+    requests : str | None
+        Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]
+    prefix_tokens : int
+        Tokens that all prompts of a group begin with, and that are reused. [default: 0]
+    prefix_groups : int
+        Groups with such a prefix each. [default: 1]
+    workload_seed : int
+        Of drawn lengths and arrivals. [default: 0]
+    engine : {"vllm", "trtllm", "sglang"}
+        The serving engine. [default: "vllm"]
+    weights : str | None
+        Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]
+    expert_weights : str | None
+        Format of the weights of experts; that of the dense ones if not given. [default: None]
+    cache : str | None
+        Format of the cache: bf16, fp8, …. [default: None]
+    ttft : float | None
+        Seconds to the first token, at most. [default: None]
+    tpot : float | None
+        Seconds per token after that, at most. [default: None]
+    percentile : float
+        Share of requests that keeps these. [default: 0.9]
+    layout : str | None
+        Price one unit, without search:
+        tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
+
     Settings of throughput problems
     -------------------------------
     devices : int | Sequence[int]
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     contiguity : {"acyclic", "free"}
         acyclic: stages in a row; free: any assignment. [default: "acyclic"]
     microbatches : int | None
@@ -875,6 +1036,8 @@ def sweep(
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     machine_devices : int | None
         Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
         if None, and without one 8. [devices; default: None]
@@ -889,6 +1052,8 @@ def sweep(
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     pieces : int | None
         Most contiguous pieces of an accelerator. [pieces; unchanged unless given]
 
@@ -898,6 +1063,8 @@ def sweep(
         Accelerators. [devices; unchanged unless given]
     memory : float | str | Sequence[float | str]
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     episodes : int
         Episodes that the learned baseline trains for. [episodes; default: 200]
     ignore_sender_congestion : bool
@@ -916,6 +1083,8 @@ def sweep(
     ----------------------------
     replicas : int | Sequence[int]
         Replicas. [replicas; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     topology : str | None
         The devices: a topology (see `partita topologies`), a file of one, or a bandwidth matrix in CSV. [unchanged
         unless given]
@@ -926,8 +1095,25 @@ def sweep(
     ------------------------------------
     layers : int | Sequence[int]
         Layers of the model. [layers; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+
+    Settings of serving problems
+    ----------------------------
+    devices : int | Sequence[int]
+        Accelerators. [devices; unchanged unless given]
+    concurrency : int | Sequence[int]
+        Requests in flight. [unchanged unless given]
+    rate : float | Sequence[float]
+        Requests per second. [unchanged unless given]
+    ttft : float | None
+        Seconds to the first token, at most. [unchanged unless given]
+    tpot : float | None
+        Seconds per token, at most. [unchanged unless given]
+    percentile : float | None
+        Share of requests that keeps these. [unchanged unless given]
     """
     return sweeping.sweep(
         what,
