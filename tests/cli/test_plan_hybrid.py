@@ -436,6 +436,7 @@ def test_recipes_are_listed_with_the_baselines(partita: Callable[..., Any]) -> N
         "hybrid",
         "latency",
         "layer_placement",
+        "serving",
         "makespan",
         "mapping",
     }

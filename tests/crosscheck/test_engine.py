@@ -137,6 +137,8 @@ def _links(problem: Any) -> int:
 @every_kind
 def test_instances_are_made_small(name: str) -> None:
     """Down to one edge, where nothing but an edge is asked for, with numbers that are plain."""
+    if name == "serving":
+        pytest.skip("deployments are no graphs")
     tried = 0
     for number in range(20):
         problem = Instance(name, 0, number).problem()

@@ -284,21 +284,21 @@ class ServingCompareSettings(CompareKeywords, total=False):
     name: str | None
     """The problem's name; the model's and the cluster's if None. [default: None]"""
     prompt_tokens: int | None
-    """Tokens of every prompt. [default: None]"""
+    """Tokens of every prompt. [tokens; default: None]"""
     output_tokens: int | None
-    """Tokens of every output. [default: None]"""
+    """Tokens of every output. [tokens; default: None]"""
     requests: str | None
     """Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]"""
     concurrency: int | None
-    """A closed loop: so many requests in flight, 10 times as many in all. [default: None]"""
+    """A closed loop: so many requests in flight, 10 times as many in all. [requests; default: None]"""
     rate: float | None
-    """An open loop: requests per second, Poisson or a trace's times scaled. [default: None]"""
+    """An open loop: requests per second, Poisson or a trace's times scaled. [requests/s; default: None]"""
     prefix_tokens: int
-    """Tokens that all prompts of a group begin with, and that are reused. [default: 0]"""
+    """Tokens that all prompts of a group begin with, and that are reused. [tokens; default: 0]"""
     prefix_groups: int
-    """Groups with such a prefix each. [default: 1]"""
+    """Groups with such a prefix each. [groups; default: 1]"""
     workload_seed: int
-    """Of drawn lengths and arrivals. [default: 0]"""
+    """Of drawn lengths and arrivals. [a seed; default: 0]"""
     engine: Literal["vllm", "trtllm", "sglang"]
     """The serving engine. [default: "vllm"]"""
     weights: str | None
@@ -308,17 +308,17 @@ class ServingCompareSettings(CompareKeywords, total=False):
     cache: str | None
     """Format of the cache: bf16, fp8, …. [default: None]"""
     ttft: float | None
-    """Seconds to the first token, at most. [default: None]"""
+    """Seconds to the first token, at most. [seconds; default: None]"""
     tpot: float | None
-    """Seconds per token after that, at most. [default: None]"""
+    """Seconds per token after that, at most. [seconds; default: None]"""
     percentile: float
-    """Share of requests that keeps these. [default: 0.9]"""
+    """Share of requests that keeps these. [a share; default: 0.9]"""
     layout: str | None
     """Price one unit, without search:
     tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
     """
     devices: int | None
-    """Number of devices. [unchanged unless given]"""
+    """Number of devices. [devices; unchanged unless given]"""
 
 
 class CompareProblemKeywords(TypedDict, total=False):
@@ -449,17 +449,17 @@ class ServingProblemCompareSettings(CompareProblemKeywords, total=False):
     """Of serving problems."""
 
     devices: int | None
-    """Number of devices. [unchanged unless given]"""
+    """Number of devices. [devices; unchanged unless given]"""
     concurrency: int | None
-    """Requests in flight. [unchanged unless given]"""
+    """Requests in flight. [requests; unchanged unless given]"""
     rate: float | None
-    """Requests per second. [unchanged unless given]"""
+    """Requests per second. [requests/s; unchanged unless given]"""
     ttft: float | None
-    """Seconds to the first token, at most. [unchanged unless given]"""
+    """Seconds to the first token, at most. [seconds; unchanged unless given]"""
     tpot: float | None
-    """Seconds per token, at most. [unchanged unless given]"""
+    """Seconds per token, at most. [seconds; unchanged unless given]"""
     percentile: float | None
-    """Share of requests that keeps these. [unchanged unless given]"""
+    """Share of requests that keeps these. [a share; unchanged unless given]"""
 
 
 class AnyCompareSettings(TypedDict, total=False):
@@ -921,21 +921,21 @@ def compare(
     name : str | None
         The problem's name; the model's and the cluster's if None. [default: None]
     prompt_tokens : int | None
-        Tokens of every prompt. [default: None]
+        Tokens of every prompt. [tokens; default: None]
     output_tokens : int | None
-        Tokens of every output. [default: None]
+        Tokens of every output. [tokens; default: None]
     requests : str | None
         Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]
     concurrency : int | None
-        A closed loop: so many requests in flight, 10 times as many in all. [default: None]
+        A closed loop: so many requests in flight, 10 times as many in all. [requests; default: None]
     rate : float | None
-        An open loop: requests per second, Poisson or a trace's times scaled. [default: None]
+        An open loop: requests per second, Poisson or a trace's times scaled. [requests/s; default: None]
     prefix_tokens : int
-        Tokens that all prompts of a group begin with, and that are reused. [default: 0]
+        Tokens that all prompts of a group begin with, and that are reused. [tokens; default: 0]
     prefix_groups : int
-        Groups with such a prefix each. [default: 1]
+        Groups with such a prefix each. [groups; default: 1]
     workload_seed : int
-        Of drawn lengths and arrivals. [default: 0]
+        Of drawn lengths and arrivals. [a seed; default: 0]
     engine : {"vllm", "trtllm", "sglang"}
         The serving engine. [default: "vllm"]
     weights : str | None
@@ -945,16 +945,16 @@ def compare(
     cache : str | None
         Format of the cache: bf16, fp8, …. [default: None]
     ttft : float | None
-        Seconds to the first token, at most. [default: None]
+        Seconds to the first token, at most. [seconds; default: None]
     tpot : float | None
-        Seconds per token after that, at most. [default: None]
+        Seconds per token after that, at most. [seconds; default: None]
     percentile : float
-        Share of requests that keeps these. [default: 0.9]
+        Share of requests that keeps these. [a share; default: 0.9]
     layout : str | None
         Price one unit, without search:
         tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
     devices : int | None
-        Number of devices. [unchanged unless given]
+        Number of devices. [devices; unchanged unless given]
 
     Settings of throughput problems
     -------------------------------
@@ -1052,17 +1052,17 @@ def compare(
     Settings of serving problems
     ----------------------------
     devices : int | None
-        Number of devices. [unchanged unless given]
+        Number of devices. [devices; unchanged unless given]
     concurrency : int | None
-        Requests in flight. [unchanged unless given]
+        Requests in flight. [requests; unchanged unless given]
     rate : float | None
-        Requests per second. [unchanged unless given]
+        Requests per second. [requests/s; unchanged unless given]
     ttft : float | None
-        Seconds to the first token, at most. [unchanged unless given]
+        Seconds to the first token, at most. [seconds; unchanged unless given]
     tpot : float | None
-        Seconds per token, at most. [unchanged unless given]
+        Seconds per token, at most. [seconds; unchanged unless given]
     percentile : float | None
-        Share of requests that keeps these. [unchanged unless given]
+        Share of requests that keeps these. [a share; unchanged unless given]
     """
     return comparing.compare(
         what,

@@ -166,17 +166,17 @@ class ServingSolveSettings(SolveProblemKeywords, total=False):
     """Of serving problems."""
 
     devices: int | None
-    """Number of devices. [unchanged unless given]"""
+    """Number of devices. [devices; unchanged unless given]"""
     concurrency: int | None
-    """Requests in flight. [unchanged unless given]"""
+    """Requests in flight. [requests; unchanged unless given]"""
     rate: float | None
-    """Requests per second. [unchanged unless given]"""
+    """Requests per second. [requests/s; unchanged unless given]"""
     ttft: float | None
-    """Seconds to the first token, at most. [unchanged unless given]"""
+    """Seconds to the first token, at most. [seconds; unchanged unless given]"""
     tpot: float | None
-    """Seconds per token, at most. [unchanged unless given]"""
+    """Seconds per token, at most. [seconds; unchanged unless given]"""
     percentile: float | None
-    """Share of requests that keeps these. [unchanged unless given]"""
+    """Share of requests that keeps these. [a share; unchanged unless given]"""
 
 
 class AnySolveSettings(TypedDict, total=False):
@@ -435,17 +435,17 @@ def solve(
     Settings of serving problems
     ----------------------------
     devices : int | None
-        Number of devices. [unchanged unless given]
+        Number of devices. [devices; unchanged unless given]
     concurrency : int | None
-        Requests in flight. [unchanged unless given]
+        Requests in flight. [requests; unchanged unless given]
     rate : float | None
-        Requests per second. [unchanged unless given]
+        Requests per second. [requests/s; unchanged unless given]
     ttft : float | None
-        Seconds to the first token, at most. [unchanged unless given]
+        Seconds to the first token, at most. [seconds; unchanged unless given]
     tpot : float | None
-        Seconds per token, at most. [unchanged unless given]
+        Seconds per token, at most. [seconds; unchanged unless given]
     percentile : float | None
-        Share of requests that keeps these. [unchanged unless given]
+        Share of requests that keeps these. [a share; unchanged unless given]
     """
     return solving.solve(
         problem,

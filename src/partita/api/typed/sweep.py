@@ -280,9 +280,9 @@ class ServingSweepSettings(SweepKeywords, total=False):
     devices: int | Sequence[int]
     """Accelerators. [devices; unchanged unless given]"""
     concurrency: int | Sequence[int]
-    """Requests in flight. [unchanged unless given]"""
+    """Requests in flight. [requests; unchanged unless given]"""
     rate: float | Sequence[float]
-    """Requests per second. [unchanged unless given]"""
+    """Requests per second. [requests/s; unchanged unless given]"""
     optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
@@ -300,17 +300,17 @@ class ServingSweepSettings(SweepKeywords, total=False):
     name: str | None
     """The problem's name; the model's and the cluster's if None. [default: None]"""
     prompt_tokens: int | None
-    """Tokens of every prompt. [default: None]"""
+    """Tokens of every prompt. [tokens; default: None]"""
     output_tokens: int | None
-    """Tokens of every output. [default: None]"""
+    """Tokens of every output. [tokens; default: None]"""
     requests: str | None
     """Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]"""
     prefix_tokens: int
-    """Tokens that all prompts of a group begin with, and that are reused. [default: 0]"""
+    """Tokens that all prompts of a group begin with, and that are reused. [tokens; default: 0]"""
     prefix_groups: int
-    """Groups with such a prefix each. [default: 1]"""
+    """Groups with such a prefix each. [groups; default: 1]"""
     workload_seed: int
-    """Of drawn lengths and arrivals. [default: 0]"""
+    """Of drawn lengths and arrivals. [a seed; default: 0]"""
     engine: Literal["vllm", "trtllm", "sglang"]
     """The serving engine. [default: "vllm"]"""
     weights: str | None
@@ -320,11 +320,11 @@ class ServingSweepSettings(SweepKeywords, total=False):
     cache: str | None
     """Format of the cache: bf16, fp8, …. [default: None]"""
     ttft: float | None
-    """Seconds to the first token, at most. [default: None]"""
+    """Seconds to the first token, at most. [seconds; default: None]"""
     tpot: float | None
-    """Seconds per token after that, at most. [default: None]"""
+    """Seconds per token after that, at most. [seconds; default: None]"""
     percentile: float
-    """Share of requests that keeps these. [default: 0.9]"""
+    """Share of requests that keeps these. [a share; default: 0.9]"""
     layout: str | None
     """Price one unit, without search:
     tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -476,15 +476,15 @@ class ServingProblemSweepSettings(SweepProblemKeywords, total=False):
     devices: int | Sequence[int]
     """Accelerators. [devices; unchanged unless given]"""
     concurrency: int | Sequence[int]
-    """Requests in flight. [unchanged unless given]"""
+    """Requests in flight. [requests; unchanged unless given]"""
     rate: float | Sequence[float]
-    """Requests per second. [unchanged unless given]"""
+    """Requests per second. [requests/s; unchanged unless given]"""
     ttft: float | None
-    """Seconds to the first token, at most. [unchanged unless given]"""
+    """Seconds to the first token, at most. [seconds; unchanged unless given]"""
     tpot: float | None
-    """Seconds per token, at most. [unchanged unless given]"""
+    """Seconds per token, at most. [seconds; unchanged unless given]"""
     percentile: float | None
-    """Share of requests that keeps these. [unchanged unless given]"""
+    """Share of requests that keeps these. [a share; unchanged unless given]"""
 
 
 class AnySweepSettings(TypedDict, total=False):
@@ -946,9 +946,9 @@ def sweep(
     devices : int | Sequence[int]
         Accelerators. [devices; unchanged unless given]
     concurrency : int | Sequence[int]
-        Requests in flight. [unchanged unless given]
+        Requests in flight. [requests; unchanged unless given]
     rate : float | Sequence[float]
-        Requests per second. [unchanged unless given]
+        Requests per second. [requests/s; unchanged unless given]
     optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
@@ -964,17 +964,17 @@ def sweep(
     name : str | None
         The problem's name; the model's and the cluster's if None. [default: None]
     prompt_tokens : int | None
-        Tokens of every prompt. [default: None]
+        Tokens of every prompt. [tokens; default: None]
     output_tokens : int | None
-        Tokens of every output. [default: None]
+        Tokens of every output. [tokens; default: None]
     requests : str | None
         Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]
     prefix_tokens : int
-        Tokens that all prompts of a group begin with, and that are reused. [default: 0]
+        Tokens that all prompts of a group begin with, and that are reused. [tokens; default: 0]
     prefix_groups : int
-        Groups with such a prefix each. [default: 1]
+        Groups with such a prefix each. [groups; default: 1]
     workload_seed : int
-        Of drawn lengths and arrivals. [default: 0]
+        Of drawn lengths and arrivals. [a seed; default: 0]
     engine : {"vllm", "trtllm", "sglang"}
         The serving engine. [default: "vllm"]
     weights : str | None
@@ -984,11 +984,11 @@ def sweep(
     cache : str | None
         Format of the cache: bf16, fp8, …. [default: None]
     ttft : float | None
-        Seconds to the first token, at most. [default: None]
+        Seconds to the first token, at most. [seconds; default: None]
     tpot : float | None
-        Seconds per token after that, at most. [default: None]
+        Seconds per token after that, at most. [seconds; default: None]
     percentile : float
-        Share of requests that keeps these. [default: 0.9]
+        Share of requests that keeps these. [a share; default: 0.9]
     layout : str | None
         Price one unit, without search:
         tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -1105,15 +1105,15 @@ def sweep(
     devices : int | Sequence[int]
         Accelerators. [devices; unchanged unless given]
     concurrency : int | Sequence[int]
-        Requests in flight. [unchanged unless given]
+        Requests in flight. [requests; unchanged unless given]
     rate : float | Sequence[float]
-        Requests per second. [unchanged unless given]
+        Requests per second. [requests/s; unchanged unless given]
     ttft : float | None
-        Seconds to the first token, at most. [unchanged unless given]
+        Seconds to the first token, at most. [seconds; unchanged unless given]
     tpot : float | None
-        Seconds per token, at most. [unchanged unless given]
+        Seconds per token, at most. [seconds; unchanged unless given]
     percentile : float | None
-        Share of requests that keeps these. [unchanged unless given]
+        Share of requests that keeps these. [a share; unchanged unless given]
     """
     return sweeping.sweep(
         what,

@@ -23,24 +23,35 @@ _SIZES = ("requests", "tokens")
 class ServingPricing(Pricing, frozen=True, kw_only=True):
     """How a model on a cluster becomes a problem: its workload, its engine, and how a unit is laid out."""
 
-    prompt_tokens: Annotated[int | None, setting("Tokens of every prompt.", metavar="P", least=1)] = None
-    output_tokens: Annotated[int | None, setting("Tokens of every output.", metavar="O", least=1)] = None
+    prompt_tokens: Annotated[int | None, setting("Tokens of every prompt.", metavar="P", least=1, unit="tokens")] = None
+    output_tokens: Annotated[int | None, setting("Tokens of every output.", metavar="O", least=1, unit="tokens")] = None
     requests: Annotated[
         str | None,
         setting("Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV.", metavar="FILE.csv"),
     ] = None
     concurrency: Annotated[
-        int | None, setting("A closed loop: so many requests in flight, 10 times as many in all.", metavar="N", least=1)
+        int | None,
+        setting(
+            "A closed loop: so many requests in flight, 10 times as many in all.", metavar="N", least=1, unit="requests"
+        ),
     ] = None
     rate: Annotated[
         float | None,
-        setting("An open loop: requests per second, Poisson or a trace's times scaled.", metavar="R", above=0),
+        setting(
+            "An open loop: requests per second, Poisson or a trace's times scaled.",
+            metavar="R",
+            above=0,
+            unit="requests/s",
+        ),
     ] = None
     prefix_tokens: Annotated[
-        int, setting("Tokens that all prompts of a group begin with, and that are reused.", metavar="N", least=0)
+        int,
+        setting(
+            "Tokens that all prompts of a group begin with, and that are reused.", metavar="N", least=0, unit="tokens"
+        ),
     ] = 0
-    prefix_groups: Annotated[int, setting("Groups with such a prefix each.", metavar="G", least=1)] = 1
-    workload_seed: Annotated[int, setting("Of drawn lengths and arrivals.", metavar="N", least=0)] = 0
+    prefix_groups: Annotated[int, setting("Groups with such a prefix each.", metavar="G", least=1, unit="groups")] = 1
+    workload_seed: Annotated[int, setting("Of drawn lengths and arrivals.", metavar="N", least=0, unit="a seed")] = 0
     engine: Annotated[Literal["vllm", "trtllm", "sglang"], setting("The serving engine.")] = "vllm"
     weights: Annotated[
         str | None, setting("Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, ….", metavar="FORMAT")
@@ -49,9 +60,15 @@ class ServingPricing(Pricing, frozen=True, kw_only=True):
         str | None, setting("Format of the weights of experts; that of the dense ones if not given.", metavar="FORMAT")
     ] = None
     cache: Annotated[str | None, setting("Format of the cache: bf16, fp8, ….", metavar="FORMAT")] = None
-    ttft: Annotated[float | None, setting("Seconds to the first token, at most.", metavar="S", above=0)] = None
-    tpot: Annotated[float | None, setting("Seconds per token after that, at most.", metavar="S", above=0)] = None
-    percentile: Annotated[float, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1)] = 0.9
+    ttft: Annotated[
+        float | None, setting("Seconds to the first token, at most.", metavar="S", above=0, unit="seconds")
+    ] = None
+    tpot: Annotated[
+        float | None, setting("Seconds per token after that, at most.", metavar="S", above=0, unit="seconds")
+    ] = None
+    percentile: Annotated[
+        float, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1, unit="a share")
+    ] = 0.9
     layout: Annotated[
         str | None,
         setting(
@@ -66,16 +83,26 @@ class ServingChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What may be changed of a stated problem."""
 
     devices: Annotated[
-        int | None, setting("Number of devices.", metavar="N", least=0, group="problem", stated=True)
+        int | None, setting("Number of devices.", metavar="N", least=0, group="problem", stated=True, unit="devices")
     ] = None
-    concurrency: Annotated[int | None, setting("Requests in flight.", metavar="N", least=1, group="problem")] = None
-    rate: Annotated[float | None, setting("Requests per second.", metavar="R", above=0, group="problem")] = None
+    concurrency: Annotated[
+        int | None, setting("Requests in flight.", metavar="N", least=1, group="problem", unit="requests")
+    ] = None
+    rate: Annotated[
+        float | None, setting("Requests per second.", metavar="R", above=0, group="problem", unit="requests/s")
+    ] = None
     ttft: Annotated[
-        float | None, setting("Seconds to the first token, at most.", metavar="S", above=0, group="problem")
+        float | None,
+        setting("Seconds to the first token, at most.", metavar="S", above=0, group="problem", unit="seconds"),
     ] = None
-    tpot: Annotated[float | None, setting("Seconds per token, at most.", metavar="S", above=0, group="problem")] = None
+    tpot: Annotated[
+        float | None, setting("Seconds per token, at most.", metavar="S", above=0, group="problem", unit="seconds")
+    ] = None
     percentile: Annotated[
-        float | None, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1, group="problem")
+        float | None,
+        setting(
+            "Share of requests that keeps these.", metavar="SHARE", above=0, most=1, group="problem", unit="a share"
+        ),
     ] = None
 
 

@@ -18,13 +18,13 @@ class ServingSweep(Sweep[ServingProblem, ServingPlan]):
         DEVICE_AXES[0],
         Axis(
             "concurrency",
-            listed(setting("Requests in flight.", "--concurrency", type=int, metavar="N", least=1)),
+            listed(setting("Requests in flight.", "--concurrency", type=int, metavar="N", least=1, unit="requests")),
             "in flight",
             show=lambda value: "open loop" if value is None else str(value),
         ),
         Axis(
             "rate",
-            listed(setting("Requests per second.", "--rate", type=float, metavar="R", above=0)),
+            listed(setting("Requests per second.", "--rate", type=float, metavar="R", above=0, unit="requests/s")),
             "requests/s",
             show=lambda value: "closed loop" if value is None else f"{value:g}",
         ),
