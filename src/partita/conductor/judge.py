@@ -179,10 +179,11 @@ def with_bound(result: AnyResult, bound: Bound | None) -> AnyResult:
 
 
 def explained(problem: Any, bound: Bound) -> Bound:
-    """A bound with the argument by which it holds, and a certificate where there is one."""
+    """A bound with the argument by which it holds, and a certificate, made when it is read, where there is one."""
     kind = kind_of(problem)
     if not bound.argument:
         bound = dataclasses.replace(bound, argument=kind.argument(bound.method))
     if bound.certificate is None:
-        bound = dataclasses.replace(bound, certificate=kind.certify(problem, bound))
+        bare = bound
+        bound = dataclasses.replace(bound, certificate=lambda: kind.certify(problem, bare))
     return bound

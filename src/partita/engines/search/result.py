@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -29,6 +29,27 @@ class StopReason(enum.StrEnum):
     TIME_LIMIT = "time limit"
     INTERRUPTED = "interrupted"
     TARGET_REACHED = "target reached"
+
+
+class _MadeWhenRead:
+    """A field whose value may be given as the function that makes it, which is called when it is read first.
+
+    Certificates take longer to make than small problems to solve, and only files and checks ask for them.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, one: Bound | None, owner: type) -> msgspec.Struct | None:
+        if one is None:
+            return None  # What a dataclass takes as the default.
+        value: msgspec.Struct | Callable[[], msgspec.Struct | None] | None = vars(one)[self.name]
+        if callable(value):
+            value = vars(one)[self.name] = value()
+        return value
+
+    def __set__(self, one: Bound, value: msgspec.Struct | Callable[[], msgspec.Struct | None] | None) -> None:
+        vars(one)[self.name] = value
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -60,16 +81,23 @@ class Bound(float):
     scope: str = ""
     runtime_s: float = 0.0
     argument: str = ""
-    certificate: msgspec.Struct | None = None
+    certificate: _MadeWhenRead = _MadeWhenRead()
 
     def __new__(cls, value: float, *rest: object, **named: object) -> Self:
         return super().__new__(cls, value)
+
+    def _known(self) -> dict[str, Any]:
+        """All fields by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._known()
 
     #: As the number, which it may be equal to.
     __hash__ = float.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return vars(self) == vars(other) if isinstance(other, Bound) else float.__eq__(self, other)
+        return self._known() == other._known() if isinstance(other, Bound) else float.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
