@@ -13,7 +13,7 @@ import yaml
 
 from exporters.random_deployments import random_deployment
 from exporters.readers.serve import Read, calls, read_sglang, read_vllm
-from partita.exporters import find_deployment_exporter
+from partita.exporters import find_deployment_exporter, find_exporter
 from partita.exporters.serve_flags import SGLANG, VLLM, FlagError, read_flags
 from partita.exporters.unit_places import placed_units
 from partita.ground.errors import InputError, UnsupportedError
@@ -339,6 +339,9 @@ def test_units_are_placed_largest_first_and_whole() -> None:
     assert (first.cards, second.cards) == (((1, (0,)),), ((0, (0, 1, 2, 3)),))
     (wide,) = placed_units(deployed(changed(tensor=2, pipeline=3), machines=(2, 4, 2, 2)))
     assert wide.cards == ((0, (0, 1)), (1, (0, 1)), (2, (0, 1)))
+    # Two stages of four: not four machines with half a stage each.
+    (deep,) = placed_units(deployed(changed(tensor=2, attention_data=2, pipeline=2), machines=(2, 2, 4, 4)))
+    assert deep.cards == ((2, (0, 1, 2, 3)), (3, (0, 1, 2, 3)))
 
 
 def test_cards_are_looked_at_where_kinds_differ(tmp_path: Path) -> None:
@@ -377,8 +380,14 @@ def test_notes_say_what_files_cannot() -> None:
     assert any("the one of 2 units with the fewest" in note for note in sglang.notes(deployed(changed(count=2))))
     assert any("priced as those of vllm; --engine sglang plans" in note for note in sglang.notes(deployed(USUAL)))
     assert any("MODEL in spec.env" in note for note in dynamo.notes(deployed(USUAL)))
+    shared = deployed(changed(shares=(0.25, 1.0)), changed(shares=(0.75, 0.0)))
+    said = "group 0 of units (both, tensor 2 on L4) takes of the classes of requests 25%, 100%"
+    assert all(said in list(one.notes(shared)) for one in (vllm, sglang, dynamo))
     assert not any("MODEL" in note for note in dynamo.notes(deployed(USUAL), "org/model"))
-    with pytest.raises(
-        InputError, match="there is no exporter 'megatron' of plans of engines that serve; known are vllm"
-    ):
+
+
+def test_plans_of_other_kinds_are_told_apart() -> None:
+    with pytest.raises(InputError, match="no exporter 'megatron' of plans of engines that serve; known are vllm"):
         find_deployment_exporter("megatron")
+    with pytest.raises(InputError, match="sglang takes plans of engines that serve, and this is one of a model"):
+        find_exporter("sglang")

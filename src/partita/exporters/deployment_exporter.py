@@ -76,6 +76,14 @@ def priced_for(deployment: Deployment, engine: str) -> Iterable[str]:
         yield f"steps are priced as those of {' and '.join(others)}; --engine {engine} plans with {engine}'s own"
 
 
+def share_notes(deployment: Deployment) -> Iterable[str]:
+    """What a router has to keep where groups of units take shares of classes of requests."""
+    for number, group in enumerate(deployment.units):
+        if group.shares:
+            shares = ", ".join(f"{share:.0%}" for share in group.shares)
+            yield f"group {number} of units ({group.role}, {group.label}) takes of the classes of requests {shares}"
+
+
 def longest_note(deployment: Deployment) -> str:
     """What becomes of longer requests than the workload has."""
     return f"requests of more than {deployment.longest} tokens, the longest of the workload, are refused by the units"

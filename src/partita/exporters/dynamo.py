@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from partita.exporters.deployment_exporter import DeploymentExporter, longest_note, priced_for
+from partita.exporters.deployment_exporter import DeploymentExporter, longest_note, priced_for, share_notes
 from partita.exporters.engine_arguments import EngineArguments
 from partita.exporters.serve_flags import FlagError
 from partita.exporters.sglang_arguments import SglangArguments
@@ -151,6 +151,7 @@ class Dynamo(DeploymentExporter):
             yield from priced_for(deployment, engine.name)
         if model is None:
             yield "MODEL in spec.env has to be the model's name or folder; --model NAME writes it there"
+        yield from share_notes(deployment)
         yield longest_note(deployment)
 
 

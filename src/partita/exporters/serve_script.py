@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from partita.exporters.cards import ORDER, card_lines
-from partita.exporters.deployment_exporter import DeploymentExporter, longest_note, priced_for
+from partita.exporters.deployment_exporter import DeploymentExporter, longest_note, priced_for, share_notes
 from partita.exporters.engine_arguments import EngineArguments, Node
 from partita.exporters.exporter import lines
 from partita.exporters.serve_flags import FlagError
@@ -102,6 +102,7 @@ class ServeScript(DeploymentExporter):
             yield f"a router sends each request to a unit for prefill and one for decode: {self.router}"
         elif units > 1:
             yield f"a router sends each request to the one of {units} units with the fewest: {self.router}"
+        yield from share_notes(deployment)
         yield longest_note(deployment)
 
     router: str  #: What does that for this engine.

@@ -69,6 +69,10 @@ def _places(group: DeployedUnits, free: Free) -> Iterator[tuple[tuple[int, tuple
 
 
 def shares(group: DeployedUnits, most: int) -> list[int]:
-    """Over how many machines a unit can be shared out, preferred numbers first: tensor-parallel groups stay whole."""
-    numbers = [number for number in range(1, most + 1) if group.devices % number == 0]
-    return sorted(numbers, key=lambda number: (group.devices // number % group.tensor != 0, number))
+    """Over how many machines a unit can be shared out, preferred numbers first: stages and tensor groups stay whole."""
+
+    def cut(number: int) -> tuple[bool, bool, int]:
+        share = group.devices // number
+        return share % (group.tensor * group.attention_data) != 0, share % group.tensor != 0, number
+
+    return sorted((number for number in range(1, most + 1) if group.devices % number == 0), key=cut)

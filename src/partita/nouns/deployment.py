@@ -40,6 +40,8 @@ class DeployedUnits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     chunked: bool = True  #: Whether prompts are cut into chunks.
     mixed: bool = True  #: Whether steps mix prompts and decodes.
     reserves: bool = False  #: Whether a request finds room for its output when it is admitted.
+    #: By class of requests the share that it takes of those that arrive; empty where who has the fewest takes one.
+    shares: tuple[float, ...] = ()
     memory_share: float | None = None  #: Share of a device's memory that weights and cache have; None for the engine's.
     engine: str | None = None  #: The engine whose steps were priced; None if that is not known.
     #: Formats, as ``partita.costs.serving.formats`` calls them; None for what the engine does by itself.
