@@ -10,7 +10,7 @@ import pytest
 
 from exporters.splits import changed, usual
 from partita.documents.document import write_json
-from partita.exporters import ALL_EXPORTERS, EXPORTERS, find_exporter
+from partita.exporters import ALL_EXPORTERS, DEPLOYMENT_EXPORTERS, EXPORTERS, find_exporter
 from partita.exporters.exporter import Exporter, FileExporter
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.catalogue.runtimes import RUNTIMES
@@ -161,4 +161,4 @@ def test_exporting_and_listing(tmp_path: Path, partita: object) -> None:
     run = partita("export", good, "--to", "vllm", "--output", tmp_path / "serve.sh", "--json")  # type: ignore[operator]
     assert run.document == {"runtime": "vllm", "written": [str(tmp_path / "serve.sh")]}
     listed = partita("exporters", "--json").document["exporters"]  # type: ignore[operator]
-    assert [entry["name"] for entry in listed] == [exporter.name for exporter in ALL_EXPORTERS]
+    assert [entry["name"] for entry in listed] == [one.name for one in (*ALL_EXPORTERS, *DEPLOYMENT_EXPORTERS)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, Unpack
 
 from partita.api.arguments import Devices
-from partita.api.exporting import Exported, export_split
+from partita.api.exporting import Exported, export_plan
 from partita.api.facts import AnswerFacts, Beside, parts_of
 from partita.api.running import MeasuredRun
 from partita.api.short import best_baseline, short_repr, shortened_line, stage_lines
@@ -24,6 +24,7 @@ from partita.engines.search.result import EvaluationT, PlanEvaluation, PlanT, Pr
 from partita.execution.run import run_split
 from partita.ground.errors import InputError, require
 from partita.nouns.split import Split
+from partita.problems import kind_of
 from partita.problems.kind import Stated
 from partita.problems.planned import Planned
 from partita.report.pages import cell, write_page
@@ -130,7 +131,8 @@ class Answer(AnswerFacts[ProblemT, PlanT, EvaluationT]):
         path
             A file, or for runtimes that take several a folder that does not exist or is empty.
         model
-            The model, for runtimes that get it with the plan, if it is not what was planned.
+            The model, for runtimes that get it with the plan, if it is not what was planned; of engines that serve the
+            name that they load.
 
         Raises
         ------
@@ -139,7 +141,11 @@ class Answer(AnswerFacts[ProblemT, PlanT, EvaluationT]):
         UnsupportedError
             If the runtime cannot run the plan; nothing is written.
         """
-        return export_split(self._parts("exported"), runtime, path, model)
+        deployment = kind_of(self.problem).deployment
+        if deployment is None:
+            return export_plan(self._parts("exported"), runtime, path, model)
+        found = deployment(self.problem, self._planned("exported"), self.cluster)
+        return export_plan(found, runtime, path, model)
 
     def run(
         self,

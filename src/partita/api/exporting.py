@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from partita.exporters import find_exporter
-from partita.ground.errors import InputError
+from partita.exporters.prepared import prepare
+from partita.nouns.deployment import Deployment
 from partita.nouns.split import Split
 
 
@@ -32,8 +32,8 @@ class Exported:
         return "\n".join([*self.written, *(f"note: {note}" for note in self.notes)])
 
 
-def export_split(split: Split, runtime: str, path: str | Path, model: str | None = None) -> Exported:
-    """Write a split for a runtime.
+def export_plan(what: Split | Deployment, runtime: str, path: str | Path, model: str | None = None) -> Exported:
+    """Write a split, or a deployment of engines, for a runtime.
 
     Raises
     ------
@@ -42,8 +42,6 @@ def export_split(split: Split, runtime: str, path: str | Path, model: str | None
     UnsupportedError
         If the runtime cannot run the plan; nothing is written.
     """
-    exporter = find_exporter(runtime)
-    if model is not None and not exporter.needs_model:
-        raise InputError(f"{runtime} takes the plan alone; leave --model out")
-    written = exporter.export(split, path, model)
-    return Exported(runtime, tuple(map(str, written)), tuple(exporter.notes(split)))
+    prepared = prepare(what, runtime, model)
+    written = prepared.write(path)
+    return Exported(prepared.name, tuple(map(str, written)), tuple(prepared.notes()))

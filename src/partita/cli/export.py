@@ -23,7 +23,8 @@ from partita.cli.flags import json_option, option, path_option, subcommand
         "model",
         "--model",
         metavar="MODEL",
-        help="The model, for runtimes that get it with the plan: MODEL.onnx, or what was planned if the file moved.",
+        help="The model, for runtimes that get it with the plan: MODEL.onnx, what was planned if the file moved, or of "
+        "engines that serve the name that they load.",
     ),
     json_option,
 )
@@ -32,32 +33,31 @@ def export(result: str, name: str, output: str, model: str | None, as_json: bool
 
     What a runtime cannot run is refused with the reason; `partita plan --runtime NAME` plans within its limits.
     """
-    from partita.exporters import find_exporter
-    from partita.exporters.exporter import FileExporter
+    from partita.exporters.prepared import check_name, prepare, writes_folder
     from partita.ground.errors import InputError
-    from partita.problems.planned import read_split
+    from partita.problems.planned import read_exported
 
-    exporter = find_exporter(name)
+    check_name(name, model)
     check_writable(output)
-    if model is not None and not exporter.needs_model:
-        raise InputError(f"{name} takes the plan alone; leave --model out")
+    folder = f"{name} takes a folder of several files, which stdout is not; give --output FOLDER"
+    if output == STDOUT and writes_folder(name):
+        raise InputError(folder)
+    if output == STDOUT and as_json:
+        raise InputError("--json and --output - both print on stdout; leave one of them out")
+    prepared = prepare(read_exported(result), name, model)
     written: list[str] = []
     if output == STDOUT:
-        if not isinstance(exporter, FileExporter):
-            raise InputError(f"{name} takes a folder of several files, which stdout is not; give --output FOLDER")
-        if as_json:
-            raise InputError("--json and --output - both print on stdout; leave one of them out")
-        split = read_split(result)
+        if prepared.content is None:
+            raise InputError(folder)
         with quiet_stdout():
-            found = exporter.checked(split, model)
+            found = prepared.content()
         emit_bytes(found)
     else:
-        split = read_split(result)
-        written = exporter.export(split, output, model)
-    for note in exporter.notes(split):
+        written = prepared.write(output)
+    for note in prepared.notes():
         warn(f"note: {note}")
     if as_json:
-        emit_json({"runtime": name, "written": written})
+        emit_json({"runtime": prepared.name, "written": written})
     else:
         sys.stdout.write("".join(f"{path}\n" for path in written))
     return 0

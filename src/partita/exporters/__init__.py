@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from partita.exporters.accelerate import Accelerate
 from partita.exporters.deepspeed import DeepSpeed
+from partita.exporters.deployment_exporter import DeploymentExporter
+from partita.exporters.dynamo import Dynamo
 from partita.exporters.exporter import Exporter
 from partita.exporters.llama_cpp import LlamaCpp
 from partita.exporters.megatron import Megatron
@@ -13,9 +15,11 @@ from partita.exporters.onnx import OnnxStages
 from partita.exporters.onnx_annotated import OnnxAnnotated
 from partita.exporters.onnxruntime import OnnxRuntime
 from partita.exporters.openvino import OpenVino
+from partita.exporters.sglang import Sglang
 from partita.exporters.torch import TorchPipelining
 from partita.exporters.torchtitan import TorchTitan
 from partita.exporters.vllm import Vllm
+from partita.exporters.vllm_serve import VllmServe
 from partita.ground.errors import InputError
 from partita.ground.registry import Added, Shelf
 
@@ -32,6 +36,9 @@ EXPORTERS: tuple[Exporter, ...] = (
     OnnxRuntime(),
     OpenVino(),
 )
+
+#: For plans of engines that serve.
+DEPLOYMENT_EXPORTERS: tuple[DeploymentExporter, ...] = (VllmServe(), Sglang(), Dynamo())
 
 
 class _Exporters(Shelf[Exporter]):
@@ -58,6 +65,23 @@ def find_exporter(name: str) -> Exporter:
     Raises ``InputError`` if there is none of that name.
     """
     found = ALL_EXPORTERS.get(name)
-    if found is None:
-        raise InputError(f"there is no exporter {name!r}; known are {ALL_EXPORTERS.known}")
-    return found
+    if found is not None:
+        return found
+    if any(name in (one.name, one.also) for one in DEPLOYMENT_EXPORTERS):
+        raise InputError(
+            f"{name} takes plans of engines that serve, and this is one of a model in stages; known for those are "
+            f"{ALL_EXPORTERS.known}"
+        )
+    raise InputError(f"there is no exporter {name!r}; known are {ALL_EXPORTERS.known}")
+
+
+def find_deployment_exporter(name: str) -> DeploymentExporter:
+    """The exporter of deployments of a name, or of another one that it answers to.
+
+    Raises ``InputError`` if there is none.
+    """
+    for one in DEPLOYMENT_EXPORTERS:
+        if name in (one.name, one.also):
+            return one
+    known = ", ".join(one.name for one in DEPLOYMENT_EXPORTERS)
+    raise InputError(f"there is no exporter {name!r} of plans of engines that serve; known are {known}")

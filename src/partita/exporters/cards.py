@@ -7,7 +7,7 @@ Without that variable CUDA counts the fastest card first, and stages would be on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
@@ -161,9 +161,15 @@ def shell_lines(cards: Cards, order: Sequence[int], *, launched: bool = True) ->
     ]
     wanted = cards.wanted(order)
     if wanted:
-        lines += [f"# {cards.sentence(order)}.", *_CHECK]
-        lines += [f"card {order[place]} {_words(kind)}" for place, kind in sorted(wanted.items())]
+        lines += [f"# {cards.sentence(order)}.", *card_lines({order[place]: kind for place, kind in wanted.items()})]
     return lines
+
+
+def card_lines(wanted: Mapping[int, str]) -> list[str]:
+    """Lines that stop where a card, by number, is of another kind than wanted; kinds of users are taken as they are."""
+    known = load_catalogue().devices
+    checks = [f"card {number} {_words(kind)}" for number, kind in wanted.items() if kind in known]
+    return [*_CHECK, *checks] if checks else []
 
 
 #: Stops where the driver's name of card $1 lacks one of the other words; a size of memory only counts if it has one.

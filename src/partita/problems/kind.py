@@ -26,6 +26,8 @@ from partita.problems.outcome import CoL, Outcome
 from partita.problems.settings import settings_of
 
 if TYPE_CHECKING:
+    from partita.nouns.cluster import Cluster
+    from partita.nouns.deployment import Deployment
     from partita.problems.facets.files import Files
     from partita.problems.facets.model import FromModel
     from partita.problems.facets.report import Reporting
@@ -233,6 +235,7 @@ Solvers: TypeAlias = Sequence[Solver[P, L, Any]]
 Bounds: TypeAlias = Sequence[BoundMethod[P]]
 Evaluate: TypeAlias = Callable[[P, L], E]
 Certify: TypeAlias = Callable[[P, Bound], msgspec.Struct | None]
+Deploy: TypeAlias = "Callable[[P, L, Cluster | None], Deployment]"
 
 
 class Kind(Generic[P, L, E]):
@@ -274,6 +277,8 @@ class Kind(Generic[P, L, E]):
     replicas: Replication[P, L] | None = None
     #: How a plan of stages on a topology becomes a problem; None if it does not.
     from_result: FromResult[P] | None = None
+    #: What engines are started from, on a cluster if that is known; None where plans are none of engines.
+    deployment: Deploy[P, L] | None = None
     #: Families of random problems, and simpler forms of any problem.
     generators: Sequence[ProblemFamily] = ()
     #: Small problems that between them reach every compiled loop; those of a group reach much the same ones.

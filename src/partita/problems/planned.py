@@ -22,6 +22,7 @@ from partita.documents.result_file import RESULT_FORMAT, decode_split, plan_byte
 from partita.ground.errors import InputError
 from partita.ground.shown import brief
 from partita.nouns.cluster import Cluster
+from partita.nouns.deployment import Deployment
 from partita.nouns.split import Split, cards_of
 from partita.problems import kind_of, kinds
 from partita.problems.importers import read_problem, stated_problem
@@ -105,6 +106,18 @@ def read_split(path: str | Path) -> Split:
             "partita plan MODEL --output"
         )
     return found
+
+
+def read_exported(path: str | Path) -> Split | Deployment:
+    """What a result file's plan is for runtimes: the split of a model over stages, or the deployment of engines."""
+    keys = document_keys(read_bytes(path), path)
+    plan_bytes(keys, path)
+    found = _kind(keys, keys["plan"]) if _entry(keys).keys() >= {"stated"} else None
+    if found is None or found.deployment is None:
+        return read_split(path)
+    planned = _planned(keys, path, None)
+    cluster = msgspec.json.decode(keys.get("cluster", msgspec.Raw(b"null")), type=Cluster | None)
+    return found.deployment(planned.problem, planned.plan, cluster)
 
 
 def check_one_plan(keys: dict[str, msgspec.Raw], path: str | Path, kind: AnyKind | None = None) -> None:

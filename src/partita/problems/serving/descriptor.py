@@ -12,7 +12,7 @@ from partita.problems.serving.problem import ServingPlan, ServingProblem
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from partita.problems.kind import Bounds, Evaluate, Solvers
+    from partita.problems.kind import Bounds, Deploy, Evaluate, Solvers
     from partita.problems.serving.evaluate import ServingEvaluation
     from partita.problems.serving.files import ServingPlanFiles
     from partita.problems.serving.from_model import ServingFromModel
@@ -39,6 +39,7 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
     timeline: lazy[ServingTimeLine] = lazy("partita.problems.serving.timeline:ServingTimeLine")
     samples: lazy[Sequence[Sequence[ServingProblem]]] = lazy("partita.problems.serving.samples:SAMPLES")
     why_none: lazy[Callable[[ServingProblem], str]] = lazy("partita.problems.serving.solvers:why_none")
+    deployment: lazy[Deploy[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.deployment:deployment")
     change = staticmethod(change)
     evaluate: lazy[Evaluate[ServingProblem, ServingPlan, ServingEvaluation]] = lazy(
         "partita.problems.serving.evaluate:evaluate"

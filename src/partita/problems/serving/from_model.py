@@ -26,6 +26,7 @@ from partita.problems.serving.problem import (
     ServingPlan,
     ServingProblem,
     ServingUnit,
+    UnitFormats,
     UnitGroup,
     UnitLayout,
 )
@@ -204,7 +205,19 @@ def priced_unit(decoder: Decoder, cluster: Cluster, stated: StatedLayout, settin
     network = cluster.links[cluster.network] if len(cluster.machines) > 1 else None
     fabric = Fabric(cluster.links[link], network, max(cluster.per_machine(group)))
     prices = price_steps(decoder, layout, group.spec, fabric, engine)
-    return ServingUnit(kind=group.spec.name, layout=degrees, rules=rules_of(engine, stated), prices=prices)
+    formats = UnitFormats(
+        weights=find_format(layout.weights).name,
+        expert_weights=find_format(layout.of_experts).name if mixture else None,
+        cache=find_format(layout.cache).name,
+    )
+    return ServingUnit(
+        kind=group.spec.name,
+        layout=degrees,
+        rules=rules_of(engine, stated),
+        prices=prices,
+        engine=engine.name,
+        formats=formats,
+    )
 
 
 def check_room(unit: ServingUnit) -> None:

@@ -73,6 +73,14 @@ class EngineRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise InputError(f"engine: promise is {self.promise}; it must be a share from 0 to 1")
 
 
+class UnitFormats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Formats that a unit holds numbers in, by the names of ``partita.costs.serving.formats``."""
+
+    weights: str
+    expert_weights: str | None = None  #: As dense weights unless stated.
+    cache: str
+
+
 class ServingUnit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A priced form that units may have."""
 
@@ -80,6 +88,9 @@ class ServingUnit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     layout: UnitLayout = UnitLayout()
     rules: EngineRules = EngineRules()
     prices: StepPrices
+    #: What its prices are of, for whoever starts it; None if that is not known.
+    engine: str | None = None
+    formats: UnitFormats | None = None
 
     @property
     def devices(self) -> int:

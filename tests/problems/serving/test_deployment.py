@@ -1,0 +1,55 @@
+"""Plans of engines that serve, as what these are started from."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from partita.ground.errors import InputError
+from partita.nouns.cluster import Cluster
+from partita.nouns.deployment import machine_cards
+from partita.problems.serving.deployment import deployment
+from partita.problems.serving.problem import ServingPlan, UnitFormats, UnitGroup
+from partita.problems.serving.samples import LOOP, SPLIT
+
+
+def test_a_plan_is_what_its_forms_and_groups_say() -> None:
+    plan = ServingPlan(
+        units=(UnitGroup(unit=0, count=2, role="prefill"), UnitGroup(unit=1, count=1, role="decode")),
+    )
+    found = deployment(SPLIT, plan)
+    assert [(one.count, one.role, one.tensor, one.devices) for one in found.units] == [
+        (2, "prefill", 1, 1),
+        (1, "decode", 2, 2),
+    ]
+    assert {(one.requests, one.tokens, one.block_tokens, one.engine, one.weights) for one in found.units} == {
+        (16, 256, 16, None, None)
+    }
+    assert (found.machines, found.longest, found.split) == (((("gpu", 4),),), 120, True)
+    assert found.units[1].label == "tensor 2 on gpu"
+
+
+def test_engine_and_formats_are_those_that_were_priced() -> None:
+    form = msgspec.structs.replace(
+        LOOP.units[0], engine="sglang", formats=UnitFormats(weights="fp8", expert_weights=None, cache="bf16")
+    )
+    found = deployment(LOOP.replace(units=(form,)), ServingPlan(units=(UnitGroup(unit=0),)))
+    (one,) = found.units
+    assert (one.engine, one.weights, one.of_experts, one.cache, one.memory_share) == (
+        "sglang",
+        "fp8",
+        "fp8",
+        "bf16",
+        0.86,
+    )
+
+
+def test_machines_are_those_of_the_cluster() -> None:
+    cluster = Cluster.from_spec("2x(1xL4+1xCPU)+1x(2xL4+1xT4)")
+    plan = ServingPlan(units=(UnitGroup(unit=0),))
+    assert deployment(LOOP, plan, cluster).machines == ((("L4", 1),), (("L4", 1),), (("L4", 2), ("T4", 1)))
+    assert machine_cards(Cluster.from_spec("1xCPU")) == ((("CPU", 1),),)
+    # Devices of several kinds may be anywhere.
+    mixed = LOOP.replace(units=(LOOP.units[0], msgspec.structs.replace(LOOP.units[1], kind="other")))
+    with pytest.raises(InputError, match="does not say which machines its devices"):
+        deployment(mixed, plan)
