@@ -35,7 +35,9 @@ SORTS = (
     Sort("step with prompts", "P", "#4c78a8", True),
     Sort("decode step", "D", "#f58518", True),
 )
-FORWARD, BACKWARD, INPUT, WEIGHT, UPDATE, OPERATOR, COPY_IN, COPY_OUT, TRANSFER, SYNC, PROMPT, DECODE = range(len(SORTS))
+FORWARD, BACKWARD, INPUT, WEIGHT, UPDATE, OPERATOR, COPY_IN, COPY_OUT, TRANSFER, SYNC, PROMPT, DECODE = range(
+    len(SORTS)
+)
 
 
 class Lane(NamedTuple):
