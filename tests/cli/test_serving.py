@@ -47,6 +47,10 @@ def test_a_layout_is_priced(partita: Callable[..., Any], tmp_path: Path) -> None
     again = partita("simulate", output, "--json")
     assert again.code == 0, again.err
     assert again.document["step_time"] > 0
+    shown = partita("simulate", output)
+    assert "P step with prompts  D decode step" in shown.out
+    assert " steps take " in shown.out
+    assert not any(word in shown.out for word in ("gradient", "forward", "microbatch"))
 
 
 def test_traces_are_run(partita: Callable[..., Any], tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ class Program:
     #: Whether the times between microbatches settle inside a batch, so that its steady state can be read there.
     settles: bool = True
     notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
+    piece: str = "microbatch"  #: What people call one of the ``microbatches``.
 
     __repr__ = brief
 

@@ -32,8 +32,12 @@ SORTS = (
     Sort("copy out", ">", "#9d8f86", False),
     Sort("transfer", "=", "#eeca3b", False),
     Sort("weight sync", "S", "#ff9da6", False),
+    Sort("step with prompts", "P", "#4c78a8", True),
+    Sort("decode step", "D", "#f58518", True),
 )
-FORWARD, BACKWARD, INPUT, WEIGHT, UPDATE, OPERATOR, COPY_IN, COPY_OUT, TRANSFER, SYNC = range(len(SORTS))
+FORWARD, BACKWARD, INPUT, WEIGHT, UPDATE, OPERATOR, COPY_IN, COPY_OUT, TRANSFER, SYNC, PROMPT, DECODE = range(
+    len(SORTS)
+)
 
 
 class Lane(NamedTuple):

@@ -184,6 +184,24 @@ def test_sums_over_devices() -> None:
     assert (NVLINK.sum_s(sizes, 1, KERNELS) == 0).all()
 
 
+def test_small_sums_through_the_host_carry_flags() -> None:
+    link = CATALOGUE.link("pcie5")
+    rate = link.bandwidth_bytes_per_s * KERNELS.host_exchange_share
+    sizes = np.array([0.0, 1e5, 1e8])
+    nothing, small, large = Fabric(link).sum_s(sizes, 2, KERNELS)
+    assert small - nothing == pytest.approx(2 * 1e5 / rate)
+    assert large - nothing == pytest.approx(1e8 / rate + KERNELS.host_exchange_switch_s)
+
+
+def test_attention_of_a_decode_takes_a_fixed_time_for_a_layer_and_its_bytes() -> None:
+    slower = msgspec.structs.replace(KERNELS, cache_call_s=KERNELS.cache_call_s + 1e-5)
+    found = price_steps(DENSE, ServingLayout(), H100, NVLINK, VLLM)
+    other = price_steps(DENSE, ServingLayout(), H100, NVLINK, VLLM, slower)
+    assert other.step_time_s(0, [], [100]) - found.step_time_s(0, [], [100]) == pytest.approx(8 * 1e-5)
+    key = 8 * 2048 * 2 / (H100.memory_bandwidth_bytes_per_s * KERNELS.cache_share)
+    assert found.step_time_s(0, [], [1100]) - found.step_time_s(0, [], [100]) == pytest.approx(1000 * key)
+
+
 def test_few_rows_take_the_time_of_their_weights() -> None:
     times = KernelTimes(H100, KERNELS, 0.0)
     took = times.product(np.array([1.0, 8192.0]), 8192, 8192, find_format("bf16"))

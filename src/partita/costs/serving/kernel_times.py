@@ -125,8 +125,15 @@ class Fabric:
             rate = link.bandwidth_bytes_per_s * spec.exchange_share * (devices - 1 if link.pairwise else 1)
             fixed = spec.exchange_call_s + spec.exchange_hop_s * devices
             return fixed + 2 * (devices - 1) / devices * size_bytes / rate
-        levels = self.levels(devices, spec.host_exchange_share if link.name.startswith("pcie") else link.efficiency)
-        return np.array([collective_time("all-reduce", float(size), levels) for size in size_bytes])
+        through_host = link.name.startswith("pcie")
+        levels = self.levels(devices, spec.host_exchange_share if through_host else link.efficiency)
+        took = np.array([collective_time("all-reduce", float(size), levels) for size in size_bytes])
+        if not through_host:
+            return took
+        # Small messages carry a flag with every number, twice the bytes, until waiting for whole buffers is less.
+        nothing = collective_time("all-reduce", 0.0, levels)
+        result: Values = took + np.minimum(took - nothing, spec.host_exchange_switch_s)
+        return result
 
     def levels(self, devices: int, share: float) -> list[Level]:
         """The group as levels of collectives, with a share of the inner link's bandwidth."""

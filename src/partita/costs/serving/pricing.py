@@ -191,7 +191,7 @@ class _Pricer:
         # What goes between the two halves of a layer is whole on every device, what is inside them is shared out.
         share = (1 + 1 / layout.tensor) / 2
         found.total += times.chain(mine, block.chain_bytes * share) + (block.chains - 1) * times.gap_s
-        found.total += _ATTENTION_KERNELS * times.gap_s
+        found.total += _ATTENTION_KERNELS * times.gap_s + self.spec.cache_call_s
         found.kernels += block.chains + _ATTENTION_KERNELS
         found.exchange += self._exchange(block, n)
         found.total += found.exchange

@@ -33,8 +33,10 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     product_share: float
     narrow_product_share: float
     expert_product_share: float
-    #: Of the memory bandwidth: attention of decodes. Of the peak: attention of prompts.
+    #: Attention of decodes: share of the memory bandwidth, and time to fill and empty the device, for a layer.
     cache_share: float
+    cache_call_s: float
+    #: Of the peak: attention of prompts.
     prompt_share: float
     #: How sharply the longer of memory and arithmetic takes the time: the exponent of the norm of both.
     blend: float
@@ -42,8 +44,10 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     exchange_call_s: float
     exchange_hop_s: float
     exchange_share: float
-    #: Likewise where devices are no peers and messages go through the host's memory.
+    #: Where devices are no peers and messages go through the host's memory: share of the link, and the most that small
+    #: messages take longer because each number carries a flag.
     host_exchange_share: float
+    host_exchange_switch_s: float
     expert_kernels: int  #: Kernels that choose experts, bring rows to them and back.
     #: How much of the spread of random routing between devices is waited for.
     imbalance: float
@@ -54,7 +58,8 @@ class KernelSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         owner = f"kernels {self.name!r}"
         for field in _SHARES:
             check_fraction(owner, field, getattr(self, field))
-        check_fields(owner, self, "exchange_call_s", "exchange_hop_s", "expert_kernels", "imbalance", "reserved_bytes")
+        check_fields(owner, self, "cache_call_s", "exchange_call_s", "exchange_hop_s", "host_exchange_switch_s")
+        check_fields(owner, self, "expert_kernels", "imbalance", "reserved_bytes")
 
 
 KERNELS: KernelSpec = msgspec.convert(shipped_tables("kernels")[0], KernelSpec)

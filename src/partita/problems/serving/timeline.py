@@ -11,7 +11,7 @@ from partita.problems.serving.engine import units_of
 from partita.problems.serving.evaluate import ServingEvaluation, simulated
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 from partita.simulator.program import Order, Place, Program, Step
-from partita.simulator.timeline import FORWARD, INPUT
+from partita.simulator.timeline import DECODE, PROMPT
 
 #: Steps that are shown.
 SHOWN = 1000
@@ -48,10 +48,10 @@ class ServingTimeLine(TimeLine[ServingProblem, ServingPlan, ServingEvaluation]):
                         len(places) - 1,
                         stage,
                         "F",
-                        FORWARD,
+                        PROMPT,
                         float(times.max(initial=0.0)),
                         times=times,
-                        sorts=np.where(totals.step_prompts[:shown] > 0, FORWARD, INPUT),
+                        sorts=np.where(totals.step_prompts[:shown] > 0, PROMPT, DECODE),
                         absent=~mine,
                         not_before=np.where(mine, span[:, 0], 0.0),
                     )
@@ -69,6 +69,7 @@ class ServingTimeLine(TimeLine[ServingProblem, ServingPlan, ServingEvaluation]):
             microbatches=max(1, shown),
             schedule="as planned",
             settles=False,
+            piece="step",
             notes=(f"The first {shown} steps of {int(totals.steps.sum())}.",),
         )
 
