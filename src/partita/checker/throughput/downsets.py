@@ -148,10 +148,16 @@ class BlockGraph:
         new = (w for w in bits(self.after[place] & ~filled) if not self.before[w] & ~filled)
         return before & ~filled | sum(1 << w for w in new)
 
-    def fits(self, stage: int) -> list[bool]:
-        """On which kinds there is memory for some blocks, if no more than one microbatch is in flight."""
-        held = self.memory.held(stage) if self.memory.binds else 0
-        return [limit is None or held <= limit for limit in self.memory.limits]
+    def fits(self, held: Held) -> list[bool]:
+        """On which kinds there is memory for what is held, if no more than one microbatch is in flight."""
+        return [limit is None or held.own + held.space <= limit for limit in self.memory.limits]
+
+
+class Held(NamedTuple):
+    """What blocks hold on one device, in the unit of ``BlockMemory``."""
+
+    own: int = 0  #: All but working memory.
+    space: int = 0  #: The largest working memory.
 
 
 class BlockMemory:
@@ -175,14 +181,20 @@ class BlockMemory:
         self.own, self.space = ([int(size * unit) for size in row] for row in (own, space))
         self.shared = [(users, int(size * unit)) for users, size in shared if size]
         self.limits = [None if limit is None else int(limit * unit) for limit in limits]
-        everything = self.held((1 << blocks) - 1)
+        #: What every block shares with others or has for itself alone: bits of the users, size.
+        self.used: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
+        for users, size in self.shared:
+            for place in bits(users):
+                self.used[place].append((users, size))
+        everything = sum(self.own) + max(self.space, default=0) + sum(size for _, size in self.shared)
         self.binds = any(limit is not None and everything > limit for limit in self.limits)
 
-    def held(self, stage: int) -> int:
-        """By some blocks on one device."""
-        places = list(bits(stage))
-        once = sum(size for users, size in self.shared if users & stage)
-        return sum(self.own[v] for v in places) + max((self.space[v] for v in places), default=0) + once
+    def with_block(self, held: Held, stage: int, place: int) -> Held:
+        """What is held by some blocks and one more; nothing where it cannot be too much."""
+        if not self.binds:
+            return held
+        new = sum(size for users, size in self.used[place] if not users & stage)
+        return Held(held.own + self.own[place] + new, max(held.space, self.space[place]))
 
 
 def _mask(home: Mapping[int, int], ids: Iterable[int]) -> int:
@@ -227,6 +239,7 @@ class LaidBlocks(NamedTuple):
     into: tuple[int, ...]
     out: tuple[int, ...]
     stays: tuple[tuple[int, int], ...]  #: The part of both that is exchanged with the downset, as pairs.
+    held: Held
 
 
 def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
@@ -248,7 +261,7 @@ def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
             ]
             if not any(below):
                 continue
-            places = [k for k, fits in enumerate(graph.fits(stage.blocks)) if fits and below[k]]
+            places = [k for k, fits in enumerate(graph.fits(stage.held)) if fits and below[k]]
             new = [
                 (*used[:k], used[k] + 1, *used[k + 1 :])
                 for used in fewest[inner]
@@ -263,7 +276,7 @@ def _fills(graph: BlockGraph, sets: Mapping[int, int]) -> bool:
 def _stages(graph: BlockGraph, inner: int, ready: int) -> Iterator[LaidBlocks]:
     """Every stage that leads from a downset to another, but those that cannot be below the target, nor larger ones."""
     nothing = (0,) * len(graph.kinds)
-    pending = [LaidBlocks(0, ready, nothing, nothing, nothing, ((0, 0),) * len(graph.kinds))]
+    pending = [LaidBlocks(0, ready, nothing, nothing, nothing, ((0, 0),) * len(graph.kinds), Held())]
     seen = {0}
     while pending:
         stage = pending.pop()
@@ -305,4 +318,5 @@ def _with(graph: BlockGraph, inner: int, stage: LaidBlocks, place: int) -> LaidB
         for before, time in zip(stage.work, graph.work[place], strict=True)
     )
     ready = graph.ready(stage.ready, inner | blocks, place)
-    return LaidBlocks(blocks, ready, done, tuple(into), tuple(out), tuple(stays))
+    held = graph.memory.with_block(stage.held, stage.blocks, place)
+    return LaidBlocks(blocks, ready, done, tuple(into), tuple(out), tuple(stays), held)
