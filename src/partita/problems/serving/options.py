@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from partita.ground.checks import check_positive
 from partita.ground.errors import InputError
+from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
@@ -69,6 +72,23 @@ class ServingPricing(Pricing, frozen=True, kw_only=True):
     percentile: Annotated[
         float, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1, unit="a share")
     ] = 0.9
+    roles: Annotated[
+        Literal["both", "split", "any"],
+        setting(
+            "Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is "
+            "better (any)."
+        ),
+    ] = "both"
+    price_per_hour: Annotated[
+        Any,
+        setting(
+            "What a card costs an hour, by kind: H100=2.5,L40S=0.8; with --rate the cheapest ones are looked for.",
+            metavar="KIND=X,…",
+            hint="collections.abc:Mapping[str, float] | str | None",
+            meaning="What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the "
+            "cheapest ones are looked for.",
+        ),
+    ] = None
     layout: Annotated[
         str | None,
         setting(
@@ -156,3 +176,57 @@ def parse_unit_layout(text: str) -> StatedLayout:
 def targets_of(settings: ServingPricing) -> ServingTargets:
     """What the settings promise users."""
     return ServingTargets(ttft_s=settings.ttft, tpot_s=settings.tpot, percentile=settings.percentile)
+
+
+def prices_per_hour(given: Mapping[str, float] | str | None, kinds: Sequence[str]) -> dict[str, float]:
+    """What a card of each kind costs an hour; empty where nothing is said.
+
+    Raises ``InputError`` if a text is not of the form ``KIND=X,…``, a kind is not among ``kinds`` or is named twice, a
+    kind has no price, or a price is not positive.
+    """
+    if given is None:
+        return {}
+    pairs = _pairs(given) if isinstance(given, str) else [(str(name), price) for name, price in given.items()]
+    found: dict[str, float] = {}
+    for name, price in pairs:
+        kind = _kind(name, kinds)
+        if kind in found:
+            raise InputError(f"--price-per-hour names {kind} twice")
+        check_positive("--price-per-hour", kind, price)
+        found[kind] = price
+    missing = [kind for kind in kinds if kind not in found]
+    if missing:
+        raise InputError(
+            f"--price-per-hour has no price of {', '.join(missing)}; give one of every kind of the cluster, so that "
+            "costs can be compared"
+        )
+    return found
+
+
+def _pairs(text: str) -> list[tuple[str, float]]:
+    found = []
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        try:
+            price = float(value)
+        except ValueError:
+            equals = ""
+        if not name or not equals:
+            raise InputError(f"--price-per-hour {text!r}: {part.strip()!r} is not of the form KIND=X, such as H100=2.5")
+        found.append((name, price))
+    return found
+
+
+def _kind(name: str, kinds: Sequence[str]) -> str:
+    """The kind of the cluster that a name means, as the catalogue reads names."""
+    if name in kinds:
+        return name
+    try:
+        kind = load_catalogue().device(name).name
+    except InputError:
+        # Of a name that several have, the one that is here.
+        near = [kind for kind in kinds if kind.lower().startswith(f"{name.lower()}-")]
+        kind = near[0] if len(near) == 1 else name
+    if kind not in kinds:
+        raise InputError(f"--price-per-hour names {name}, and the cluster has {', '.join(kinds)}; name these")
+    return kind
