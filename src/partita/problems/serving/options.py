@@ -13,7 +13,15 @@ from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
-from partita.problems.serving.problem import ServingPlan, ServingProblem, ServingTargets, UnitLayout
+from partita.problems.serving.problem import (
+    DevicePool,
+    Goal,
+    ServingPlan,
+    ServingProblem,
+    ServingTargets,
+    UnitLayout,
+    resized,
+)
 from partita.problems.settings import setting
 
 Outcome = outcome.Outcome[ServingPlan]
@@ -21,6 +29,10 @@ Solver = kind.Solver[ServingProblem, ServingPlan, kind.SearchOptions]
 
 #: Keys of a layout beside the degrees: most requests at once, most tokens in a step.
 _SIZES = ("requests", "tokens")
+
+
+#: Requests where the most per second are looked for.
+MANY = 10_000
 
 
 class ServingPricing(Pricing, frozen=True, kw_only=True):
@@ -73,12 +85,12 @@ class ServingPricing(Pricing, frozen=True, kw_only=True):
         float, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1, unit="a share")
     ] = 0.9
     roles: Annotated[
-        Literal["both", "split", "any"],
+        Literal["both", "split", "any"] | None,
         setting(
             "Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is "
-            "better (any)."
+            "better (any, the default but for --concurrency)."
         ),
-    ] = "both"
+    ] = None
     price_per_hour: Annotated[
         Any,
         setting(
@@ -124,17 +136,26 @@ class ServingChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "Share of requests that keeps these.", metavar="SHARE", above=0, most=1, group="problem", unit="a share"
         ),
     ] = None
+    roles: Annotated[
+        Literal["both", "split", "any"] | None,
+        setting(
+            "Units that do all of a request (both), units for prompts and units for decoding (split), or either (any).",
+            group="problem",
+        ),
+    ] = None
 
 
 def change(problem: ServingProblem, changes: ServingChanges) -> ServingProblem:
     """The problem with the changes that are stated; another loop takes the place of the one there is."""
     fields: dict[str, Any] = {}
     if changes.devices is not None:
-        fields["devices"] = changes.devices
+        problem = resized(problem, changes.devices)
     if changes.concurrency is not None and changes.rate is not None:
         raise InputError("--concurrency is a closed loop and --rate an open one; leave one out")
+    if changes.roles is not None:
+        fields["roles"] = changes.roles
     if changes.concurrency is not None or changes.rate is not None:
-        fields["workload"] = loaded(problem.workload, changes.concurrency, changes.rate)
+        problem = loaded(problem, changes.concurrency, changes.rate)
     targets = {"ttft_s": changes.ttft, "tpot_s": changes.tpot, "percentile": changes.percentile}
     stated = {name: value for name, value in targets.items() if value is not None}
     if stated:
@@ -142,9 +163,28 @@ def change(problem: ServingProblem, changes: ServingChanges) -> ServingProblem:
     return problem.replace(**fields) if fields else problem
 
 
-def loaded(workload: RequestWorkload, concurrency: int | None, rate: float | None) -> RequestWorkload:
-    """The same lengths in a closed loop of so many, or in an open one of a rate."""
-    return msgspec.structs.replace(workload, concurrency=concurrency, rate_per_s=rate)
+def loaded(problem: ServingProblem, concurrency: int | None, rate: float | None) -> ServingProblem:
+    """The problem with the same lengths in a closed loop of so many, or in an open one of a rate.
+
+    Where the most requests per second were looked for, it is the cheapest fleet then that takes the rate, or the least
+    time of the closed loop.
+    """
+    workload, goal = problem.workload, problem.goal
+    if goal != "time":
+        goal = "cost" if concurrency is None else "time"
+    # How many requests there are follows from the load.
+    again = goal != problem.goal and problem.goal == "rate" and workload.trace is None
+    workload = msgspec.structs.replace(
+        workload, concurrency=concurrency, rate_per_s=rate, requests=None if again else workload.requests
+    )
+    return problem.replace(workload=workload, goal=goal, unit=unit_of(goal, problem.pools))
+
+
+def unit_of(goal: Goal, pools: Sequence[DevicePool]) -> str:
+    """What a plan's worth is counted in: seconds per request; what the devices cost an hour, or how many there are."""
+    if goal != "cost":
+        return "s"
+    return "devices" if any(pool.price_per_hour is None for pool in pools) else "per hour"
 
 
 class StatedLayout(msgspec.Struct, frozen=True, kw_only=True):

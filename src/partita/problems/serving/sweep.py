@@ -7,7 +7,7 @@ from typing import Any
 
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep, listed
 from partita.problems.serving.options import loaded
-from partita.problems.serving.problem import ServingPlan, ServingProblem
+from partita.problems.serving.problem import ServingPlan, ServingProblem, resized
 from partita.problems.settings import setting
 
 
@@ -32,7 +32,7 @@ class ServingSweep(Sweep[ServingProblem, ServingPlan]):
 
     def at(self, problem: ServingProblem, point: Mapping[str, Any]) -> ServingProblem:
         if point.get("devices") is not None:
-            problem = problem.replace(devices=point["devices"])
+            problem = resized(problem, point["devices"])
         concurrency, rate = point.get("concurrency"), point.get("rate")
         if concurrency is None and rate is None:
             return problem

@@ -16,6 +16,8 @@ requests may be put back, decodes count at the lower of both prices.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs
@@ -23,6 +25,7 @@ from partita.ground.errors import InputError
 from partita.ground.rounding import rounded_down
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of, check_lengths
+from partita.problems.serving.packing import fits, stage_devices
 from partita.problems.serving.problem import ServingProblem, ServingUnit
 
 
@@ -98,8 +101,7 @@ def least_duration(problem: ServingProblem, form: ServingUnit, count: int, drawn
     """Seconds from the first arrival to the last token that so many units of a form take at least."""
     prices, rules, workload = form.prices, form.rules, problem.workload
     prompt, output = drawn.prompt_tokens, drawn.output_tokens
-    apart = form.layout.attention_data if prices.attention_data == 1 else 1
-    units, cached = count * apart, workload.prefix_tokens
+    units, cached = count * form.apart, workload.prefix_tokens
     longest = int((prompt + output).max())
     most = prices.attention_data * max(rules.tokens, rules.requests, longest)
     tokens = prompt - cached + output - 1
@@ -122,8 +124,14 @@ def least_duration(problem: ServingProblem, form: ServingUnit, count: int, drawn
 
 def fitting(problem: ServingProblem, form: ServingUnit) -> str | None:
     """Why not one unit of a form can serve the workload; None if one can."""
-    if form.devices > problem.devices:
-        return f"{form.layout.label} takes {form.devices} devices, and there are {problem.devices}"
+    pool = problem.pool(form.kind)
+    if form.devices > pool.devices:
+        among = "" if len(problem.pools) == 1 else f" of {form.kind}"
+        return f"{form.layout.label} takes {form.devices} devices{among}, and there are {pool.devices}"
+    if not fits(pool.machines, Counter({stage_devices(form): form.layout.pipeline})):
+        return (
+            f"{form.layout.label} has stages of {stage_devices(form)} devices, and no machine of {form.kind} has room"
+        )
     try:
         check_lengths(form, problem.workload.lengths())
     except InputError as error:
