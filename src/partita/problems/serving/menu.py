@@ -89,7 +89,7 @@ def _fitting(
     count, machine = len(group.indices), max(cluster.per_machine(group))
     engine = find_engine(settings.engine)
     for deepest in (_DEEPEST, _LIMIT):
-        found = []
+        found: list[ServingUnit] = []
         for layout in layouts(decoder, count, machine, deepest):
             unit = priced_unit(decoder, cluster, group, StatedLayout(degrees=layout), settings)
             if holds(unit, lengths):

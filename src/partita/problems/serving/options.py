@@ -10,7 +10,6 @@ import msgspec
 from partita.ground.checks import check_positive
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.loader import load_catalogue
-from partita.nouns.workload.workload import RequestWorkload
 from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
 from partita.problems.serving.problem import (
@@ -177,7 +176,8 @@ def loaded(problem: ServingProblem, concurrency: int | None, rate: float | None)
     workload = msgspec.structs.replace(
         workload, concurrency=concurrency, rate_per_s=rate, requests=None if again else workload.requests
     )
-    return problem.replace(workload=workload, goal=goal, unit=unit_of(goal, problem.pools))
+    unit = problem.unit if goal == problem.goal else unit_of(goal, problem.pools)
+    return problem.replace(workload=workload, goal=goal, unit=unit)
 
 
 def unit_of(goal: Goal, pools: Sequence[DevicePool]) -> str:

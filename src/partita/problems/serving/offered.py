@@ -1,0 +1,78 @@
+"""The most requests per second that given units take and keep their targets, by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from partita.engines.search.monitor import Monitor
+from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+
+#: Requests of a run that only shows where to look, and by which factor rates grow there.
+_SHORT, _STEP = 2_000, 1.25
+#: How near the rate is to one that is too high, of short runs; steps of whole ones.
+_NEAR, _NEARER = 0.02, 0.01
+#: Rates that are looked at, at most, in short runs and in whole ones; and the least one, as a share of the guess.
+_LOOKS, _WHOLE, _LEAST = 20, 6, 1e-3
+
+
+def most_offered(
+    problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float, monitor: Monitor
+) -> ServingPlan | None:
+    """The plan of the units with the highest rate that was found to keep the targets; None if none was.
+
+    Between rates that keep them there may be some that do not: this finds one behind which a slightly higher one does
+    not, from a guess of it. Rates below a thousandth of the guess are none.
+    """
+    if problem.rates:
+        for rate in reversed(problem.rates):
+            if monitor.stopping:
+                break
+            plan = ServingPlan(units=units, rate_per_s=rate)
+            if evaluate(problem, plan).feasible:
+                return plan
+        return None
+    count = problem.workload.count
+    short = problem.replace(workload=msgspec.structs.replace(problem.workload, requests=min(count, _SHORT)))
+    found = _between(short, units, guess, monitor)
+    if count > _SHORT and found > 0:
+        found = _whole(problem, units, found, monitor)
+    return ServingPlan(units=units, rate_per_s=found) if found > 0 else None
+
+
+def _between(problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float, monitor: Monitor) -> float:
+    """A rate that keeps the targets, next to one that does not; 0 if none was found."""
+    low, high, rate, step = 0.0, 0.0, guess, _STEP
+    for _ in range(_LOOKS):
+        if monitor.stopping or rate < _LEAST * guess or (low and high and high - low <= _NEAR * high):
+            break
+        if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
+            low = rate
+        else:
+            high = rate
+        if low and high:
+            rate = math.sqrt(low * high)
+        else:
+            rate = low * step if low else high / step
+            # Steps grow while only one side is known.
+            step = step**1.5
+    return low
+
+
+def _whole(problem: ServingProblem, units: tuple[UnitGroup, ...], rate: float, monitor: Monitor) -> float:
+    """A rate near this that keeps the targets in the whole run; 0 if none was found."""
+    low = 0.0
+    for look in range(_WHOLE):
+        if monitor.stopping and low:
+            break
+        if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
+            if look and not low:
+                return rate
+            low, rate = rate, rate * (1 + _NEARER)
+        elif low:
+            break
+        else:
+            rate *= 1 - _NEARER * 2**look
+    return low
