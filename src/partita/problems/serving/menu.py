@@ -199,7 +199,7 @@ def priced_unit(
     return ServingUnit(kind=group.spec.name, layout=degrees, rules=rules_of(engine, stated), prices=prices)
 
 
-def link_of(cluster: Cluster) -> float:
-    """Bytes per second at which a card hands on a cache to one elsewhere in the cluster."""
+def link_of(cluster: Cluster) -> float | None:
+    """Bytes per second at which a card hands on a cache to one elsewhere in the cluster; None of a card alone."""
     paths = [path for group in cluster.workers() if (path := cluster.slowest_path(group)) is not None]
-    return min((path.bandwidth_bytes_per_s for path in paths), default=float("inf"))
+    return min((path.bandwidth_bytes_per_s for path in paths), default=None)

@@ -87,7 +87,9 @@ class ServingPricing(Pricing, frozen=True, kw_only=True):
         Literal["both", "split", "any"] | None,
         setting(
             "Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is "
-            "better (any, the default but for --concurrency)."
+            "better (any, the default but for --concurrency).",
+            meaning="Units that do all of a request (both), units for prompts and units for decoding (split), or "
+            "whichever is better (any); any if None, but both for a closed loop or a layout.",
         ),
     ] = None
     price_per_hour: Annotated[

@@ -1,4 +1,5 @@
-"""Units on machines: a stage lies inside one machine, stages of a unit may be on several.
+"""Units on machines: a stage lies inside one machine, stages of a unit may be on several. Of a stage that no machine
+has room for, each attention-data group does.
 
 Stages are put onto machines the largest first, each onto the first machine with room (first fit decreasing): where
 sizes divide each other, and those of machines are multiples of all, that finds room whenever there is any.
@@ -15,6 +16,14 @@ from partita.problems.serving.problem import ServingPlan, ServingProblem, Servin
 def stage_devices(form: ServingUnit) -> int:
     """Devices of a stage."""
     return form.devices // form.layout.pipeline
+
+
+def blocks_of(form: ServingUnit, machines: Iterable[int]) -> Counter[int]:
+    """How many groups of a unit's devices lie inside a machine each, by their size."""
+    size, layout = stage_devices(form), form.layout
+    if size <= max(machines, default=0):
+        return Counter({size: layout.pipeline})
+    return Counter({layout.tensor: layout.pipeline * layout.attention_data})
 
 
 def fits(machines: Iterable[int], stages: Counter[int]) -> bool:
@@ -36,7 +45,8 @@ def stages_of(problem: ServingProblem, plan: ServingPlan) -> dict[str, Counter[i
     found: dict[str, Counter[int]] = {}
     for group in plan.units:
         form = problem.form(group.unit)
-        found.setdefault(form.kind, Counter())[stage_devices(form)] += group.count * form.layout.pipeline
+        for size, count in blocks_of(form, problem.pool(form.kind).machines).items():
+            found.setdefault(form.kind, Counter())[size] += group.count * count
     return found
 
 

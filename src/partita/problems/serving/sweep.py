@@ -56,7 +56,15 @@ class ServingSweep(Sweep[ServingProblem, ServingPlan]):
         ),
         Axis(
             "roles",
-            listed(setting("Roles of units: both, split or any.", "--roles", type=Literal["both", "split", "any"])),
+            listed(
+                setting(
+                    "Roles of units: both, split or any.",
+                    "--roles",
+                    type=Literal["both", "split", "any"],
+                    metavar="ROLES",
+                    unit="roles",
+                )
+            ),
             "roles",
         ),
     )

@@ -16,8 +16,6 @@ requests may be put back, decodes count at the lower of both prices.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs
@@ -25,7 +23,7 @@ from partita.ground.errors import InputError
 from partita.ground.rounding import rounded_down
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of, check_lengths
-from partita.problems.serving.packing import fits, stage_devices
+from partita.problems.serving.packing import blocks_of, fits
 from partita.problems.serving.problem import ServingProblem, ServingUnit
 
 
@@ -128,10 +126,9 @@ def fitting(problem: ServingProblem, form: ServingUnit) -> str | None:
     if form.devices > pool.devices:
         among = "" if len(problem.pools) == 1 else f" of {form.kind}"
         return f"{form.layout.label} takes {form.devices} devices{among}, and there are {pool.devices}"
-    if not fits(pool.machines, Counter({stage_devices(form): form.layout.pipeline})):
-        return (
-            f"{form.layout.label} has stages of {stage_devices(form)} devices, and no machine of {form.kind} has room"
-        )
+    blocks = blocks_of(form, pool.machines)
+    if not fits(pool.machines, blocks):
+        return f"{form.layout.label} has groups of {max(blocks)} devices, and no machine of {form.kind} has room"
     try:
         check_lengths(form, problem.workload.lengths())
     except InputError as error:
