@@ -21,11 +21,12 @@ from partita.engines.kernels.serving.arrays import (
 )
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import DrawnRequests
-from partita.problems.serving.problem import Reserve, Role, ServingPlan, ServingProblem, ServingUnit
+from partita.problems.serving.problem import Reserve, Role, ServingPlan, ServingProblem, ServingUnit, UnitGroup
 
 #: Steps that are kept for a time line, unless asked for otherwise.
 RECORDED = 4096
 
+_ROLES: tuple[Role, ...] = ("both", "prefill", "decode")
 _RESERVES: tuple[Reserve, ...] = ("chunk", "prompt", "whole")
 
 
@@ -61,10 +62,15 @@ class Served:
         return min(len(self.totals.unit), int(self.totals.steps.sum()))
 
 
+def in_order(plan: ServingPlan) -> list[tuple[int, UnitGroup]]:
+    """The groups of a plan with their numbers, as they run: by role and form, in whatever order they are mentioned."""
+    return sorted(enumerate(plan.units), key=lambda one: (_ROLES.index(one[1].role), one[1].unit, one[0]))
+
+
 def units_of(problem: ServingProblem, plan: ServingPlan) -> list[RunningUnit]:
     """The units of a plan, one by one; those whose attention-data groups do not wait for each other as several."""
     found = []
-    for number, group in enumerate(plan.units):
+    for number, group in in_order(plan):
         form = problem.form(group.unit)
         moved = form.prices.moved_bytes_per_token or tuple(0.0 for _ in form.prices.windows)
         rate = problem.link_bytes_per_s

@@ -28,7 +28,7 @@ from partita.engines.kernels.serving.arrays import BIN_FIRST, BIN_RATIO
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import RequestWorkload
-from partita.problems.serving.engine import RECORDED, Served, run_units, units_of
+from partita.problems.serving.engine import RECORDED, Served, in_order, run_units, units_of
 from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 from partita.problems.serving.routing import route_of
@@ -175,23 +175,22 @@ def _limits(served: Served, latency: float) -> dict[str, float]:
 
 
 def _uses(problem: ServingProblem, plan: ServingPlan, served: Served, duration: float) -> tuple[UnitUse, ...]:
-    found, place, totals = [], 0, served.totals
-    for group in plan.units:
+    found: dict[int, UnitUse] = {}
+    place, totals = 0, served.totals
+    for number, group in in_order(plan):
         form = problem.form(group.unit)
         count = group.count * form.apart
         units = slice(place, place + count)
         place += count
         work = float(totals.busy[units].sum()) / (count * form.prices.stages)
-        found.append(
-            UnitUse(
-                steps=int(totals.steps[units].sum()),
-                prompt_tokens=int(totals.prompt_tokens[units].sum()),
-                decode_tokens=int(totals.decode_tokens[units].sum()),
-                busy=min(1.0, work / duration) if duration > 0 else 0.0,
-                cache=float(totals.peak[units].max()) / max(1, max(served.caches[units])),
-            )
+        found[number] = UnitUse(
+            steps=int(totals.steps[units].sum()),
+            prompt_tokens=int(totals.prompt_tokens[units].sum()),
+            decode_tokens=int(totals.decode_tokens[units].sum()),
+            busy=min(1.0, work / duration) if duration > 0 else 0.0,
+            cache=float(totals.peak[units].max()) / max(1, max(served.caches[units])),
         )
-    return tuple(found)
+    return tuple(found[number] for number in range(len(plan.units)))
 
 
 def cache_tokens(problem: ServingProblem, plan: ServingPlan) -> int:
