@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from partita.costs.serving.decoder import decoder_of
 from partita.costs.serving.formats import find_format
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes
 from partita.nouns.catalogue.engines import find_engine
 from partita.nouns.graph import Workload
 from partita.nouns.workload.files import read_requests
 from partita.nouns.workload.workload import RequestTrace, RequestWorkload
-from partita.problems.facets.model import FromModel, Priced
+from partita.problems.facets.model import FromModel, Priced, RefinedPlan
+from partita.problems.serving.changes import change_sentences
 from partita.problems.serving.engine import check_lengths
 from partita.problems.serving.menu import link_of, menu, priced_unit
 from partita.problems.serving.options import (
@@ -102,6 +105,19 @@ class ServingFromModel(FromModel[ServingProblem]):
 
     def stated(self, priced: Priced[ServingProblem]) -> ServingPlan | None:
         return None if priced.settings.layout is None else ServingPlan(units=(UnitGroup(unit=0),))
+
+    def refine(
+        self,
+        priced: Priced[ServingProblem],
+        result: Result[ServingProblem, Any, Any],
+        rows: Sequence[Rival],
+        options: Any,
+        monitor: Monitor,
+    ) -> RefinedPlan:
+        """What would change the answer."""
+        if result.plan is None or result.evaluation is None or not result.evaluation.feasible:
+            return RefinedPlan()
+        return RefinedPlan(limits=tuple(change_sentences(priced, result.problem, result.plan, monitor)))
 
 
 def pools_of(cluster: Cluster, settings: ServingPricing) -> tuple[DevicePool, ...]:
