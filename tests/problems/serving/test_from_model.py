@@ -187,11 +187,11 @@ def test_forms_of_one_layout_share_its_prices(dense: Graph) -> None:
     units = priced(dense).units
     by_layout = {unit.layout: unit.prices for unit in units}
     assert all(unit.prices is by_layout[unit.layout] for unit in units)
-    assert {unit.rules.tokens for unit in units} == {512, 2048, 8192}
+    assert {unit.rules.tokens for unit in units} == {512, 1024, 8192}
     assert len({(unit.layout, unit.rules) for unit in units}) == len(units)
     # Prompts that are not cut need a step that holds them.
     whole = priced(dense, engine="trtllm", prompt_tokens=1000).units
-    assert min(unit.rules.tokens for unit in whole) == 2048
+    assert min(unit.rules.tokens for unit in whole) == 1024
 
 
 def test_caches_go_over_the_slowest_link(dense: Graph) -> None:

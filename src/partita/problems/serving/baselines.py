@@ -134,33 +134,39 @@ def halved_split(problem: ServingProblem, estimates: Estimates) -> Iterator[Rule
 
 
 def rate_matching(problem: ServingProblem, estimates: Estimates) -> Iterator[Rule]:
-    """Units for prompts and for decoding in the numbers whose estimated rates match best, most requests per device."""
+    """Units for prompts and for decoding in the numbers whose estimated rates match best: most requests of all devices.
+
+    Once by what prompts take, and once with what they wait for each other.
+    """
     targets, units = problem.targets, problem.units
-    forms = estimates.lone.items()
-    prompts = {number: _PREFILL_SHARE * lone.prompt_rate(targets.ttft_s) for number, lone in forms}
-    decodes = {number: _DECODE_SHARE * lone.decode_rate(targets.tpot_s) for number, lone in forms}
-    # Of a kind the best form of each role decides, whatever the other one is.
-    best = [
-        [
-            max(found, key=lambda number: rates[number] / units[number].devices)
-            for pool in problem.pools
-            if (found := [number for number in estimates.of_kind(pool.kind) if rates[number] > 0])
-        ]
-        for rates in (prompts, decodes)
-    ]
-    matched: list[tuple[float, Bundle]] = []
-    counts = range(1, _MOST_MATCHED + 1)
-    for first, second, x, y in itertools.product(*best, counts, counts):
-        bundle: Bundle = ((first, "prefill", x), (second, "decode", y))
-        if room_for(problem, bundle, Counter()):
-            size = x * units[first].devices + y * units[second].devices
-            matched.append((min(x * prompts[first], y * decodes[second]) / size, bundle))
-    # Bundles that fit several times are worth less where they leave devices over: all of the best few are tried.
-    ranked = sorted(matched, key=lambda one: one[0], reverse=True)
-    for _, bundle in ranked[:_TRIED]:
-        yield [bundle]
-    if matched:
-        yield [max(matched, key=lambda one: one[0] * sum(count * units[n].devices for n, _, count in one[1]))[1]]
+    decodes = {n: _DECODE_SHARE * lone.decode_rate(targets.tpot_s) for n, lone in estimates.lone.items()}
+    for asked in (
+        {n: lone.waiting_rate(targets.ttft_s) for n, lone in estimates.lone.items()},
+        {n: _PREFILL_SHARE * lone.prompt_rate(targets.ttft_s) for n, lone in estimates.lone.items()},
+    ):
+        first, second = _best_forms(problem, estimates, asked), _best_forms(problem, estimates, decodes)
+        matched: list[tuple[float, Bundle]] = []
+        for one, two in itertools.product(first, second):
+            for x in range(1, min(_MOST_MATCHED, problem.devices // units[one].devices) + 1):
+                # As many units for decoding as keep up, and one fewer.
+                enough = math.ceil(x * asked[one] / decodes[two])
+                for y in {max(1, enough - 1), enough}:
+                    bundle: Bundle = ((one, "prefill", x), (two, "decode", y))
+                    if room_for(problem, bundle, Counter()):
+                        matched.append((min(x * asked[one], y * decodes[two]), bundle))
+        for _, bundle in sorted(matched, key=lambda found: found[0], reverse=True)[:_TRIED]:
+            yield [bundle]
+
+
+def _best_forms(problem: ServingProblem, estimates: Estimates, rates: dict[int, float]) -> list[int]:
+    """Of each kind the forms of most rate per device, of different degrees."""
+    units, found = problem.units, []
+    for pool in problem.pools:
+        own = [n for n in estimates.of_kind(pool.kind) if rates[n] > 0]
+        own.sort(key=lambda n: (-rates[n] / units[n].devices, -units[n].rules.requests, -units[n].rules.tokens))
+        layouts = dict.fromkeys(units[n].layout for n in own)
+        found += [next(n for n in own if units[n].layout == layout) for layout in list(layouts)[:_TRIED]]
+    return found
 
 
 def _of_each_pool(
@@ -251,25 +257,29 @@ def room_for(problem: ServingProblem, bundle: Bundle, counts: Counter[tuple[int,
     return not unpacked(problem, ServingPlan(units=tuple(groups)))
 
 
+#: Those that are mostly best come first.
 DEFAULT_BASELINES: tuple[Solver, ...] = (
     ByRule(
-        "smallest-units",
-        "in every pool as many units as possible, each just large enough for the model; ignores latency",
-        smallest_units,
+        "rate-matching",
+        "units for prompts and for decoding in numbers that match their estimated rates; ignores other mixes",
+        rate_matching,
+        split=True,
     ),
-    ByRule(
-        "widest-tensor", "in every pool the largest tensor-parallel degree; ignores what exchanges cost", widest_tensor
-    ),
-    ByRule(
-        "deepest-pipeline",
-        "in every pool the most stages of equally many layers; ignores how long requests are on their way",
-        deepest_pipeline,
-    ),
-    ByRule("one-kind", "the best form of one kind of device, by estimates; ignores the other kinds", one_kind),
     ByRule(
         "greedy-covering",
         "unit after unit, each the one that adds most for its devices, by estimates; ignores queues and what is left",
         greedy_covering,
+    ),
+    ByRule("one-kind", "the best form of one kind of device, by estimates; ignores the other kinds", one_kind),
+    ByRule(
+        "widest-tensor",
+        "in every pool the largest tensor-parallel degree; ignores what exchanges cost",
+        widest_tensor,
+    ),
+    ByRule(
+        "smallest-units",
+        "in every pool as many units as possible, each just large enough for the model; ignores latency",
+        smallest_units,
     ),
     ByRule(
         "halved-split",
@@ -278,9 +288,8 @@ DEFAULT_BASELINES: tuple[Solver, ...] = (
         split=True,
     ),
     ByRule(
-        "rate-matching",
-        "units for prompts and for decoding in numbers that match their estimated rates; ignores queues",
-        rate_matching,
-        split=True,
+        "deepest-pipeline",
+        "in every pool the most stages of equally many layers; ignores how long requests are on their way",
+        deepest_pipeline,
     ),
 )

@@ -87,6 +87,18 @@ class Lone:
             return 0.0
         return self.apart / busy
 
+    def waiting_rate(self, ttft_s: float | None) -> float:
+        """The same where prompts wait for each other: so busy that they wait, on average, as long as a limit leaves.
+
+        Of one server with constant times that is a share ρ of the time with a wait of ρ/(2 − 2ρ) times.
+        """
+        busy, latency = self.prompt_s()
+        if ttft_s is None:
+            return self.apart / busy
+        # Most wait longer than on average, and several units wait less than one.
+        slack = max(0.0, ttft_s - latency - self.form.prices.arrival_s)
+        return self.apart / busy * slack / (slack + busy / 2)
+
     def rate(self, targets: ServingTargets) -> float:
         """Requests per second that it takes, doing both; 0 where it cannot keep the targets even so."""
         if not self.prompt_rate(targets.ttft_s):

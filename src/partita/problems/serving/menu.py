@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: The deepest pipeline that is looked at where shallower ones hold the model, and the deepest of all.
 _DEEPEST, _LIMIT = 4, 64
 #: Shares of the engine's usual number of tokens in a step.
-_TOKEN_SHARES = (1, 4, 16)
+_TOKEN_SHARES = (1, 8, 16)
 #: Requests at once.
 _REQUESTS = (64, 256, 1024)
 #: Formats where nothing is said.

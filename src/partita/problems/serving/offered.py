@@ -11,11 +11,11 @@ from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
 
 #: Requests of a run that only shows where to look, and by which factor rates grow there.
-_SHORT, _STEP = 2_000, 1.25
+_SHORT, _STEP = 1_500, 1.2
 #: How near the rate is to one that is too high, of short runs; steps of whole ones.
 _NEAR, _NEARER = 0.02, 0.01
 #: Rates that are looked at, at most, in short runs and in whole ones; and the least one, as a share of the guess.
-_LOOKS, _WHOLE, _LEAST = 20, 6, 1e-3
+_LOOKS, _WHOLE, _LEAST = 16, 5, 1e-2
 
 
 def most_offered(
@@ -24,7 +24,7 @@ def most_offered(
     """The plan of the units with the highest rate that was found to keep the targets; None if none was.
 
     Between rates that keep them there may be some that do not: this finds one behind which a slightly higher one does
-    not, from a guess of it. Rates below a thousandth of the guess are none.
+    not, from a guess of it. Rates below a hundredth of the guess are none.
     """
     if problem.rates:
         for rate in reversed(problem.rates):
@@ -63,16 +63,10 @@ def _between(problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float
 
 def _whole(problem: ServingProblem, units: tuple[UnitGroup, ...], rate: float, monitor: Monitor) -> float:
     """A rate near this that keeps the targets in the whole run; 0 if none was found."""
-    low = 0.0
     for look in range(_WHOLE):
-        if monitor.stopping and low:
+        if monitor.stopping:
             break
         if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
-            if look and not low:
-                return rate
-            low, rate = rate, rate * (1 + _NEARER)
-        elif low:
-            break
-        else:
-            rate *= 1 - _NEARER * 2**look
-    return low
+            return rate
+        rate *= 1 - _NEARER * 2**look
+    return 0.0
