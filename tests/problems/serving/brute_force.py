@@ -69,11 +69,16 @@ def judge(problem: ServingProblem, plan: ServingPlan) -> tuple[float, bool]:
 
 
 def packed(problem: ServingProblem, plan: ServingPlan) -> bool:
-    """Whether all stages find room, by trying every machine for every stage."""
+    """Whether all stages find room, by trying every machine for each, in groups where none has room for a stage."""
     stages: list[tuple[str, int]] = []
     for group in plan.units:
         form = problem.units[group.unit]
-        stages += [(form.kind, form.devices // form.layout.pipeline)] * (form.layout.pipeline * group.count)
+        size, layout = form.devices // form.layout.pipeline, form.layout
+        most = max((room for pool in problem.pools if pool.kind == form.kind for room in pool.machines), default=0)
+        if size <= most:
+            stages += [(form.kind, size)] * (layout.pipeline * group.count)
+        else:
+            stages += [(form.kind, layout.tensor)] * (layout.pipeline * layout.attention_data * group.count)
     stages.sort(key=lambda one: -one[1])
 
     def put(place: int, free: tuple[tuple[str, int], ...]) -> bool:

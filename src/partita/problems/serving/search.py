@@ -302,18 +302,19 @@ class _Search:
 def why_no_fleet(problem: ServingProblem) -> str:
     """Why no fleet is feasible, and what would be enough."""
     bound = FleetBound(problem)
-    if problem.goal == "cost" and math.isinf(bound.least_cost()):
-        least, devices = bound.least(), problem.devices
-        rate = bound.count / max(bound.longest_s, 1e-30)
+    least, longest = bound.least(), bound.longest_s
+    if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
+        needed = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
         return (
-            f"no fleet keeps up with {rate:.4g} requests/s: all {devices} devices take at most {1 / least:.4g}, so at "
-            f"least {math.ceil(devices * rate * least)} like them would be needed"
+            f"no fleet keeps up: {bound.count} requests take all {problem.devices} devices at least "
+            f"{least * bound.count:.4g} s, and {longest:.4g} s are allowed; at least "
+            f"{needed} devices like them, a lower rate or a longer limit would be needed"
         )
     missed = "the targets"
     for item in (item for item in bound.items if item.role == "both"):
         try:
             groups = (UnitGroup(unit=item.number),)
-            slow = None if problem.goal == "cost" else 1e-3 / max(bound.least(), 1e-30)
+            slow = None if problem.goal == "cost" else 1e-3 / max(least, 1e-30)
             found = evaluate(problem, ServingPlan(units=groups, rate_per_s=slow))
         except InputError:
             continue
