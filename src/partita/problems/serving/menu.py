@@ -30,7 +30,7 @@ _DEEPEST, _LIMIT = 4, 64
 #: Shares of the engine's usual number of tokens in a step.
 _TOKEN_SHARES = (1, 8, 16)
 #: Requests at once.
-_REQUESTS = (64, 256, 1024)
+_REQUESTS = (256, 1024)
 #: Formats where nothing is said.
 _FORMAT = "bf16"
 
@@ -39,13 +39,14 @@ def layouts(decoder: Decoder, devices: int, machine: int, deepest: int = _DEEPES
     """The degrees that are looked at, on so many devices in machines of so many.
 
     Tensor-parallel groups, and experts that are cut into parts, stay inside a machine; all degrees are powers of two,
-    but for pipelines of three stages.
+    but for pipelines of three stages where devices are multiples of three.
     """
     layers = sum(block.attention is not None for block in decoder.blocks)
     heads = min((block.attention.heads for block in decoder.blocks if block.attention is not None), default=1)
     experts = min((product.experts for block in decoder.blocks for product in block.experts), default=0)
     powers = [1 << power for power in range(devices.bit_length())]
-    for pipeline in (p for p in sorted({*powers, 3}) if p <= min(deepest, layers, devices)):
+    stages = sorted({*powers, 3} if devices % 3 == 0 else powers)
+    for pipeline in (p for p in stages if p <= min(deepest, layers, devices)):
         for tensor in (t for t in powers if t <= min(machine, heads, devices // pipeline)):
             for groups in powers if experts else (1,):
                 stage = groups * tensor

@@ -64,8 +64,9 @@ def _between(problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float
 def _whole(problem: ServingProblem, units: tuple[UnitGroup, ...], rate: float, monitor: Monitor) -> float:
     """A rate near this that keeps the targets in the whole run; 0 if none was found."""
     for look in range(_WHOLE):
+        # Whoever asks simulates the plan again: without time, a rate that is probably kept.
         if monitor.stopping:
-            break
+            return rate * (1 - _NEARER * 2**look)
         if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
             return rate
         rate *= 1 - _NEARER * 2**look
