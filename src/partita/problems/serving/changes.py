@@ -39,8 +39,6 @@ def change_sentences(
     asked = _asking(problem)
     now = plan.rate_per_s or (problem.workload.rate_per_s or 0.0)
     yield from _queues(asked, plan, now)
-    if monitor.stopping:
-        return
     base = most_offered(asked, plan.units, now, monitor)
     if base is None or base.rate_per_s is None:
         return

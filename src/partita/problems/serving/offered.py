@@ -57,7 +57,7 @@ def _between(problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float
         else:
             rate = low * step if low else high / step
             # Steps grow while only one side is known.
-            step = step**1.5
+            step *= math.sqrt(step)
     return low
 
 
@@ -66,8 +66,8 @@ def _whole(problem: ServingProblem, units: tuple[UnitGroup, ...], rate: float, m
     for look in range(_WHOLE):
         # Whoever asks simulates the plan again: without time, a rate that is probably kept.
         if monitor.stopping:
-            return rate * (1 - _NEARER * 2**look)
+            return rate * (1 - _NEARER * (1 << look))
         if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
             return rate
-        rate *= 1 - _NEARER * 2**look
+        rate *= 1 - _NEARER * (1 << look)
     return 0.0

@@ -1,7 +1,7 @@
 """Fleets: which units, how many, who takes which requests, and at which rate.
 
 Where few fleets are possible and each has finitely many plans, all of them are simulated in the order of what they take
-at least. Otherwise the rules of ``partita.problems.serving.baselines`` begin; then the most promising forms are
+at least. Otherwise the rules of ``partita.problems.serving.rules`` begin; then the most promising forms are
 simulated one unit at a time, which says what a unit really takes, and the best fleets by these numbers are simulated as
 a whole, with shares in proportion to them; units for prompts and for decoding are matched by what they take at most and
 corrected by what the simulated pairs did.
@@ -21,13 +21,13 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
-from partita.problems.serving.baselines import DEFAULT_BASELINES, ByRule, Estimates, planned
 from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.fleets import FleetBound, Item
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+from partita.problems.serving.rules import RULES, ByRule, Estimates, planned
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
@@ -37,6 +37,9 @@ _LONE_REQUESTS, _TRIED = 1_500, 6
 _PAIRS, _MATCHED = 4, 3
 #: Of what lone units take, what fleets of them are asked for at first, and by which factor more each time.
 _SPARE, _MORE = 0.95, 1.03
+
+#: By which shares the best fleet's rate is raised at first and at last.
+_RAISED, _LEAST_RAISED = 0.04, 0.0025
 
 
 class Fleets(Solver):
@@ -150,7 +153,7 @@ class _Search:
         return worth.feasible
 
     def some(self) -> None:
-        for rule in DEFAULT_BASELINES:
+        for rule in RULES:
             if isinstance(rule, ByRule) and rule.supports(self.problem, SearchOptions()) is None:
                 for one in rule.rules(self.problem, Estimates(self.problem)):
                     if self.over:
@@ -162,6 +165,7 @@ class _Search:
         else:
             self.mixed(rates)
             self.matched()
+            self.raised()
 
     def ranked(self, role: str, kind: str) -> list[tuple[float, Item]]:
         """Items by what they take at most for their devices, in requests per second."""
@@ -297,6 +301,17 @@ class _Search:
             if tried[pair] < _MATCHED and self.fits(units):
                 tried[pair] += 1
                 self.offer(most_offered(self.problem, units, rate, self.monitor))
+
+    def raised(self) -> None:
+        """The best fleet at higher rates, in whole runs."""
+        if self.problem.rates or self.best.answer is None:
+            return
+        step = _RAISED
+        while step >= _LEAST_RAISED and not self.over:
+            plan = self.best.answer
+            assert plan.rate_per_s is not None
+            if not self.offer(ServingPlan(units=plan.units, rate_per_s=plan.rate_per_s * (1 + step))):
+                step /= 2
 
 
 def why_no_fleet(problem: ServingProblem) -> str:
