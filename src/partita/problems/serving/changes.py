@@ -26,6 +26,8 @@ from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGr
 _LOOSER, _SEEDS = 1.25, 3
 #: Requests of these simulations, at most.
 _REQUESTS = 3_000
+#: Rates that differ by less are alike: as near as they are looked for.
+_ALIKE = 0.025
 #: Kinds of cards that others are compared with; the first one that is not there.
 _OTHERS = ("H200-141GB", "B200", "H100-80GB")
 
@@ -38,12 +40,15 @@ def change_sentences(
         return
     asked = _asking(problem)
     now = plan.rate_per_s or (problem.workload.rate_per_s or 0.0)
-    yield from _queues(asked, plan, now)
+    if problem.goal == "rate":
+        yield from _lost(asked, plan, now)
+    yield _other_arrivals(asked, plan, now)
     base = most_offered(asked, plan.units, now, monitor)
     if base is None or base.rate_per_s is None:
         return
+    taken = evaluate(asked, base).requests_per_s
     if problem.goal == "cost":
-        yield f"the same units would take {base.rate_per_s:.4g} requests/s; {now:.4g} are asked for"
+        yield f"the same units would take {taken:.4g} requests/s; {now:.4g} are asked for"
     for words, changed, units in _changed(priced, asked, plan):
         if monitor.stopping:
             return
@@ -51,8 +56,9 @@ def change_sentences(
         if found is None or found.rate_per_s is None:
             yield f"{words}, they would keep the targets at no rate near this"
         else:
-            more = found.rate_per_s / base.rate_per_s - 1
-            amount = "no more requests/s" if abs(more) < 0.01 else f"{found.rate_per_s:.4g} requests/s ({more:+.0%})"
+            rate = evaluate(changed, found).requests_per_s
+            more = rate / taken - 1
+            amount = "as many requests/s" if abs(more) < _ALIKE else f"{rate:.4g} requests/s ({more:+.0%})"
             yield f"{words}, they would take {amount}"
 
 
@@ -64,8 +70,8 @@ def _asking(problem: ServingProblem) -> ServingProblem:
     return problem.replace(workload=workload, goal="rate", unit="s", rates=())
 
 
-def _queues(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator[str]:
-    """What the units could do if nobody waited, and the same rate with other arrivals."""
+def _lost(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator[str]:
+    """What the units could do if nobody waited."""
     forms = tuple(dict.fromkeys(group.unit for group in plan.units))
     alone = problem.replace(units=tuple(problem.units[number] for number in forms))
     bound = FleetBound(alone)
@@ -77,6 +83,10 @@ def _queues(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator
     if least > 0:
         lost = max(0.0, 1 - rate * least)
         yield f"without queues these units take at most {1 / least:.4g} requests/s: queues and targets cost {lost:.0%}"
+
+
+def _other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float) -> str:
+    """The same rate with requests that are drawn anew."""
     kept, worths = 0, []
     for seed in range(1, _SEEDS + 1):
         workload = msgspec.structs.replace(problem.workload, seed=problem.workload.seed + seed)
@@ -84,7 +94,7 @@ def _queues(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator
         kept += worth.feasible
         worths.append(worth)
     ttft, tpot = ([getattr(one, name) for one in worths] for name in ("ttft_at", "tpot_at"))
-    yield (
+    return (
         f"with other arrivals ({_SEEDS} seeds) targets are kept {kept} times; TTFT {format_time(min(ttft))} to "
         f"{format_time(max(ttft))}, TPOT {format_time(min(tpot))} to {format_time(max(tpot))}"
     )

@@ -16,6 +16,8 @@ _SHORT, _STEP = 1_500, 1.2
 _NEAR, _NEARER = 0.02, 0.01
 #: Rates that are looked at, at most, in short runs and in whole ones; and the least one, as a share of the guess.
 _LOOKS, _WHOLE, _LEAST = 16, 5, 1e-2
+#: Above so many times the guess requests come all at once, and a higher rate changes nothing.
+_MOST = 1e5
 
 
 def most_offered(
@@ -46,7 +48,8 @@ def _between(problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float
     """A rate that keeps the targets, next to one that does not; 0 if none was found."""
     low, high, rate, step = 0.0, 0.0, guess, _STEP
     for _ in range(_LOOKS):
-        if monitor.stopping or rate < _LEAST * guess or (low and high and high - low <= _NEAR * high):
+        apart = not low or not high or high - low > _NEAR * high
+        if monitor.stopping or not _LEAST * guess <= rate <= _MOST * guess or not apart:
             break
         if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
             low = rate
