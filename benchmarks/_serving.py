@@ -31,7 +31,7 @@ from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.serving.evaluate import ServingEvaluation, evaluate
 from partita.problems.serving.from_model import rules_of
 from partita.problems.serving.options import StatedLayout
-from partita.problems.serving.problem import ServingPlan, ServingProblem, ServingUnit, UnitGroup, UnitLayout
+from partita.problems.serving.problem import DevicePool, ServingPlan, ServingProblem, ServingUnit, UnitGroup, UnitLayout
 
 MODELS = Path(__file__).resolve().parent / "serving_models.json"
 
@@ -131,7 +131,9 @@ def served(
         rules=rules_of(engine, StatedLayout(degrees=degrees, **sizes)),
         prices=prices,
     )
-    problem = ServingProblem(workload=load, units=(unit,), devices=degrees.devices)
+    problem = ServingProblem(
+        workload=load, units=(unit,), pools=(DevicePool(kind=unit.kind, machines=(degrees.devices,)),)
+    )
     return evaluate(problem, ServingPlan(units=(UnitGroup(unit=0),)))
 
 

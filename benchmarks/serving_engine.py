@@ -23,7 +23,14 @@ import json, resource, sys, time
 from partita.nouns.workload.files import read_requests
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.serving.evaluate import evaluate
-from partita.problems.serving.problem import EngineRules, ServingPlan, ServingProblem, ServingUnit, UnitGroup
+from partita.problems.serving.problem import (
+    DevicePool,
+    EngineRules,
+    ServingPlan,
+    ServingProblem,
+    ServingUnit,
+    UnitGroup,
+)
 from partita.problems.serving.samples import LOOP, sample_prices
 from partita.problems.serving.work import least_duration
 
@@ -32,7 +39,8 @@ evaluate(LOOP, plan)
 workload = RequestWorkload(trace=read_requests(sys.argv[1]), rate_per_s=float(sys.argv[2]), requests=int(sys.argv[3]))
 prices = sample_prices(1, cache_bytes=400_000.0)
 unit = ServingUnit(kind="gpu", rules=EngineRules(requests=256, tokens=2048), prices=prices)
-problem = ServingProblem(name="trace", workload=workload, units=(unit,), devices=1)
+pools = (DevicePool(kind=unit.kind, machines=(1,)),)
+problem = ServingProblem(name="trace", workload=workload, units=(unit,), pools=pools)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 started = time.perf_counter()
 found = evaluate(problem, plan)

@@ -75,6 +75,9 @@ def test_traces_are_run(partita: Callable[..., Any], tmp_path: Path) -> None:
         ((*FIXED, "--weights", "fp3"), "there is no number format 'fp3'"),
         (("--prompt-tokens", "-1", "--output-tokens", "1"), "--prompt-tokens -1 is out of range"),
         (("--requests", "nowhere.csv"), "cannot read nowhere.csv"),
+        ((*FIXED, "--price-per-hour", "T4=1"), "names T4, and the cluster has L4; name these"),
+        ((*FIXED, "--price-per-hour", "L4"), "'L4' is not of the form KIND=X"),
+        ((*FIXED, "--roles", "none"), "--roles 'none' is not one of both, split, any"),
         ((*FIXED, "--microbatches", "4"), "--microbatches means nothing for a plan with objective serving"),
     ],
 )
@@ -114,3 +117,37 @@ def test_requests_that_nothing_holds_are_infeasible(partita: Callable[..., Any],
     run = partita("solve", path, "--json")
     assert run.code == 1
     assert "is longer than the cache" in run.document["reason"]
+
+
+PROMISED = ("--ttft", "0.5", "--tpot", "0.05")
+
+
+def test_the_cheapest_fleet_of_a_rate_is_planned(partita: Callable[..., Any]) -> None:
+    pytest.importorskip("transformers")
+    mixed = (*MODEL[:-1], "1xL4+1xT4")
+    prices = ("--price-per-hour", "L4=0.7,T4=0.35")
+    run = partita("plan", *mixed, *FIXED, *PROMISED, "--rate", "1", "--roles", "both", *prices, "--json")
+    assert run.code == 0, run.err
+    found = run.document["serving"]
+    assert run.document["unit"] == "per hour"
+    assert run.document["objective"] == pytest.approx(found["cost"])
+    assert run.document["objective"] in (0.35, 0.7, 1.05)
+    assert sum(found["left_over"].values()) == 2 - found["devices"]
+    assert any("would take" in sentence for sentence in run.document["limits"]["sentences"])
+    assert {row["name"] for row in run.document["baselines"]} >= {"one-kind", "greedy-covering"}
+
+
+def test_promises_are_swept(partita: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("matplotlib")
+    table, picture = tmp_path / "c.csv", tmp_path / "c.png"
+    given = (*MODEL, *FIXED, "--rate", "2", "--tpot", "0.02,0.05", "--roles", "both", "--time-limit", "5")
+    run = partita("sweep", *given, "--csv", table, "--plot", picture, "--json")
+    assert run.code == 0, run.err
+    rows = run.document["rows"]
+    assert [row["tpot"] for row in rows] == [0.02, 0.05]
+    for row in rows:
+        assert row["tokens_per_s_per_user"] >= 1 / row["tpot"]
+        assert row["tokens_per_s"] == pytest.approx(row["used_devices"] * row["tokens_per_s_per_device"])
+    assert "tokens_per_s_per_user" in table.read_text().splitlines()[0]
+    assert picture.stat().st_size > 1000

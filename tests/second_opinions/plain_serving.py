@@ -23,6 +23,7 @@ class PlainRequest:
     output: int
     arrival: float = 0.0
     group: int = -1
+    route: str = ""  #: Of units; any of no name.
     computed: int = 0
     shared: int = 0
     tokens: list[float] = field(default_factory=list)
@@ -62,6 +63,7 @@ class PlainUnit:
     keeps: bool = False
     link: float = 0.0
     link_per_token: dict[int, float] = field(default_factory=dict)
+    name: str = ""  #: Of its group, for requests with a route.
     schedulers: list[PlainScheduler] = field(default_factory=list)
     steps: list[tuple[float, list[tuple[PlainRequest, bool]]]] = field(default_factory=list)
     free_at: list[float] = field(default_factory=list)
@@ -181,7 +183,8 @@ class PlainServing:
                     to.coming.remove(r)
                     to.running.append(r)
             while entering and entering[0].arrival + self.delay <= self.now:
-                self.shortest(("both", "prefill")).waiting.append(entering.pop(0))
+                first = entering.pop(0)
+                self.shortest(("both", "prefill"), first.route).waiting.append(first)
             for number, unit in enumerate(self.units):
                 if len(unit.steps) < unit.prices.stages and unit.free_at[0] <= self.now:
                     for scheduler in unit.schedulers:
@@ -190,8 +193,9 @@ class PlainServing:
                         self.launch(number, unit)
         return self.now
 
-    def shortest(self, roles: tuple[str, ...]) -> PlainScheduler:
-        fitting = [s for unit in self.units if unit.role in roles for s in unit.schedulers]
+    def shortest(self, roles: tuple[str, ...], route: str = "") -> PlainScheduler:
+        units = [unit for unit in self.units if unit.role in roles and route in ("", unit.name)]
+        fitting = [s for unit in units for s in unit.schedulers]
         return min(fitting, key=lambda s: len(s.waiting) + len(s.running) + len(s.coming))
 
     def tokens_out(self, unit: PlainUnit) -> int:

@@ -274,5 +274,11 @@ def answer(
             monitor = clock.share(UNLIMITED, UNLIMITED_S)
             without = run_solver(unlimited, None, options, monitor, explain=False).objective
     return ModelPlan(
-        priced, result, tuple(rows), other=refined.other, without_limit=without, wider_bound=refined.wider_bound
+        priced,
+        result,
+        tuple(rows),
+        other=refined.other,
+        without_limit=without,
+        wider_bound=refined.wider_bound,
+        limits=refined.limits,
     )

@@ -155,19 +155,42 @@ def draw_pareto(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None
     return found
 
 
+#: Keys of a row of which more is better of both, what people weigh against each other.
+_CURVE = (("tokens_per_s_per_user", "tokens/s of a user"), ("tokens_per_s_per_device", "tokens/s of a device"))
+
+
+def draw_curve(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None = None) -> Axes:
+    """Draw what users get against what devices give: a line along the first axis with several values, for each value
+    of the others. Points without a plan are left out."""
+    found = new_figure(7.0, 4.5).add_subplot() if ax is None else ax
+    (across, xlabel), (up, ylabel) = _CURVE
+    for name, line in _lines(along, document)[1].items():
+        points = sorted((row[across], row[up]) for row in line if row[across] is not None and row[up] is not None)
+        found.plot([x for x, _ in points], [y for _, y in points], "o-", label=name or "plans")
+    found.set_xlim(left=0)
+    found.set_ylim(bottom=0)
+    found.set_xlabel(xlabel)
+    found.set_ylabel(ylabel)
+    found.legend(fontsize="small")
+    return found
+
+
 def save_sweep(path: str, along: Sequence[Axis], document: dict[str, Any]) -> None:
-    """Draw a sweep along its axes into a file, whose ending decides the format: times, and efficiency where rows have
-    one.
+    """Draw a sweep along its axes into a file, whose ending decides the format: times, and where rows have them
+    efficiency, or what users get against what devices give.
 
     ``document`` is what ``report.sweep.sweep_document`` gives.
     """
 
-    panels = 2 if _there(document, "efficiency") else 1
-    figure = new_figure(7.0 if panels == 1 else 10.0, 4.5)
+    efficiency, curve = _there(document, "efficiency"), _there(document, _CURVE[0][0])
+    panels = 1 + efficiency + curve
+    figure = new_figure(7.0 if panels == 1 else 5.0 * panels, 4.5)
     times, *others = figure.subplots(1, panels, squeeze=False)[0]
     draw_sweep(along, document, times)
-    for ax in others:
+    if efficiency:
         # Relative to the smallest point.
-        _draw(ax, along, document, [("efficiency", "o-", "")], "efficiency, relative to the fewest devices")
+        _draw(others[0], along, document, [("efficiency", "o-", "")], "efficiency, relative to the fewest devices")
+    if curve:
+        draw_curve(along, document, others[-1])
     figure.suptitle(str(document["problem"]["name"]))
     save_figure(figure, path)

@@ -14,12 +14,14 @@ from partita.nouns.workload.workload import LengthShare, RequestWorkload
 from partita.problems.kind import SearchOptions
 from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.problem import (
+    DevicePool,
     EngineRules,
     ServingPlan,
     ServingProblem,
     ServingTargets,
     ServingUnit,
     UnitLayout,
+    resized,
 )
 from partita.problems.serving.samples import LOOP, SPLIT
 from problems.serving.brute_force import best_objective, judge
@@ -49,8 +51,8 @@ def random_problem(seed: int, *, split: bool = False) -> ServingProblem:
         name=f"drawn {seed}",
         workload=workload,
         units=units,
-        devices=draws.randint(2, 4) if split else draws.randint(1, 4),
-        split=split,
+        pools=(DevicePool(kind="gpu", machines=(draws.randint(2, 4) if split else draws.randint(1, 4),)),),
+        roles="any" if split else "both",
         link_bytes_per_s=rate,
         targets=targets,
     )
@@ -105,7 +107,7 @@ SAMPLES = Samples(
     optimum=optimum,
     check=check,
     infeasible=(
-        _FEW.replace(devices=0),
+        resized(_FEW, 0),
         _FEW.replace(targets=ServingTargets(tpot_s=1e-6)),
         _FEW.replace(workload=RequestWorkload(prompt_tokens=100_000, output_tokens=1, concurrency=1)),
     ),

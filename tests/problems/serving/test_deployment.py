@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
-
-from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.deployment import machine_cards
 from partita.problems.serving.deployment import deployment
-from partita.problems.serving.problem import ServingPlan, UnitFormats, UnitGroup
+from partita.problems.serving.problem import DevicePool, ServingPlan, UnitFormats, UnitGroup
 from partita.problems.serving.samples import LOOP, SPLIT
 
 
@@ -49,7 +46,13 @@ def test_machines_are_those_of_the_cluster() -> None:
     plan = ServingPlan(units=(UnitGroup(unit=0),))
     assert deployment(LOOP, plan, cluster).machines == ((("L4", 1),), (("L4", 1),), (("L4", 2), ("T4", 1)))
     assert machine_cards(Cluster.from_spec("1xCPU")) == ((("CPU", 1),),)
-    # Devices of several kinds may be anywhere.
-    mixed = LOOP.replace(units=(LOOP.units[0], msgspec.structs.replace(LOOP.units[1], kind="other")))
-    with pytest.raises(InputError, match="does not say which machines its devices"):
-        deployment(mixed, plan)
+    # Without a cluster, those of the problem's pools.
+    pools = (DevicePool(kind="L4", machines=(2, 1)), DevicePool(kind="T4", machines=(4,)))
+    mixed = LOOP.replace(
+        units=(
+            msgspec.structs.replace(LOOP.units[0], kind="L4"),
+            msgspec.structs.replace(LOOP.units[1], kind="T4"),
+        ),
+        pools=pools,
+    )
+    assert deployment(mixed, plan).machines == ((("L4", 2),), (("L4", 1),), (("T4", 4),))

@@ -13,6 +13,7 @@ from partita.ground.errors import InputError
 from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.serving.evaluate import LIMITS, evaluate
 from partita.problems.serving.problem import (
+    DevicePool,
     EngineRules,
     ServingPlan,
     ServingProblem,
@@ -50,7 +51,7 @@ def prices(**fields: Any) -> StepPrices:
 def problem(workload: RequestWorkload, rules: EngineRules | None = None, **fields: Any) -> ServingProblem:
     rules = EngineRules(requests=4, tokens=8, block_tokens=1) if rules is None else rules
     unit = ServingUnit(kind="gpu", rules=rules, prices=prices(**fields))
-    return ServingProblem(name="hand", workload=workload, units=(unit,), devices=2)
+    return ServingProblem(name="hand", workload=workload, units=(unit,), pools=(DevicePool(kind="gpu", machines=(2,)),))
 
 
 def test_one_request_alone() -> None:
@@ -150,7 +151,7 @@ def test_split_units_hand_caches_on() -> None:
     """TTFT ends with the prompt; the transfer delays the second token."""
     workload = RequestWorkload(prompt_tokens=4, output_tokens=3, concurrency=1, requests=1)
     stated = problem(workload, moved_bytes_per_token=(2.0,))
-    stated = stated.replace(split=True, link_bytes_per_s=4.0, link_s=1.0)
+    stated = stated.replace(roles="any", link_bytes_per_s=4.0, link_s=1.0)
     plan = ServingPlan(units=(UnitGroup(unit=0, role="prefill"), UnitGroup(unit=0, role="decode")))
     found = evaluate(stated, plan)
     # 5 s of prompt; 1 s + 4 tokens of 2 bytes at 4 bytes/s; two tokens of 2 s.
@@ -246,7 +247,10 @@ def test_requests_longer_than_the_cache_are_refused() -> None:
     ("fields", "said"),
     [
         ({"units": ()}, "no units to choose from"),
-        ({"devices": -1}, "devices is -1"),
+        ({"pools": LOOP.pools * 2}, "one for each kind"),
+        ({"goal": "rate"}, "looks for the rate"),
+        ({"goal": "cost"}, "looks for the cheapest devices at a rate"),
+        ({"rates": (2.0, 1.0)}, "must ascend"),
         ({"link_bytes_per_s": 0.0}, "link_bytes_per_s is 0.0"),
         ({"targets": None}, None),
     ],

@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 
 import partita as pt
 from partita.conductor.plan import plan
-from partita.ground.errors import InputError, UnsupportedError
+from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 from partita.problems.serving.options import parse_unit_layout
 
@@ -55,6 +55,7 @@ def test_a_layout_is_one_form(dense: Graph) -> None:
 def test_without_one_every_layout_is_looked_at(dense: Graph) -> None:
     found = {(unit.layout.tensor, unit.layout.pipeline) for unit in priced(dense).units}
     assert found == {(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (1, 4)}
+    assert {u.layout.pipeline for u in priced(dense, "6xL4").units} == {1, 2, 3, 4}
     # Tensor-parallel groups stay inside a machine.
     assert max(unit.layout.tensor for unit in priced(dense, "2x(2xL4)").units) == 2
 
@@ -119,8 +120,8 @@ def test_traces_and_rates(dense: Graph, tmp_path: Path) -> None:
     assert closed.drawn().in_flight == 2
 
 
-def test_without_a_load_one_request_is_in_flight(dense: Graph) -> None:
-    problem = priced(dense, layout="tensor=1", concurrency=None)
+def test_without_a_load_a_layout_has_one_request_in_flight(dense: Graph) -> None:
+    problem = priced(dense, concurrency=None, layout="tensor=2")
     assert problem.workload.concurrency == 1
     assert any("one is in flight" in note for note in problem.notes)
 
@@ -136,6 +137,8 @@ def test_without_a_load_one_request_is_in_flight(dense: Graph) -> None:
         ({"prompt_tokens": None}, "serving needs a workload"),
         ({"requests": "x.csv"}, "gives the lengths of requests"),
         ({"rate": 1.0}, "leave one out"),
+        ({"price_per_hour": "T4=1"}, "names T4, and the cluster has L4; name these"),
+        ({"roles": "neither"}, "roles 'neither' is unknown"),
         ({"runtime": "vllm"}, "the engine is --engine"),
         ({"costs": "x.csv"}, "x.csv"),
         ({"percentile": 2.0}, "out of range"),
@@ -153,12 +156,49 @@ def test_weights_that_leave_no_room_are_refused() -> None:
         priced(large, layout="tensor=1")
     answer = plan(large, "1xL4", objective="serving", **FIXED)
     assert answer.result.status == "infeasible"
-    assert "longer than the cache" in answer.result.reason
+    # What would hold it is said.
+    assert "tensor 4 takes 4 devices, and there are 1" in answer.result.reason
 
 
-def test_several_kinds_of_devices_are_refused(dense: Graph) -> None:
-    with pytest.raises(UnsupportedError, match="devices of several kinds"):
-        plan(dense, "1xL4+1xT4", objective="serving", **FIXED)
+def test_kinds_of_devices_are_pools_with_forms_of_their_own(dense: Graph) -> None:
+    problem = priced(dense, "2x(2xL4)+1xT4", concurrency=None, price_per_hour="L4=0.7,T4=0.35")
+    assert [(pool.kind, pool.machines, pool.price_per_hour) for pool in problem.pools] == [
+        ("L4", (2, 2), 0.7),
+        ("T4", (1,), 0.35),
+    ]
+    assert {unit.kind for unit in problem.units} == {"L4", "T4"}
+    assert max(unit.devices for unit in problem.units if unit.kind == "T4") == 1
+    assert max(unit.layout.tensor for unit in problem.units if unit.kind == "L4") == 2
+
+
+def test_what_is_looked_for_follows_from_the_load(dense: Graph) -> None:
+    most = priced(dense, concurrency=None, ttft=1.0)
+    assert (most.goal, most.roles, most.unit, most.workload.count) == ("rate", "any", "s", 10_000)
+    assert not most.workload.loaded
+    cheapest = priced(dense, concurrency=None, rate=2.0)
+    assert (cheapest.goal, cheapest.unit, cheapest.workload.rate_per_s) == ("cost", "devices", 2.0)
+    assert priced(dense, concurrency=None, rate=2.0, price_per_hour={"L4": 0.7}).unit == "per hour"
+    assert any("Nothing is promised" in note for note in cheapest.notes)
+    closed = priced(dense)
+    assert (closed.goal, closed.roles) == ("time", "both")
+    assert priced(dense, concurrency=None, roles="split").roles == "split"
+
+
+def test_forms_of_one_layout_share_its_prices(dense: Graph) -> None:
+    units = priced(dense).units
+    by_layout = {unit.layout: unit.prices for unit in units}
+    assert all(unit.prices is by_layout[unit.layout] for unit in units)
+    assert {unit.rules.tokens for unit in units} == {512, 1024, 8192}
+    assert len({(unit.layout, unit.rules) for unit in units}) == len(units)
+    # Prompts that are not cut need a step that holds them.
+    whole = priced(dense, engine="trtllm", prompt_tokens=1000).units
+    assert min(unit.rules.tokens for unit in whole) == 1024
+
+
+def test_caches_go_over_the_slowest_link(dense: Graph) -> None:
+    near, far = (priced(dense, cluster).link_bytes_per_s for cluster in ("2xL4", "2x(1xL4):ethernet-1g"))
+    assert near > far > 0
+    assert priced(dense, "1xL4").link_bytes_per_s is None
 
 
 def test_models_without_a_cache_are_refused() -> None:

@@ -313,6 +313,14 @@ class ServingCompareSettings(CompareKeywords, total=False):
     """Seconds per token after that, at most. [seconds; default: None]"""
     percentile: float
     """Share of requests that keeps these. [a share; default: 0.9]"""
+    roles: Literal["both", "split", "any"] | None
+    """Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
+    better (any); any if None, but both for a closed loop or a layout. [default: None]
+    """
+    price_per_hour: Mapping[str, float] | str | None
+    """What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+    are looked for. [default: None]
+    """
     layout: str | None
     """Price one unit, without search:
     tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -460,6 +468,10 @@ class ServingProblemCompareSettings(CompareProblemKeywords, total=False):
     """Seconds per token, at most. [seconds; unchanged unless given]"""
     percentile: float | None
     """Share of requests that keeps these. [a share; unchanged unless given]"""
+    roles: Literal["both", "split", "any"] | None
+    """Units that do all of a request (both), units for prompts and units for decoding (split), or either (any).
+    [unchanged unless given]
+    """
 
 
 class AnyCompareSettings(TypedDict, total=False):
@@ -535,6 +547,8 @@ class AnyCompareSettings(TypedDict, total=False):
     ttft: float | None
     tpot: float | None
     percentile: float | None
+    roles: Literal["both", "split", "any"] | None
+    price_per_hour: Mapping[str, float] | str | None
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
     replicas: int | None
@@ -950,6 +964,12 @@ def compare(
         Seconds per token after that, at most. [seconds; default: None]
     percentile : float
         Share of requests that keeps these. [a share; default: 0.9]
+    roles : {"both", "split", "any"} | None
+        Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
+        better (any); any if None, but both for a closed loop or a layout. [default: None]
+    price_per_hour : Mapping[str, float] | str | None
+        What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+        are looked for. [default: None]
     layout : str | None
         Price one unit, without search:
         tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -1063,6 +1083,9 @@ def compare(
         Seconds per token, at most. [seconds; unchanged unless given]
     percentile : float | None
         Share of requests that keeps these. [a share; unchanged unless given]
+    roles : {"both", "split", "any"} | None
+        Units that do all of a request (both), units for prompts and units for decoding (split), or either (any).
+        [unchanged unless given]
     """
     return comparing.compare(
         what,

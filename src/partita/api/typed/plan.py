@@ -328,6 +328,14 @@ class ServingPlanSettings(PlanKeywords, total=False):
     """Seconds per token after that, at most. [seconds; default: None]"""
     percentile: float
     """Share of requests that keeps these. [a share; default: 0.9]"""
+    roles: Literal["both", "split", "any"] | None
+    """Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
+    better (any); any if None, but both for a closed loop or a layout. [default: None]
+    """
+    price_per_hour: Mapping[str, float] | str | None
+    """What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+    are looked for. [default: None]
+    """
     layout: str | None
     """Price one unit, without search:
     tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -408,6 +416,8 @@ class AnyPlanSettings(TypedDict, total=False):
     ttft: float | None
     tpot: float | None
     percentile: float
+    roles: Literal["both", "split", "any"] | None
+    price_per_hour: Mapping[str, float] | str | None
 
 
 class PlanAnyKeywords(TypedDict, total=False):
@@ -750,6 +760,12 @@ def plan(
         Seconds per token after that, at most. [seconds; default: None]
     percentile : float
         Share of requests that keeps these. [a share; default: 0.9]
+    roles : {"both", "split", "any"} | None
+        Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
+        better (any); any if None, but both for a closed loop or a layout. [default: None]
+    price_per_hour : Mapping[str, float] | str | None
+        What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+        are looked for. [default: None]
     layout : str | None
         Price one unit, without search:
         tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]

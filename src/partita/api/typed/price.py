@@ -292,6 +292,14 @@ class ServingPriceSettings(PriceKeywords, total=False):
     """Seconds per token after that, at most. [seconds; default: None]"""
     percentile: float
     """Share of requests that keeps these. [a share; default: 0.9]"""
+    roles: Literal["both", "split", "any"] | None
+    """Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
+    better (any); any if None, but both for a closed loop or a layout. [default: None]
+    """
+    price_per_hour: Mapping[str, float] | str | None
+    """What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+    are looked for. [default: None]
+    """
     layout: str | None
     """Price one unit, without search:
     tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -369,6 +377,8 @@ class AnyPriceSettings(TypedDict, total=False):
     ttft: float | None
     tpot: float | None
     percentile: float
+    roles: Literal["both", "split", "any"] | None
+    price_per_hour: Mapping[str, float] | str | None
 
 
 class PriceAnyKeywords(TypedDict, total=False):
@@ -637,6 +647,12 @@ def price(
         Seconds per token after that, at most. [seconds; default: None]
     percentile : float
         Share of requests that keeps these. [a share; default: 0.9]
+    roles : {"both", "split", "any"} | None
+        Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
+        better (any); any if None, but both for a closed loop or a layout. [default: None]
+    price_per_hour : Mapping[str, float] | str | None
+        What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+        are looked for. [default: None]
     layout : str | None
         Price one unit, without search:
         tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]

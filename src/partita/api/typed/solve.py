@@ -177,6 +177,10 @@ class ServingSolveSettings(SolveProblemKeywords, total=False):
     """Seconds per token, at most. [seconds; unchanged unless given]"""
     percentile: float | None
     """Share of requests that keeps these. [a share; unchanged unless given]"""
+    roles: Literal["both", "split", "any"] | None
+    """Units that do all of a request (both), units for prompts and units for decoding (split), or either (any).
+    [unchanged unless given]
+    """
 
 
 class AnySolveSettings(TypedDict, total=False):
@@ -214,6 +218,7 @@ class AnySolveSettings(TypedDict, total=False):
     ttft: float | None
     tpot: float | None
     percentile: float | None
+    roles: Literal["both", "split", "any"] | None
 
 
 class SolveAnyKeywords(TypedDict, total=False):
@@ -446,6 +451,9 @@ def solve(
         Seconds per token, at most. [seconds; unchanged unless given]
     percentile : float | None
         Share of requests that keeps these. [a share; unchanged unless given]
+    roles : {"both", "split", "any"} | None
+        Units that do all of a request (both), units for prompts and units for decoding (split), or either (any).
+        [unchanged unless given]
     """
     return solving.solve(
         problem,

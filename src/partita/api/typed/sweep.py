@@ -283,6 +283,12 @@ class ServingSweepSettings(SweepKeywords, total=False):
     """Requests in flight. [requests; unchanged unless given]"""
     rate: float | Sequence[float]
     """Requests per second. [requests/s; unchanged unless given]"""
+    ttft: float | Sequence[float]
+    """Seconds to the first token. [seconds; unchanged unless given]"""
+    tpot: float | Sequence[float]
+    """Seconds per token. [seconds; unchanged unless given]"""
+    roles: Literal["both", "split", "any"] | Sequence[Literal["both", "split", "any"]]
+    """Roles of units: both, split or any. [roles; unchanged unless given]"""
     optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
@@ -319,12 +325,12 @@ class ServingSweepSettings(SweepKeywords, total=False):
     """Format of the weights of experts; that of the dense ones if not given. [default: None]"""
     cache: str | None
     """Format of the cache: bf16, fp8, …. [default: None]"""
-    ttft: float | None
-    """Seconds to the first token, at most. [seconds; default: None]"""
-    tpot: float | None
-    """Seconds per token after that, at most. [seconds; default: None]"""
     percentile: float
     """Share of requests that keeps these. [a share; default: 0.9]"""
+    price_per_hour: Mapping[str, float] | str | None
+    """What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+    are looked for. [default: None]
+    """
     layout: str | None
     """Price one unit, without search:
     tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -479,10 +485,12 @@ class ServingProblemSweepSettings(SweepProblemKeywords, total=False):
     """Requests in flight. [requests; unchanged unless given]"""
     rate: float | Sequence[float]
     """Requests per second. [requests/s; unchanged unless given]"""
-    ttft: float | None
-    """Seconds to the first token, at most. [seconds; unchanged unless given]"""
-    tpot: float | None
-    """Seconds per token, at most. [seconds; unchanged unless given]"""
+    ttft: float | Sequence[float]
+    """Seconds to the first token. [seconds; unchanged unless given]"""
+    tpot: float | Sequence[float]
+    """Seconds per token. [seconds; unchanged unless given]"""
+    roles: Literal["both", "split", "any"] | Sequence[Literal["both", "split", "any"]]
+    """Roles of units: both, split or any. [roles; unchanged unless given]"""
     percentile: float | None
     """Share of requests that keeps these. [a share; unchanged unless given]"""
 
@@ -548,6 +556,9 @@ class AnySweepSettings(TypedDict, total=False):
     parallel_operators: bool
     concurrency: int | Sequence[int]
     rate: float | Sequence[float]
+    ttft: float | Sequence[float]
+    tpot: float | Sequence[float]
+    roles: Literal["both", "split", "any"] | Sequence[Literal["both", "split", "any"]]
     prompt_tokens: int | None
     output_tokens: int | None
     requests: str | None
@@ -558,9 +569,8 @@ class AnySweepSettings(TypedDict, total=False):
     weights: str | None
     expert_weights: str | None
     cache: str | None
-    ttft: float | None
-    tpot: float | None
     percentile: float | None
+    price_per_hour: Mapping[str, float] | str | None
     replicas: int | Sequence[int]
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
@@ -949,6 +959,12 @@ def sweep(
         Requests in flight. [requests; unchanged unless given]
     rate : float | Sequence[float]
         Requests per second. [requests/s; unchanged unless given]
+    ttft : float | Sequence[float]
+        Seconds to the first token. [seconds; unchanged unless given]
+    tpot : float | Sequence[float]
+        Seconds per token. [seconds; unchanged unless given]
+    roles : {"both", "split", "any"} | Sequence[{"both", "split", "any"}]
+        Roles of units: both, split or any. [roles; unchanged unless given]
     optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
@@ -983,12 +999,11 @@ def sweep(
         Format of the weights of experts; that of the dense ones if not given. [default: None]
     cache : str | None
         Format of the cache: bf16, fp8, …. [default: None]
-    ttft : float | None
-        Seconds to the first token, at most. [seconds; default: None]
-    tpot : float | None
-        Seconds per token after that, at most. [seconds; default: None]
     percentile : float
         Share of requests that keeps these. [a share; default: 0.9]
+    price_per_hour : Mapping[str, float] | str | None
+        What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
+        are looked for. [default: None]
     layout : str | None
         Price one unit, without search:
         tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
@@ -1108,10 +1123,12 @@ def sweep(
         Requests in flight. [requests; unchanged unless given]
     rate : float | Sequence[float]
         Requests per second. [requests/s; unchanged unless given]
-    ttft : float | None
-        Seconds to the first token, at most. [seconds; unchanged unless given]
-    tpot : float | None
-        Seconds per token, at most. [seconds; unchanged unless given]
+    ttft : float | Sequence[float]
+        Seconds to the first token. [seconds; unchanged unless given]
+    tpot : float | Sequence[float]
+        Seconds per token. [seconds; unchanged unless given]
+    roles : {"both", "split", "any"} | Sequence[{"both", "split", "any"}]
+        Roles of units: both, split or any. [roles; unchanged unless given]
     percentile : float | None
         Share of requests that keeps these. [a share; unchanged unless given]
     """

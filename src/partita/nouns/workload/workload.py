@@ -64,11 +64,13 @@ class DrawnRequests(NamedTuple):
 class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requests by their lengths (all alike, a histogram, or a trace) and by when they come.
 
+    Without a concurrency, a rate or a trace it is open when they come: ``at_rate`` says it.
+
     Raises
     ------
     InputError
-        If lengths are given in no way or in two, one is not positive, a trace's times fall, it is not said when
-        requests come, or a prefix leaves nothing of a prompt.
+        If lengths are given in no way or in two, one is not positive, a trace's times fall, or a prefix leaves nothing
+        of a prompt.
     """
 
     #: Lengths of all requests; None where a histogram or a trace says them.
@@ -110,8 +112,6 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             check_positive("workload", "rate_per_s", self.rate_per_s)
         if self.concurrency is not None and self.rate_per_s is not None:
             raise InputError("a workload is a closed loop (concurrency) or an open one (rate); leave one out")
-        if self.concurrency is None and self.rate_per_s is None and self.trace is None:
-            raise InputError("a workload needs to say when requests come: give a concurrency, or a rate")
         check_at_least("workload: seed", self.seed, 0)
         if not 0 <= self.spread < 1 or (self.spread and not ways[0]):
             raise InputError(
@@ -183,8 +183,22 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
             return PER_SEAT * self.concurrency
         return OPEN_REQUESTS if self.trace is None else len(self.trace.arrival_s)
 
+    @property
+    def loaded(self) -> bool:
+        """Whether it is said when requests come."""
+        return self.concurrency is not None or self.rate_per_s is not None or self.trace is not None
+
+    def at_rate(self, rate_per_s: float) -> RequestWorkload:
+        """The same requests, in the same order, in an open loop of a rate."""
+        return msgspec.structs.replace(self, concurrency=None, rate_per_s=rate_per_s, requests=self.count)
+
     def drawn(self) -> DrawnRequests:
-        """The requests one by one; a trace that is too short starts again from its beginning."""
+        """The requests one by one; a trace that is too short starts again from its beginning.
+
+        Raises ``InputError`` if it is open when they come.
+        """
+        if not self.loaded:
+            raise InputError("a workload needs to say when requests come: give a concurrency, or a rate")
         count, draws = self.count, np.random.default_rng(self.seed)
         if self.trace is not None:
             places = np.arange(count) % len(self.trace.arrival_s)

@@ -131,13 +131,15 @@ class RefinedPlan:
 
     ``row`` is a plan to take instead, ``other`` one that a reader should know of; None for none. Only an answer that
     was chosen ``by_objective`` may be shaped by a limit that is nearly reached. No plan of a wider kind, which the
-    problem does not allow, beats ``wider_bound``; None where that is not known.
+    problem does not allow, beats ``wider_bound``; None where that is not known. ``limits`` are sentences about what
+    would change the answer.
     """
 
     row: Rival | None = None
     other: Rival | None = None
     by_objective: bool = True
     wider_bound: float | None = None
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,12 +177,13 @@ class ModelPlan(Generic[P]):
     baselines: tuple[Rival, ...] = ()  #: What simple plans reach on the same problem.
     #: Every candidate problem with its result, where there were several.
     tried: tuple[tuple[Priced[P], Result[P, Any, Any]], ...] = ()
-    other: Rival | None = None  #: This and ``wider_bound``: as of ``RefinedPlan``.
+    other: Rival | None = None  #: This, ``wider_bound`` and ``limits``: as of ``RefinedPlan``.
     #: Objective reachable without the limit that is nearly reached (``Kind.unlimited``); None where none is.
     without_limit: float | None = None
     #: What was found of the same problem without the limits of a runtime; None where nothing was looked for.
     free: Result[P, Any, Any] | None = None
     wider_bound: float | None = None
+    limits: tuple[str, ...] = ()
 
     __repr__ = brief
 

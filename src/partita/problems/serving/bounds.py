@@ -7,6 +7,7 @@ import math
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.problems.kind import BoundMethod
+from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.problem import ServingProblem
 from partita.problems.serving.work import fitting, least_duration
 
@@ -19,6 +20,8 @@ class ConservedWork(BoundMethod[ServingProblem]):
     argument = "every token takes its share of the cheapest step, and no request is faster than it is alone"
 
     def supports(self, problem: ServingProblem) -> str | None:
+        if problem.goal != "time":
+            return "fleets of several forms are not bounded by it; use the bound fleets"
         return (
             "units that do prompts or decoding alone are not bounded by it; use a problem without split"
             if (problem.split)
@@ -28,12 +31,26 @@ class ConservedWork(BoundMethod[ServingProblem]):
     def bound(self, problem: ServingProblem, monitor: Monitor) -> Bound:
         drawn = problem.workload.drawn()
         values = [
-            least_duration(problem, form, problem.devices // form.devices, drawn) / len(drawn.prompt_tokens)
+            least_duration(problem, form, problem.pool(form.kind).devices // form.devices, drawn)
+            / len(drawn.prompt_tokens)
             for form in problem.units
             if fitting(problem, form) is None
         ]
         return Bound(min(values, default=math.inf), self.name, self.scope, monitor.elapsed_s)
 
 
+class FleetCapacity(BoundMethod[ServingProblem]):
+    """See ``partita.problems.serving.fleets``."""
+
+    name = "fleets"
+    summary = "capacities of units in the best mixes of steps, and the best fleet of them; ignores queues"
+    argument = "no unit makes more in a second than its best mix of steps, and no fleet more than its units together"
+
+    def bound(self, problem: ServingProblem, monitor: Monitor) -> Bound:
+        fleets = FleetBound(problem)
+        value = fleets.least_cost() if problem.goal == "cost" else fleets.least()
+        return Bound(value, self.name, self.scope, monitor.elapsed_s)
+
+
 #: The visible list.
-DEFAULT_BOUNDS: tuple[BoundMethod[ServingProblem], ...] = (ConservedWork(),)
+DEFAULT_BOUNDS: tuple[BoundMethod[ServingProblem], ...] = (ConservedWork(), FleetCapacity())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from partita.ground.errors import InputError
 from partita.nouns.catalogue.engines import ENGINES
 from partita.nouns.cluster import Cluster
 from partita.nouns.deployment import DeployedUnits, Deployment, MachineCards, machine_cards
@@ -10,7 +9,7 @@ from partita.problems.serving.problem import ServingPlan, ServingProblem, Servin
 
 
 def deployment(problem: ServingProblem, plan: ServingPlan, cluster: Cluster | None = None) -> Deployment:
-    """What a plan deploys, on the machines of a cluster; without one, the problem's devices are on one machine."""
+    """What a plan deploys, on the machines of a cluster; without one, on those of the problem's pools."""
     return Deployment(
         name=problem.name,
         units=tuple(_units(problem.form(group.unit), group) for group in plan.units),
@@ -20,13 +19,7 @@ def deployment(problem: ServingProblem, plan: ServingPlan, cluster: Cluster | No
 
 
 def _machines(problem: ServingProblem) -> tuple[MachineCards, ...]:
-    kinds = tuple(dict.fromkeys(form.kind for form in problem.units))
-    if len(kinds) > 1:
-        raise InputError(
-            f"problem {problem.name!r} does not say which machines its devices ({', '.join(kinds)}) are in; plan the "
-            "model on a cluster"
-        )
-    return (((kinds[0], problem.devices),),)
+    return tuple(((pool.kind, count),) for pool in problem.pools for count in pool.machines)
 
 
 def _units(form: ServingUnit, group: UnitGroup) -> DeployedUnits:
@@ -36,6 +29,7 @@ def _units(form: ServingUnit, group: UnitGroup) -> DeployedUnits:
         kind=form.kind,
         count=group.count,
         role=group.role,
+        shares=group.shares or (),
         tensor=layout.tensor,
         pipeline=layout.pipeline,
         attention_data=layout.attention_data,

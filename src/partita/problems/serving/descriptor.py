@@ -45,6 +45,9 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
         "partita.problems.serving.evaluate:evaluate"
     )
 
+    def default_solver(self, problem: ServingProblem, options: SearchOptions) -> str:
+        return self.usual_solver if problem.goal == "time" else "fleets"
+
     def explain_infeasible(
         self,
         problem: ServingProblem,

@@ -21,11 +21,12 @@ from partita.engines.kernels.serving.arrays import (
 )
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import DrawnRequests
-from partita.problems.serving.problem import Reserve, Role, ServingPlan, ServingProblem, ServingUnit
+from partita.problems.serving.problem import Reserve, Role, ServingPlan, ServingProblem, ServingUnit, UnitGroup
 
 #: Steps that are kept for a time line, unless asked for otherwise.
 RECORDED = 4096
 
+_ROLES: tuple[Role, ...] = ("both", "prefill", "decode")
 _RESERVES: tuple[Reserve, ...] = ("chunk", "prompt", "whole")
 
 
@@ -37,6 +38,7 @@ class RunningUnit:
     role: Role = "both"
     link_s: float = 0.0
     link_token_s: tuple[float, ...] = ()
+    group: int = 0  #: Number of its group in the plan.
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,20 @@ class Served:
         return min(len(self.totals.unit), int(self.totals.steps.sum()))
 
 
+def in_order(plan: ServingPlan) -> list[tuple[int, UnitGroup]]:
+    """The groups of a plan with their numbers, as they run: by role and form, in whatever order they are mentioned."""
+    return sorted(enumerate(plan.units), key=lambda one: (_ROLES.index(one[1].role), one[1].unit, one[0]))
+
+
 def units_of(problem: ServingProblem, plan: ServingPlan) -> list[RunningUnit]:
     """The units of a plan, one by one; those whose attention-data groups do not wait for each other as several."""
     found = []
-    for group in plan.units:
+    for number, group in in_order(plan):
         form = problem.form(group.unit)
         moved = form.prices.moved_bytes_per_token or tuple(0.0 for _ in form.prices.windows)
         rate = problem.link_bytes_per_s
         per_token = tuple(size / rate if rate else 0.0 for size in moved)
-        apart = form.layout.attention_data if form.prices.attention_data == 1 else 1
-        found += [RunningUnit(form, group.role, problem.link_s, per_token)] * (group.count * apart)
+        found += [RunningUnit(form, group.role, problem.link_s, per_token, number)] * (group.count * form.apart)
     return found
 
 
@@ -132,6 +138,7 @@ def _units(units: Sequence[RunningUnit], tokens: int) -> Units:
         Units,
         {
             "first": np.concatenate([[0], np.cumsum(per)]),
+            "group": [unit.group for unit in units],
             "takes": [unit.role != "decode" for unit in units],
             "gives": [unit.role == "prefill" for unit in units],
             "stages": [form.prices.stages for form in forms],
@@ -189,8 +196,11 @@ def run_units(
     *,
     recorded: int = RECORDED,
     stop: Longs | None = None,
+    route: Longs | None = None,
 ) -> Served | None:
     """Serve requests with units; None if ``stop`` was raised meanwhile.
+
+    ``route`` has by request the group of units that takes it as it arrives; None: whoever has the fewest.
 
     Raises
     ------
@@ -210,7 +220,7 @@ def run_units(
         check_lengths(form, [(int(pairs[n, 0]), int(pairs[n, 1])) for n in (int(pairs.sum(1).argmax()),)])
     arrays = _units(units, int(np.mean(drawn.prompt_tokens) + np.mean(drawn.output_tokens) / 2) + 1)
     requests = fresh_requests(
-        drawn.arrival_s, drawn.prompt_tokens, drawn.output_tokens, drawn.group, np.array(prefixes, np.int64)
+        drawn.arrival_s, drawn.prompt_tokens, drawn.output_tokens, drawn.group, np.array(prefixes, np.int64), route
     )
     totals = fresh_totals(arrays, recorded)
     end = serve(

@@ -2,8 +2,13 @@
 
 The deployment is simulated under the workload, step by step (``partita.problems.serving.engine``). The objective is
 the time from the first arrival to the last token, divided by the number of requests: seconds per request of the whole
-deployment. It is feasible if its units are of one form (or, where roles may be split, of one for prompts and one for
-decoding), it has no more devices than there are, and the share of requests that targets are about keeps each of them.
+deployment. Where the rate of requests is looked for it is the plan's; where the cheapest devices are, the objective
+is what the devices of all units cost in an hour, or, where they have no prices, their number.
+
+A deployment is feasible if its units have the roles that are asked for, they find room on the machines, and the share
+of requests that targets are about keeps each of them. Of the cheapest devices it is also asked that they keep up: the
+last token comes after the last arrival by no more than a tenth of the time of all arrivals and what targets allow the
+longest request.
 
 For a request with O output tokens: TTFT is the time from its arrival to its first token, TPOT (last token − first
 token)/(O − 1), its latency the time from its arrival to its last token. The *gap* is between two tokens of a
@@ -18,12 +23,18 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.engines.kernels.serving.arrays import BIN_FIRST, BIN_RATIO
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
-from partita.problems.serving.engine import RECORDED, Served, run_units, units_of
+from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving.engine import RECORDED, Served, in_order, run_units, units_of
+from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import ServingPlan, ServingProblem
+from partita.problems.serving.routing import route_of
+
+#: Of the time of all arrivals, by which share the last token may come later.
+KEEPS_UP = 0.1
 
 #: What the time of requests is spent on, in the order of the kernel; what is left of it is ``queue``.
 LIMITS = (
@@ -70,6 +81,10 @@ class ServingEvaluation(PlanEvaluation, frozen=True, kw_only=True):
     tpot_s: Percentiles
     gap_s: Percentiles  #: To one per cent, but for the mean.
     latency_s: Percentiles
+    #: What the share of requests that targets are about keeps.
+    ttft_at: float
+    tpot_at: float
+    cost: float  #: Of all devices an hour; their number where they have no prices.
     in_flight: float  #: Requests in the system, on average.
     cache_tokens: int  #: Tokens that the caches hold, in requests of the mean length.
     preemptions: int
@@ -88,7 +103,7 @@ def evaluate(problem: ServingProblem, plan: ServingPlan) -> ServingEvaluation:
     Raises ``InputError`` if the plan names forms that the problem does not have, cannot take requests, or a request
     alone is longer than a cache.
     """
-    check_plan(plan)
+    check_plan(problem, plan)
     served = simulated(problem, plan)
     requests = served.requests
     start, count = float(requests.arrival[0]), served.count
@@ -97,11 +112,16 @@ def evaluate(problem: ServingProblem, plan: ServingPlan) -> ServingEvaluation:
     ttft = requests.first - requests.arrival
     several = requests.output > 1
     tpot = (requests.last - requests.first)[several] / (requests.output[several] - 1)
-    devices = sum(problem.form(group.unit).devices * group.count for group in plan.units)
+    devices, cost = sum(problem.form(group.unit).devices * group.count for group in plan.units), cost_of(problem, plan)
+    kept = [float(np.quantile(one, problem.targets.percentile)) if len(one) else 0.0 for one in (ttft, tpot)]
+    late = served.end_s - float(requests.arrival.max()) - most_late(problem, requests.arrival, requests.output)
     return ServingEvaluation(
-        objective=duration / count,
-        violations=tuple(_violations(problem, plan, devices, ttft, tpot)),
+        objective=cost if problem.goal == "cost" else duration / count,
+        violations=tuple(_violations(problem, plan, kept, late)),
         devices=devices,
+        ttft_at=kept[0],
+        tpot_at=kept[1],
+        cost=cost,
         requests=count,
         duration_s=duration,
         requests_per_s=count / duration if duration > 0 else 0.0,
@@ -120,9 +140,10 @@ def evaluate(problem: ServingProblem, plan: ServingPlan) -> ServingEvaluation:
 
 def simulated(problem: ServingProblem, plan: ServingPlan, recorded: int = RECORDED) -> Served:
     """The run itself, with so many of its first steps."""
-    workload = problem.workload
+    workload = load_of(problem, plan)
     prefixes = (workload.prefix_tokens,) * workload.prefix_groups if workload.prefix_tokens else ()
-    found = run_units(units_of(problem, plan), workload.drawn(), prefixes, recorded=recorded)
+    drawn = workload.drawn()
+    found = run_units(units_of(problem, plan), drawn, prefixes, recorded=recorded, route=route_of(problem, plan, drawn))
     assert found is not None
     return found
 
@@ -154,23 +175,22 @@ def _limits(served: Served, latency: float) -> dict[str, float]:
 
 
 def _uses(problem: ServingProblem, plan: ServingPlan, served: Served, duration: float) -> tuple[UnitUse, ...]:
-    found, place, totals = [], 0, served.totals
-    for group in plan.units:
+    found: dict[int, UnitUse] = {}
+    place, totals = 0, served.totals
+    for number, group in in_order(plan):
         form = problem.form(group.unit)
-        apart = form.layout.attention_data if form.prices.attention_data == 1 else 1
-        units = slice(place, place + group.count * apart)
-        place += group.count * apart
-        work = float(totals.busy[units].sum()) / (group.count * apart * form.prices.stages)
-        found.append(
-            UnitUse(
-                steps=int(totals.steps[units].sum()),
-                prompt_tokens=int(totals.prompt_tokens[units].sum()),
-                decode_tokens=int(totals.decode_tokens[units].sum()),
-                busy=min(1.0, work / duration) if duration > 0 else 0.0,
-                cache=float(totals.peak[units].max()) / max(1, max(served.caches[units])),
-            )
+        count = group.count * form.apart
+        units = slice(place, place + count)
+        place += count
+        work = float(totals.busy[units].sum()) / (count * form.prices.stages)
+        found[number] = UnitUse(
+            steps=int(totals.steps[units].sum()),
+            prompt_tokens=int(totals.prompt_tokens[units].sum()),
+            decode_tokens=int(totals.decode_tokens[units].sum()),
+            busy=min(1.0, work / duration) if duration > 0 else 0.0,
+            cache=float(totals.peak[units].max()) / max(1, max(served.caches[units])),
         )
-    return tuple(found)
+    return tuple(found[number] for number in range(len(plan.units)))
 
 
 def cache_tokens(problem: ServingProblem, plan: ServingPlan) -> int:
@@ -180,31 +200,88 @@ def cache_tokens(problem: ServingProblem, plan: ServingPlan) -> int:
     found = 0
     for group in plan.units:
         form = problem.form(group.unit)
-        apart = form.layout.attention_data if form.prices.attention_data == 1 else 1
-        found += group.count * apart * form.prices.cache_tokens(mean)
+        found += group.count * form.apart * form.prices.cache_tokens(mean)
     return found
 
 
-def _violations(problem: ServingProblem, plan: ServingPlan, devices: int, ttft: Floats, tpot: Floats) -> Sequence[str]:
+def load_of(problem: ServingProblem, plan: ServingPlan) -> RequestWorkload:
+    """The requests that a plan is simulated under; InputError if they need a rate and it has none, or the reverse."""
+    if problem.goal != "rate":
+        if plan.rate_per_s is not None:
+            raise InputError(f"the plan has a rate of requests, and problem {problem.name!r} states when they come")
+        return problem.workload
+    if plan.rate_per_s is None or not 0 < plan.rate_per_s < math.inf:
+        raise InputError(
+            f"the plan's rate_per_s is {plan.rate_per_s}; problem {problem.name!r} asks for a rate above 0"
+        )
+    return problem.workload.at_rate(plan.rate_per_s)
+
+
+def cost_of(problem: ServingProblem, plan: ServingPlan) -> float:
+    """What the devices of all units cost in an hour; their number where they have no prices."""
     found = []
-    if devices > problem.devices:
-        found.append(f"the units have {devices} devices, and there are {problem.devices}")
+    for group in plan.units:
+        form = problem.form(group.unit)
+        price = problem.pool(form.kind).price_per_hour
+        found.append(group.count * form.devices * (1.0 if price is None else price))
+    return math.fsum(found)
+
+
+def most_late(problem: ServingProblem, arrival: Floats, output: Longs) -> float:
+    """Seconds from the last arrival to the last token, of a fleet that keeps up: see above."""
+    targets = problem.targets
+    allowed = (targets.ttft_s or 0.0) + (targets.tpot_s or 0.0) * (int(output.max()) - 1)
+    return KEEPS_UP * float(arrival.max() - arrival[0]) + allowed
+
+
+def _violations(problem: ServingProblem, plan: ServingPlan, kept: Sequence[float], late: float) -> list[str]:
+    found = unpacked(problem, plan)
+    asked = {"both": ("both",), "split": ("prefill", "decode"), "any": ("both", "prefill", "decode")}[problem.roles]
+    others = sorted({group.role for group in plan.units} - set(asked))
+    if others:
+        found.append(f"units have the role {', '.join(others)}, and asked for is {', '.join(asked)}")
     roles = sorted(group.role for group in plan.units)
-    if roles != ["both"] and not (problem.split and roles == ["decode", "prefill"]):
+    if problem.goal == "time" and roles != ["both"] and not (problem.split and roles == ["decode", "prefill"]):
         allowed = "one form, or one for prompts and one for decoding" if problem.split else "one form that does both"
         found.append(f"the units are of {len(roles)} groups ({', '.join(roles)}), and a deployment has {allowed}")
+    found += _unshared(problem, plan)
+    if problem.rates and plan.rate_per_s is not None and plan.rate_per_s not in problem.rates:
+        found.append(f"the rate is {plan.rate_per_s:g} requests/s, and it is none of those that may be offered")
     targets = problem.targets
-    for name, limit, values in (("TTFT", targets.ttft_s, ttft), ("TPOT", targets.tpot_s, tpot)):
-        if limit is not None and len(values):
-            worth = float(np.quantile(values, targets.percentile))
-            if worth > limit:
-                found.append(
-                    f"{name} at percentile {targets.percentile:g} is {worth:.4g} s, and at most {limit:.4g} s is wanted"
-                )
+    for name, limit, worth in (("TTFT", targets.ttft_s, kept[0]), ("TPOT", targets.tpot_s, kept[1])):
+        if limit is not None and worth > limit:
+            found.append(
+                f"{name} at percentile {targets.percentile:g} is {worth:.4g} s, and at most {limit:.4g} s is wanted"
+            )
+    if problem.goal == "cost" and late > 0:
+        found.append(f"the units do not keep up with the requests: the last token comes {late:.4g} s too late")
     return found
 
 
-def check_plan(plan: ServingPlan) -> None:
-    """Refuse a plan without units, or with fewer than one of a group."""
+def _unshared(problem: ServingProblem, plan: ServingPlan) -> list[str]:
+    """Shares that the problem does not have."""
+    stated, parts = [group.shares for group in plan.units if group.shares is not None], problem.share_parts
+    if not stated or (parts is None and problem.goal != "time"):
+        return []
+    if not parts or problem.goal == "time":
+        return ["the plan has shares of requests, and the problem has none"]
+    for own in zip(*stated, strict=True):
+        if any(abs(share / sum(own) * parts - round(share / sum(own) * parts)) > 1e-9 for share in own):
+            return [f"shares of requests are no multiples of 1/{parts}"]
+    return []
+
+
+def check_plan(problem: ServingProblem, plan: ServingPlan) -> None:
+    """Refuse a plan without units, with fewer than one of a group, or with shares that fit no class of requests."""
     if not plan.units or any(group.count < 1 for group in plan.units):
         raise InputError("a deployment has at least one group of units, each of at least one")
+    taking, classes = [group for group in plan.units if group.role != "decode"], max(1, len(problem.classes))
+    stated = [group.shares for group in taking if group.shares is not None]
+    if any(group.shares is not None for group in plan.units if group.role == "decode"):
+        raise InputError("units for decoding have shares of requests that arrive; leave them out")
+    if not stated:
+        return
+    if len(stated) < len(taking) or any(len(shares) != classes for shares in stated):
+        raise InputError(f"shares of requests are of all units that take them or of none, {classes} of each group")
+    if not all(sum(own) > 0 for own in zip(*stated, strict=True)):
+        raise InputError("a class of requests has no units; give it shares that are not all 0")

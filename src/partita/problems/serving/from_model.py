@@ -1,35 +1,33 @@
-"""From a decoder on a cluster to a serving problem: the workload, and a priced form for every layout looked at."""
+"""From a decoder on a cluster to a serving problem: the workload, the pools of devices, and the menu of forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from partita.costs.serving.decoder import Decoder, decoder_of
+from partita.costs.serving.decoder import decoder_of
 from partita.costs.serving.formats import find_format
-from partita.costs.serving.kernel_times import Fabric
-from partita.costs.serving.layout import ServingLayout
-from partita.costs.serving.pricing import price_steps
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result, Rival
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes
-from partita.nouns.catalogue.engines import EngineSpec, find_engine
+from partita.nouns.catalogue.engines import find_engine
 from partita.nouns.graph import Workload
 from partita.nouns.workload.files import read_requests
 from partita.nouns.workload.workload import RequestTrace, RequestWorkload
-from partita.problems.facets.model import FromModel, Priced
+from partita.problems.facets.model import FromModel, Priced, RefinedPlan
+from partita.problems.serving.changes import change_sentences
 from partita.problems.serving.engine import check_lengths
-from partita.problems.serving.options import ServingPricing, StatedLayout, parse_unit_layout, targets_of
-from partita.problems.serving.problem import (
-    EngineRules,
-    ServingPlan,
-    ServingProblem,
-    ServingUnit,
-    UnitFormats,
-    UnitGroup,
-    UnitLayout,
+from partita.problems.serving.menu import link_of, menu, priced_unit
+from partita.problems.serving.options import (
+    MANY,
+    ServingPricing,
+    parse_unit_layout,
+    prices_per_hour,
+    targets_of,
+    unit_of,
 )
+from partita.problems.serving.problem import DevicePool, Goal, ServingPlan, ServingProblem, ServingUnit, UnitGroup
 
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
@@ -38,25 +36,14 @@ if TYPE_CHECKING:
 #: Tokens in the cache of the step of decoding that models are traced as: more than most sliding windows, less where a
 #: model has fewer positions, and, as primes, no other size of a model.
 TRACED_AFTER = (8209, 4099, 2039, 1021, 509)
-#: The deepest pipeline that is looked at without a layout.
-_DEEPEST = 4
-#: Formats where nothing is said.
-_FORMAT = "bf16"
 
 
 class ServingFromModel(FromModel[ServingProblem]):
-    """Decoders on devices of one kind; a layout is priced without search."""
+    """Decoders on pools of devices; a layout is priced without search."""
 
     pricing = ServingPricing
     workloads = (Workload.INFERENCE,)
     traced_after = TRACED_AFTER
-
-    def refusal(self, cluster: Cluster) -> str | None:
-        groups = cluster.workers()
-        if len(groups) > 1:
-            names = ", ".join(group.spec.name for group in groups)
-            return f"has devices of several kinds ({names}), and a deployment is of one"
-        return None
 
     def check(self, settings: ServingPricing, cluster: Cluster) -> None:
         for name, remedy in (("costs", "steps are priced by the device's data"), ("runtime", "the engine is --engine")):
@@ -65,12 +52,16 @@ class ServingFromModel(FromModel[ServingProblem]):
         for name in ("weights", "expert_weights", "cache"):
             if getattr(settings, name) is not None:
                 find_format(getattr(settings, name))
+        workers = cluster.workers()
+        prices_per_hour(settings.price_per_hour, [group.spec.name for group in workers])
         if settings.layout is not None:
             layout = parse_unit_layout(settings.layout).degrees
-            if layout.devices > cluster.device_count:
+            most = max(len(group.indices) for group in workers)
+            if layout.devices > most:
+                kind = "" if len(workers) == 1 else " of a kind"
                 raise InputError(
                     f"--layout {settings.layout} takes {layout.devices} devices, and cluster {cluster.name} has "
-                    f"{cluster.device_count}"
+                    f"{most}{kind}"
                 )
         workload_of(settings)
         targets_of(settings)
@@ -84,21 +75,25 @@ class ServingFromModel(FromModel[ServingProblem]):
     ) -> Sequence[Priced[ServingProblem]]:
         self.check(settings, cluster)
         decoder = decoder_of(graph)
-        workload = workload_of(settings)
-        stated = None if settings.layout is None else parse_unit_layout(settings.layout)
-        if stated is None:
-            units = [
-                priced_unit(decoder, cluster, StatedLayout(degrees=one), settings) for one in layouts(decoder, cluster)
-            ]
+        workload, goal = workload_of(settings), goal_of(settings)
+        if settings.layout is None:
+            units = menu(decoder, cluster, settings, workload.lengths())
         else:
-            units = [priced_unit(decoder, cluster, stated, settings)]
+            stated = parse_unit_layout(settings.layout)
+            group = next(g for g in cluster.workers() if len(g.indices) >= stated.degrees.devices)
+            units = [priced_unit(decoder, cluster, group, stated, settings)]
             check_room(units[0])
             check_lengths(units[0], workload.lengths())
+        pools = pools_of(cluster, settings)
         problem = ServingProblem(
             name=settings.name or f"{graph.name} on {cluster.name}",
+            unit=unit_of(goal, pools),
             workload=workload,
             units=tuple(units),
-            devices=cluster.device_count,
+            pools=pools,
+            goal=goal,
+            roles=settings.roles or ("any" if goal != "time" else "both"),
+            link_bytes_per_s=link_of(cluster),
             targets=targets_of(settings),
             notes=(
                 *graph.notes,
@@ -111,9 +106,44 @@ class ServingFromModel(FromModel[ServingProblem]):
     def stated(self, priced: Priced[ServingProblem]) -> ServingPlan | None:
         return None if priced.settings.layout is None else ServingPlan(units=(UnitGroup(unit=0),))
 
+    def refine(
+        self,
+        priced: Priced[ServingProblem],
+        result: Result[ServingProblem, Any, Any],
+        rows: Sequence[Rival],
+        options: Any,
+        monitor: Monitor,
+    ) -> RefinedPlan:
+        """What would change the answer."""
+        if result.plan is None or result.evaluation is None or not result.evaluation.feasible:
+            return RefinedPlan()
+        return RefinedPlan(limits=tuple(change_sentences(priced, result.problem, result.plan, monitor)))
+
+
+def pools_of(cluster: Cluster, settings: ServingPricing) -> tuple[DevicePool, ...]:
+    """The workers of a cluster by kind."""
+    workers = cluster.workers()
+    prices = prices_per_hour(settings.price_per_hour, [group.spec.name for group in workers])
+    return tuple(
+        DevicePool(
+            kind=group.spec.name,
+            machines=tuple(cluster.per_machine(group)),
+            price_per_hour=prices.get(group.spec.name),
+        )
+        for group in workers
+    )
+
+
+def goal_of(settings: ServingPricing) -> Goal:
+    """What is looked for: at a rate the cheapest fleet, where nothing says when requests come the most of them, and
+    otherwise, and of a layout, the least time."""
+    if settings.layout is not None or settings.concurrency is not None:
+        return "time"
+    return "rate" if settings.rate is None else "cost"
+
 
 def workload_of(settings: ServingPricing) -> RequestWorkload:
-    """The requests that the settings say; one at a time where they do not say when requests come.
+    """The requests that the settings say; of a layout one at a time where they do not say when requests come.
 
     Raises ``InputError`` if lengths are given in no way or two, or the file cannot be read.
     """
@@ -129,7 +159,11 @@ def workload_of(settings: ServingPricing) -> RequestWorkload:
         raise InputError("serving needs a workload: give --prompt-tokens and --output-tokens, or a file of --requests")
     if settings.concurrency is not None and settings.rate is not None:
         raise InputError("--concurrency is a closed loop and --rate an open one; leave one out")
-    alone = settings.concurrency is None and settings.rate is None and "trace" not in fields
+    goal = goal_of(settings)
+    alone = goal == "time" and settings.concurrency is None and settings.rate is None and "trace" not in fields
+    if goal == "rate":
+        # Long enough that what is under way at the end is a small share.
+        fields["requests"] = max(MANY, len(fields["trace"].arrival_s) if "trace" in fields else 0)
     return RequestWorkload(
         prompt_tokens=settings.prompt_tokens,
         output_tokens=settings.output_tokens,
@@ -144,80 +178,12 @@ def workload_of(settings: ServingPricing) -> RequestWorkload:
 
 
 def _load(settings: ServingPricing) -> tuple[str, ...]:
-    if settings.concurrency is None and settings.rate is None and settings.requests is None:
+    goal = goal_of(settings)
+    if goal == "time" and settings.concurrency is None and settings.rate is None and settings.requests is None:
         return ("Nothing says when requests come: one is in flight at a time; --concurrency or --rate would say it.",)
+    if goal != "time" and settings.ttft is None and settings.tpot is None:
+        return ("Nothing is promised to users, who may wait as long as it takes; --ttft and --tpot would promise it.",)
     return ()
-
-
-def layouts(decoder: Decoder, cluster: Cluster) -> Iterator[UnitLayout]:
-    """The layouts that are looked at: degrees that are powers of two, tensor-parallel groups inside a machine."""
-    count, machine = cluster.device_count, max(cluster.per_machine(cluster.workers()[0]))
-    layers = sum(block.attention is not None for block in decoder.blocks)
-    mixture = any(block.experts for block in decoder.blocks)
-    powers = [1 << power for power in range(count.bit_length()) if 1 << power <= count]
-    for pipeline in (p for p in powers if p <= min(_DEEPEST, layers)):
-        for tensor in (t for t in powers if t <= machine and t * pipeline <= count):
-            for groups in powers if mixture else (1,):
-                if groups * tensor * pipeline > count:
-                    continue
-                stage = groups * tensor
-                # Experts shared out whole, or each cut into parts.
-                for expert in {1, stage} if mixture else (None,):
-                    parts = None if expert is None else stage // expert
-                    yield UnitLayout(
-                        tensor=tensor, pipeline=pipeline, attention_data=groups, expert=expert, expert_tensor=parts
-                    )
-
-
-def rules_of(engine: EngineSpec, stated: StatedLayout) -> EngineRules:
-    """How an engine puts steps together, with the sizes that a layout states."""
-    return EngineRules(
-        requests=stated.requests or engine.requests,
-        tokens=stated.tokens or engine.step_tokens,
-        block_tokens=engine.block,
-        mixed=not engine.prompts_first,
-        chunked=engine.chunks,
-        reserve="whole" if engine.reserved_output else "chunk",
-        promise=engine.reserved_output or 1.0,
-        keeps=engine.keeps_preempted,
-    )
-
-
-def priced_unit(decoder: Decoder, cluster: Cluster, stated: StatedLayout, settings: ServingPricing) -> ServingUnit:
-    """A form of a layout, with its prices."""
-    group = cluster.workers()[0]
-    engine, degrees = find_engine(settings.engine), stated.degrees
-    mixture = any(block.experts for block in decoder.blocks)
-    layout = ServingLayout(
-        tensor=degrees.tensor,
-        pipeline=degrees.pipeline,
-        # Groups of a dense model do not wait for each other: they are units of their own.
-        attention_data=degrees.attention_data if mixture else 1,
-        expert=degrees.expert or 0,
-        expert_tensor=degrees.expert_tensor or 0,
-        weights=settings.weights or _FORMAT,
-        expert_weights=settings.expert_weights,
-        cache=settings.cache or _FORMAT,
-    ).settled(decoder)
-    if mixture:
-        degrees = msgspec.structs.replace(degrees, expert=layout.expert, expert_tensor=layout.expert_tensor)
-    link = cluster.machines[0].link or group.spec.link
-    network = cluster.links[cluster.network] if len(cluster.machines) > 1 else None
-    fabric = Fabric(cluster.links[link], network, max(cluster.per_machine(group)))
-    prices = price_steps(decoder, layout, group.spec, fabric, engine)
-    formats = UnitFormats(
-        weights=find_format(layout.weights).name,
-        expert_weights=find_format(layout.of_experts).name if mixture else None,
-        cache=find_format(layout.cache).name,
-    )
-    return ServingUnit(
-        kind=group.spec.name,
-        layout=degrees,
-        rules=rules_of(engine, stated),
-        prices=prices,
-        engine=engine.name,
-        formats=formats,
-    )
 
 
 def check_room(unit: ServingUnit) -> None:

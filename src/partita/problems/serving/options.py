@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from partita.ground.checks import check_positive
 from partita.ground.errors import InputError
-from partita.nouns.workload.workload import RequestWorkload
+from partita.nouns.catalogue.loader import load_catalogue
 from partita.problems import kind, outcome
 from partita.problems.facets.model import Pricing
-from partita.problems.serving.problem import ServingPlan, ServingProblem, ServingTargets, UnitLayout
+from partita.problems.serving.problem import (
+    DevicePool,
+    Goal,
+    ServingPlan,
+    ServingProblem,
+    ServingTargets,
+    UnitLayout,
+    resized,
+)
 from partita.problems.settings import setting
 
 Outcome = outcome.Outcome[ServingPlan]
@@ -18,6 +28,10 @@ Solver = kind.Solver[ServingProblem, ServingPlan, kind.SearchOptions]
 
 #: Keys of a layout beside the degrees: most requests at once, most tokens in a step.
 _SIZES = ("requests", "tokens")
+
+
+#: Requests where the most per second are looked for.
+MANY = 10_000
 
 
 class ServingPricing(Pricing, frozen=True, kw_only=True):
@@ -69,6 +83,25 @@ class ServingPricing(Pricing, frozen=True, kw_only=True):
     percentile: Annotated[
         float, setting("Share of requests that keeps these.", metavar="SHARE", above=0, most=1, unit="a share")
     ] = 0.9
+    roles: Annotated[
+        Literal["both", "split", "any"] | None,
+        setting(
+            "Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is "
+            "better (any, the default but for --concurrency).",
+            meaning="Units that do all of a request (both), units for prompts and units for decoding (split), or "
+            "whichever is better (any); any if None, but both for a closed loop or a layout.",
+        ),
+    ] = None
+    price_per_hour: Annotated[
+        Any,
+        setting(
+            "What a card costs an hour, by kind: H100=2.5,L40S=0.8; with --rate the cheapest ones are looked for.",
+            metavar="KIND=X,…",
+            hint="collections.abc:Mapping[str, float] | str | None",
+            meaning="What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the "
+            "cheapest ones are looked for.",
+        ),
+    ] = None
     layout: Annotated[
         str | None,
         setting(
@@ -104,17 +137,26 @@ class ServingChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             "Share of requests that keeps these.", metavar="SHARE", above=0, most=1, group="problem", unit="a share"
         ),
     ] = None
+    roles: Annotated[
+        Literal["both", "split", "any"] | None,
+        setting(
+            "Units that do all of a request (both), units for prompts and units for decoding (split), or either (any).",
+            group="problem",
+        ),
+    ] = None
 
 
 def change(problem: ServingProblem, changes: ServingChanges) -> ServingProblem:
     """The problem with the changes that are stated; another loop takes the place of the one there is."""
     fields: dict[str, Any] = {}
     if changes.devices is not None:
-        fields["devices"] = changes.devices
+        problem = resized(problem, changes.devices)
     if changes.concurrency is not None and changes.rate is not None:
         raise InputError("--concurrency is a closed loop and --rate an open one; leave one out")
+    if changes.roles is not None:
+        fields["roles"] = changes.roles
     if changes.concurrency is not None or changes.rate is not None:
-        fields["workload"] = loaded(problem.workload, changes.concurrency, changes.rate)
+        problem = loaded(problem, changes.concurrency, changes.rate)
     targets = {"ttft_s": changes.ttft, "tpot_s": changes.tpot, "percentile": changes.percentile}
     stated = {name: value for name, value in targets.items() if value is not None}
     if stated:
@@ -122,9 +164,29 @@ def change(problem: ServingProblem, changes: ServingChanges) -> ServingProblem:
     return problem.replace(**fields) if fields else problem
 
 
-def loaded(workload: RequestWorkload, concurrency: int | None, rate: float | None) -> RequestWorkload:
-    """The same lengths in a closed loop of so many, or in an open one of a rate."""
-    return msgspec.structs.replace(workload, concurrency=concurrency, rate_per_s=rate)
+def loaded(problem: ServingProblem, concurrency: int | None, rate: float | None) -> ServingProblem:
+    """The problem with the same lengths in a closed loop of so many, or in an open one of a rate.
+
+    Where the most requests per second were looked for, it is the cheapest fleet then that takes the rate, or the least
+    time of the closed loop.
+    """
+    workload, goal = problem.workload, problem.goal
+    if goal != "time":
+        goal = "cost" if concurrency is None else "time"
+    # How many requests there are follows from the load.
+    again = goal != problem.goal and problem.goal == "rate" and workload.trace is None
+    workload = msgspec.structs.replace(
+        workload, concurrency=concurrency, rate_per_s=rate, requests=None if again else workload.requests
+    )
+    unit = problem.unit if goal == problem.goal else unit_of(goal, problem.pools)
+    return problem.replace(workload=workload, goal=goal, unit=unit)
+
+
+def unit_of(goal: Goal, pools: Sequence[DevicePool]) -> str:
+    """What a plan's worth is counted in: seconds per request; what the devices cost an hour, or how many there are."""
+    if goal != "cost":
+        return "s"
+    return "devices" if any(pool.price_per_hour is None for pool in pools) else "per hour"
 
 
 class StatedLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,3 +218,57 @@ def parse_unit_layout(text: str) -> StatedLayout:
 def targets_of(settings: ServingPricing) -> ServingTargets:
     """What the settings promise users."""
     return ServingTargets(ttft_s=settings.ttft, tpot_s=settings.tpot, percentile=settings.percentile)
+
+
+def prices_per_hour(given: Mapping[str, float] | str | None, kinds: Sequence[str]) -> dict[str, float]:
+    """What a card of each kind costs an hour; empty where nothing is said.
+
+    Raises ``InputError`` if a text is not of the form ``KIND=X,…``, a kind is not among ``kinds`` or is named twice, a
+    kind has no price, or a price is not positive.
+    """
+    if given is None:
+        return {}
+    pairs = _pairs(given) if isinstance(given, str) else [(str(name), price) for name, price in given.items()]
+    found: dict[str, float] = {}
+    for name, price in pairs:
+        kind = _kind(name, kinds)
+        if kind in found:
+            raise InputError(f"--price-per-hour names {kind} twice")
+        check_positive("--price-per-hour", kind, price)
+        found[kind] = price
+    missing = [kind for kind in kinds if kind not in found]
+    if missing:
+        raise InputError(
+            f"--price-per-hour has no price of {', '.join(missing)}; give one of every kind of the cluster, so that "
+            "costs can be compared"
+        )
+    return found
+
+
+def _pairs(text: str) -> list[tuple[str, float]]:
+    found = []
+    for part in text.split(","):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        try:
+            price = float(value)
+        except ValueError:
+            equals = ""
+        if not name or not equals:
+            raise InputError(f"--price-per-hour {text!r}: {part.strip()!r} is not of the form KIND=X, such as H100=2.5")
+        found.append((name, price))
+    return found
+
+
+def _kind(name: str, kinds: Sequence[str]) -> str:
+    """The kind of the cluster that a name means, as the catalogue reads names."""
+    if name in kinds:
+        return name
+    try:
+        kind = load_catalogue().device(name).name
+    except InputError:
+        # Of a name that several have, the one that is here.
+        near = [kind for kind in kinds if kind.lower().startswith(f"{name.lower()}-")]
+        kind = near[0] if len(near) == 1 else name
+    if kind not in kinds:
+        raise InputError(f"--price-per-hour names {name}, and the cluster has {', '.join(kinds)}; name these")
+    return kind

@@ -1,4 +1,4 @@
-"""Serving: one deployment of a model under a stream of requests.
+"""Serving: a fleet of units under a stream of requests.
 
 Sources: Yu et al., "Orca" (OSDI 2022): continuous batching; Kwon et al., "PagedAttention" (SOSP 2023): the paged cache;
 Agrawal et al., "Sarathi-Serve" (OSDI 2024): chunked prompts; Zhong et al., "DistServe" (OSDI 2024): units for prompts
@@ -19,6 +19,11 @@ from partita.problems.kind import Stated
 
 #: What a unit does: all of a request, its prompt, or what comes after that.
 Role = Literal["both", "prefill", "decode"]
+#: What is looked for: the least time per request under the stated load; the most requests per second that keep the
+#: targets, whose rate is part of the plan; the cheapest devices that keep them at the stated rate.
+Goal = Literal["time", "rate", "cost"]
+#: Which units there may be: those that do all of a request, those for prompts beside those for decoding, or all.
+Roles = Literal["both", "split", "any"]
 #: When a request is admitted: if its next chunk fits the cache, its whole prompt, or its prompt and a share of its
 #: output fit what others were not promised.
 Reserve = Literal["chunk", "prompt", "whole"]
@@ -97,10 +102,41 @@ class ServingUnit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Devices of a unit."""
         return self.layout.devices
 
+    @property
+    def apart(self) -> int:
+        """Groups of a unit that share no step: schedulers of their own."""
+        return self.layout.attention_data if self.prices.attention_data == 1 else 1
+
     def document(self) -> dict[str, str | int]:
         """Its kind of device, degrees and sizes as plain values."""
         degrees = {name: getattr(self.layout, name) or 1 for name in self.layout.__struct_fields__}
         return {"kind": self.kind, **degrees, "requests": self.rules.requests, "tokens": self.rules.tokens}
+
+
+class DevicePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Devices of one kind in their machines."""
+
+    kind: str
+    machines: tuple[int, ...]  #: Devices of each machine; a stage of a unit lies inside one.
+    price_per_hour: float | None = None  #: Of a device.
+
+    def __post_init__(self) -> None:
+        for devices in self.machines:
+            check_at_least(f"pool {self.kind!r}: devices of a machine", devices)
+        if self.price_per_hour is not None:
+            check_positive(f"pool {self.kind!r}", "price_per_hour", self.price_per_hour)
+
+    @property
+    def devices(self) -> int:
+        """Devices of all machines."""
+        return sum(self.machines)
+
+
+class RequestClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Requests that shares are stated of: those up to these lengths that no class before it has."""
+
+    prompt_tokens: int
+    output_tokens: int
 
 
 class UnitGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,12 +145,20 @@ class UnitGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     unit: int  #: Number of the form in the problem's list.
     count: int = 1
     role: Role = "both"
+    #: By class of requests the share that it takes of those that arrive, of units that take them as they arrive; shares
+    #: of all groups need not sum to 1. None: whoever has the fewest requests takes the next one.
+    shares: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for share in self.shares or ():
+            check_number("group of units", "share", share)
 
 
 class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A deployment: which units there are."""
+    """A deployment: which units there are, and how many requests per second are offered where that is looked for."""
 
     units: tuple[UnitGroup, ...]
+    rate_per_s: float | None = None
 
 
 class ServingTargets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,14 +176,15 @@ class ServingTargets(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class ServingProblem(Stated, frozen=True, kw_only=True):
-    """Serve a stream of requests with units of the forms of a list, in the least time per request.
+    """Serve a stream of requests with units of the forms of a list, on pools of devices.
 
-    ``partita.problems.serving.evaluate`` says what a deployment is worth.
+    ``partita.problems.serving.evaluate`` says what a fleet is worth.
 
     Raises
     ------
     InputError
-        If there is no form or no device, a bandwidth is not positive, or prices do not fit the degrees.
+        If there is no form or no pool, a kind has two pools or none, a bandwidth is not positive, prices do not fit the
+        degrees, or the goal does not fit the load.
     """
 
     kind: ClassVar[str] = "serving"
@@ -148,23 +193,39 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
     name: str = "serving"
     workload: RequestWorkload
     units: tuple[ServingUnit, ...]
-    devices: int  #: All together.
-    #: Whether plans may have units for prompts and units for decoding, and the link over which they hand on caches.
-    split: bool = False
-    link_bytes_per_s: float | None = None  #: Of each unit; None where caches take no time.
+    pools: tuple[DevicePool, ...]
+    goal: Goal = "time"
+    roles: Roles = "both"
+    classes: tuple[RequestClass, ...] = ()  #: Of requests, which plans may share out; empty where all are one.
+    #: Shares of requests are multiples of one of so many parts; None for any shares, 0 for none.
+    share_parts: int | None = None
+    rates: tuple[float, ...] = ()  #: That may be offered where the rate is looked for; empty for any.
+    #: The link over which units for prompts hand caches on, of each unit; None where that takes no time.
+    link_bytes_per_s: float | None = None
     link_s: float = 0.0
     targets: ServingTargets = ServingTargets()
 
     def __post_init__(self) -> None:
         where = f"problem {self.name!r}"
-        check_at_least(f"{where}: devices", self.devices, 0)
         if not self.units:
             raise InputError(f"{where} has no units to choose from; give at least one form")
+        kinds = [pool.kind for pool in self.pools]
+        if not kinds or len(set(kinds)) < len(kinds):
+            raise InputError(f"{where} has pools of {', '.join(kinds) or 'nothing'}; give one for each kind of device")
         if self.link_bytes_per_s is not None:
             check_positive(where, "link_bytes_per_s", self.link_bytes_per_s)
         check_number(where, "link_s", self.link_s)
+        if self.share_parts is not None:
+            check_at_least(f"{where}: share_parts", self.share_parts, 0)
+        for rate in self.rates:
+            check_positive(where, "rates", rate)
+        if list(self.rates) != sorted(set(self.rates)):
+            raise InputError(f"{where}: rates {list(self.rates)} must ascend")
+        self._check_goal(where)
         for number, unit in enumerate(self.units):
             prices, layout = unit.prices, unit.layout
+            if unit.kind not in kinds:
+                raise InputError(f"{where}: form {number} is on {unit.kind}, and the pools are of {', '.join(kinds)}")
             if prices.stages != layout.pipeline:
                 raise InputError(
                     f"{where}: form {number} has prices of {prices.stages} stages, and its pipeline degree is "
@@ -176,8 +237,49 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
                     f"degree is {layout.attention_data}"
                 )
 
+    def _check_goal(self, where: str) -> None:
+        if self.goal == "rate" and (self.workload.concurrency or self.workload.rate_per_s):
+            raise InputError(f"{where} looks for the rate of requests; leave the workload's concurrency and rate out")
+        if self.goal != "rate" and not self.workload.loaded:
+            raise InputError(f"{where} does not say when requests come: give a concurrency or a rate, or look for one")
+        if self.goal == "cost" and self.workload.concurrency:
+            raise InputError(f"{where} looks for the cheapest devices at a rate; give one instead of a concurrency")
+        if self.goal == "cost" and 0 < sum(pool.price_per_hour is not None for pool in self.pools) < len(self.pools):
+            raise InputError(f"{where} has prices of some kinds of devices; give one of each kind, or none")
+
+    @property
+    def devices(self) -> int:
+        """Devices of all pools."""
+        return sum(pool.devices for pool in self.pools)
+
+    @property
+    def split(self) -> bool:
+        """Whether plans may have units for prompts and units for decoding."""
+        return self.roles != "both"
+
+    def pool(self, kind: str) -> DevicePool:
+        """The pool of a kind of device; one without machines where there is none."""
+        return next((pool for pool in self.pools if pool.kind == kind), DevicePool(kind=kind, machines=()))
+
     def form(self, number: int) -> ServingUnit:
         """A form by its number; InputError if there is none."""
         if not 0 <= number < len(self.units):
             raise InputError(f"the plan names form {number}; problem {self.name!r} has {len(self.units)}")
         return self.units[number]
+
+
+def resized(problem: ServingProblem, devices: int) -> ServingProblem:
+    """The problem with so many devices of its one kind, in machines of the sizes that there are.
+
+    Raises ``InputError`` if the number is negative or there are several kinds.
+    """
+    check_at_least("devices", devices, 0)
+    if len(problem.pools) != 1:
+        kinds = ", ".join(pool.kind for pool in problem.pools)
+        raise InputError(f"problem {problem.name!r} has several kinds of devices ({kinds}); change its pools instead")
+    pool = problem.pools[0]
+    machines: list[int] = []
+    while (left := devices - sum(machines)) > 0:
+        size = pool.machines[len(machines)] if len(machines) < len(pool.machines) else max(pool.machines, default=left)
+        machines.append(min(size, left))
+    return problem.replace(pools=(msgspec.structs.replace(pool, machines=tuple(machines)),))

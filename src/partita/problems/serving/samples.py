@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from partita.costs.serving.prices import StepPrices
 from partita.nouns.workload.workload import RequestWorkload
-from partita.problems.serving.problem import EngineRules, ServingProblem, ServingUnit, UnitLayout
+from partita.problems.serving.problem import DevicePool, EngineRules, ServingProblem, ServingUnit, UnitLayout
 
 
 def sample_prices(tensor: int, stages: int = 1, *, cache_bytes: float = 4096.0) -> StepPrices:
@@ -47,7 +47,7 @@ LOOP = ServingProblem(
     name="warm-up",
     workload=RequestWorkload(prompt_tokens=100, output_tokens=20, concurrency=8),
     units=(_form(1), _form(2), _form(4), _form(1, 2)),
-    devices=4,
+    pools=(DevicePool(kind="gpu", machines=(4,)),),
 )
 
 #: The same with requests that arrive by themselves, and units for prompts and for decoding.
@@ -55,7 +55,7 @@ SPLIT = LOOP.replace(
     name="warm-up split",
     workload=RequestWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=20.0, requests=40),
     units=(_form(1), _form(2)),
-    split=True,
+    roles="any",
     link_bytes_per_s=1e6,
 )
 

@@ -13,6 +13,7 @@ from partita.problems.outcome import searched
 from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+from partita.problems.serving.search import Fleets, why_no_fleet
 from partita.problems.serving.work import fitting, least_duration
 
 
@@ -22,7 +23,7 @@ def deployments(problem: ServingProblem) -> Iterator[tuple[float, ServingPlan]]:
     fit = [number for number, form in enumerate(problem.units) if fitting(problem, form) is None]
     for number in fit:
         form = problem.units[number]
-        for count in range(1, problem.devices // form.devices + 1):
+        for count in range(1, problem.pool(form.kind).devices // form.devices + 1):
             least = least_duration(problem, form, count, drawn) / len(drawn.prompt_tokens)
             yield least, ServingPlan(units=(UnitGroup(unit=number, count=count),))
     for first, second in itertools.product(fit, fit) if problem.split else ():
@@ -46,6 +47,9 @@ class EveryDeployment(Solver):
     name = "every-deployment"
     summary = "every form and number of units, simulated in the order of their bounds"
     argument = "every other deployment was simulated, or takes longer even without queues"
+
+    def supports(self, problem: ServingProblem, options: SearchOptions) -> str | None:
+        return None if problem.goal == "time" else "a rate or the cheapest devices are looked for; use fleets"
 
     def solve(self, problem: ServingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         best: Incumbent[ServingPlan] = Incumbent()
@@ -77,7 +81,7 @@ class EveryDeployment(Solver):
 
 
 #: The visible list.
-DEFAULT_SOLVERS: tuple[Solver, ...] = (EveryDeployment(),)
+DEFAULT_SOLVERS: tuple[Solver, ...] = (EveryDeployment(), Fleets())
 
 
 def why_none(problem: ServingProblem) -> str:
@@ -85,6 +89,8 @@ def why_none(problem: ServingProblem) -> str:
     reasons = [fitting(problem, form) for form in problem.units]
     if all(reasons):
         return f"no form fits: {reasons[-1]}"
+    if problem.goal != "time":
+        return why_no_fleet(problem)
     worths = []
     for _, plan in deployments(problem):
         try:

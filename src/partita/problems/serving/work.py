@@ -23,6 +23,7 @@ from partita.ground.errors import InputError
 from partita.ground.rounding import rounded_down
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of, check_lengths
+from partita.problems.serving.packing import blocks_of, fits
 from partita.problems.serving.problem import ServingProblem, ServingUnit
 
 
@@ -98,8 +99,7 @@ def least_duration(problem: ServingProblem, form: ServingUnit, count: int, drawn
     """Seconds from the first arrival to the last token that so many units of a form take at least."""
     prices, rules, workload = form.prices, form.rules, problem.workload
     prompt, output = drawn.prompt_tokens, drawn.output_tokens
-    apart = form.layout.attention_data if prices.attention_data == 1 else 1
-    units, cached = count * apart, workload.prefix_tokens
+    units, cached = count * form.apart, workload.prefix_tokens
     longest = int((prompt + output).max())
     most = prices.attention_data * max(rules.tokens, rules.requests, longest)
     tokens = prompt - cached + output - 1
@@ -122,8 +122,13 @@ def least_duration(problem: ServingProblem, form: ServingUnit, count: int, drawn
 
 def fitting(problem: ServingProblem, form: ServingUnit) -> str | None:
     """Why not one unit of a form can serve the workload; None if one can."""
-    if form.devices > problem.devices:
-        return f"{form.layout.label} takes {form.devices} devices, and there are {problem.devices}"
+    pool = problem.pool(form.kind)
+    if form.devices > pool.devices:
+        among = "" if len(problem.pools) == 1 else f" of {form.kind}"
+        return f"{form.layout.label} takes {form.devices} devices{among}, and there are {pool.devices}"
+    blocks = blocks_of(form, pool.machines)
+    if not fits(pool.machines, blocks):
+        return f"{form.layout.label} has groups of {max(blocks)} devices, and no machine of {form.kind} has room"
     try:
         check_lengths(form, problem.workload.lengths())
     except InputError as error:

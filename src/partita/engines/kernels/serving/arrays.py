@@ -33,6 +33,7 @@ class Units(NamedTuple):
     gives: Longs
     stages: Longs
     price: Longs
+    group: Longs  #: (U,) Its group, as requests are routed to.
     #: (U,) Of each scheduler: requests that run at once, tokens in a step, bytes of the cache.
     seats: Longs
     budget: Longs
@@ -89,6 +90,7 @@ class Requests(NamedTuple):
     output: Longs
     group: Longs
     prefix: Longs  #: (G,) Tokens of each group's prefix.
+    route: Longs  #: (M,) The group of units that takes it as it arrives, −1 for any.
     #: (M,) Tokens in the cache (those of steps under way included), tokens that came out.
     computed: Longs
     generated: Longs
@@ -194,8 +196,10 @@ class Totals(NamedTuple):
 ARRIVED, ENTERED, FINISHED, TICK, STEPS, MOST = range(6)
 
 
-def fresh_requests(arrival: Floats, prompt: Longs, output: Longs, group: Longs, prefix: Longs) -> Requests:
-    """Requests before anything runs."""
+def fresh_requests(
+    arrival: Floats, prompt: Longs, output: Longs, group: Longs, prefix: Longs, route: Longs | None = None
+) -> Requests:
+    """Requests before anything runs; without a route, each goes to any group of units."""
     count = len(prompt)
     none = np.full(count, -1, np.int64)
     return zeros(
@@ -207,6 +211,7 @@ def fresh_requests(arrival: Floats, prompt: Longs, output: Longs, group: Longs, 
         output=output.astype(np.int64),
         group=group.astype(np.int64),
         prefix=prefix.astype(np.int64),
+        route=none.copy() if route is None else route.astype(np.int64),
         home=none.copy(),
         source=none.copy(),
         next=none.copy(),

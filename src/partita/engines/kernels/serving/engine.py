@@ -133,11 +133,14 @@ def launch(
 
 
 @inlined
-def shortest(units: Units, k: Queues, takes: bool) -> int:
-    """The scheduler with the fewest requests, among units that take requests as they arrive, or those that do not."""
+def shortest(units: Units, k: Queues, takes: bool, group: int) -> int:
+    """The scheduler with the fewest requests, among units that take requests as they arrive, or those that do not.
+
+    ``group`` is the group of units that is asked, −1 for all.
+    """
     best, least = -1, 0
     for u in range(len(units.takes)):
-        if (units.takes[u] > 0) == takes:
+        if (units.takes[u] > 0) == takes and (group < 0 or units.group[u] == group):
             for q in range(units.first[u], units.first[u + 1]):
                 load = k.waiting[q] + k.running[q] + k.fetching[q]
                 if best < 0 or load < least:
@@ -180,7 +183,7 @@ def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, u: int
             r.source[i] = q
             r.held[i] = 0
             r.shared[i] = 0
-            r.home[i] = shortest(units, k, False)
+            r.home[i] = shortest(units, k, False, -1)
             r.since[i] = now
             put_last(r, k, r.home[i], i)
             left = True
@@ -263,7 +266,7 @@ def serve(
                 arrive(units, r, k, b, t, u)
         while t.counts[ENTERED] < t.counts[ARRIVED] and r.arrival[t.counts[ENTERED]] + delay <= now:
             i = t.counts[ENTERED]
-            r.home[i] = shortest(units, k, True)
+            r.home[i] = shortest(units, k, True, r.route[i])
             r.since[i] = now
             t.parts[HOST] += delay
             put_last(r, k, r.home[i], i)

@@ -1,0 +1,339 @@
+"""Fleets: which units, how many, who takes which requests, and at which rate.
+
+Where few fleets are possible and each has finitely many plans, all of them are simulated in the order of what they take
+at least. Otherwise the rules of ``partita.problems.serving.rules`` begin; then the most promising forms are
+simulated one unit at a time, which says what a unit really takes, and the best fleets by these numbers are simulated as
+a whole, with shares in proportion to them; units for prompts and for decoding are matched by what they take at most and
+corrected by what the simulated pairs did.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.ground.errors import InputError
+from partita.problems.kind import SearchOptions
+from partita.problems.outcome import searched
+from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.fleets import FleetBound, Item
+from partita.problems.serving.offered import most_offered
+from partita.problems.serving.options import Outcome, Solver
+from partita.problems.serving.packing import unpacked
+from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+from partita.problems.serving.rules import RULES, ByRule, Estimates, planned
+
+#: Fleets that are simulated one and all.
+_FEW = 4_000
+#: Requests of a run of one unit, and forms of a kind that are tried.
+_LONE_REQUESTS, _TRIED = 1_500, 6
+#: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
+_PAIRS, _MATCHED = 4, 3
+#: Of what lone units take, what fleets of them are asked for at first, and by which factor more each time.
+_SPARE, _MORE = 0.95, 1.03
+
+#: By which shares the best fleet's rate is raised at first and at last.
+_RAISED, _LEAST_RAISED = 0.04, 0.0025
+
+
+class Fleets(Solver):
+    """See the module."""
+
+    name = "fleets"
+    summary = "fleets of several forms with shares of requests, simulated in the order of what their units can take"
+    argument = "no fleet does more than its units in their best mixes of steps; or every fleet was simulated"
+
+    def supports(self, problem: ServingProblem, options: SearchOptions) -> str | None:
+        return (
+            "it looks for a rate or for the cheapest devices; use every-deployment" if problem.goal == "time" else None
+        )
+
+    def solve(self, problem: ServingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
+        best: Incumbent[ServingPlan] = Incumbent()
+        return searched(best, monitor, lambda: _Search(problem, monitor, best, self.name).run())
+
+
+class _Search:
+    def __init__(self, problem: ServingProblem, monitor: Monitor, best: Incumbent[ServingPlan], name: str) -> None:
+        self.problem, self.monitor, self.best, self.name = problem, monitor, best, name
+        self.simulated = 0
+
+    @property
+    def over(self) -> bool:
+        return self.best.done or self.monitor.stopping
+
+    def run(self) -> None:
+        self.bound = FleetBound(self.problem)
+        if not self.bound.items:
+            self.best.refute(self.name)
+            return
+        cost = self.problem.goal == "cost"
+        least = self.bound.least_cost() if cost else self.bound.least()
+        if math.isinf(least):
+            self.best.refute(self.name)
+            return
+        self.best.prove(least, self.name)
+        fleets = list(itertools.islice(self.every(), _FEW + 1)) if self.finite else None
+        if fleets is not None and len(fleets) <= _FEW:
+            self.all_of(fleets)
+        else:
+            self.some()
+        self.best.counters["simulated"] = self.simulated
+
+    @property
+    def finite(self) -> bool:
+        """Whether every fleet has finitely many plans."""
+        return self.problem.share_parts == 0 and bool(self.problem.goal == "cost" or self.problem.rates)
+
+    def every(self) -> Iterator[tuple[int, ...]]:
+        """All numbers of units of each item that find room and can serve."""
+        items = self.bound.items
+        counts = [0] * len(items)
+
+        def grow(place: int) -> Iterator[tuple[int, ...]]:
+            if place == len(items):
+                roles = {item.role for item, count in zip(items, counts, strict=True) if count}
+                if roles and ("prefill" in roles) == ("decode" in roles):
+                    yield tuple(counts)
+                return
+            while not counts[place] or not unpacked(self.problem, ServingPlan(units=self.groups(counts))):
+                yield from grow(place + 1)
+                counts[place] += 1
+            counts[place] = 0
+
+        return grow(0)
+
+    def groups(self, counts: Sequence[int]) -> tuple[UnitGroup, ...]:
+        return tuple(
+            UnitGroup(unit=item.number, role=item.role, count=count)
+            for item, count in zip(self.bound.items, counts, strict=True)
+            if count
+        )
+
+    def all_of(self, fleets: list[tuple[int, ...]]) -> None:
+        """Simulate all of them, those first that take least at best; whatever is left then is no better."""
+        if self.problem.goal == "cost":
+            ranked = sorted((self.cost(self.groups(counts)), counts) for counts in fleets)
+        else:
+            ranked = sorted((self.bound.least_of(counts), counts) for counts in fleets)
+        for least, counts in ranked:
+            if self.best.answer is not None or least > 0:
+                self.best.prove(min(least * (1 - 1e-12), self.best.value), self.name)
+            if self.over:
+                return
+            for rate in reversed(self.problem.rates or (None,)):
+                self.offer(ServingPlan(units=self.groups(counts), rate_per_s=rate))
+        if self.best.answer is None:
+            self.best.refute(self.name)
+        else:
+            self.best.prove(self.best.value, self.name)
+
+    def cost(self, units: Sequence[UnitGroup]) -> float:
+        found = 0.0
+        for group in units:
+            form = self.problem.form(group.unit)
+            price = self.problem.pool(form.kind).price_per_hour
+            found += group.count * form.devices * (1.0 if price is None else price)
+        return found
+
+    def offer(self, plan: ServingPlan | None) -> bool:
+        """Simulate a plan; whether it is feasible."""
+        if plan is None:
+            return False
+        worth = evaluate(self.problem, plan)
+        self.simulated += 1
+        if worth.feasible:
+            self.best.offer(worth.objective, plan, self.name)
+        return worth.feasible
+
+    def some(self) -> None:
+        for rule in RULES:
+            if isinstance(rule, ByRule) and rule.supports(self.problem, SearchOptions()) is None:
+                for one in rule.rules(self.problem, Estimates(self.problem)):
+                    if self.over:
+                        return
+                    self.offer(planned(self.problem, one, self.monitor))
+        rates = self.lone_rates()
+        if self.problem.goal == "cost":
+            self.cheapest(rates)
+        else:
+            self.mixed(rates)
+            self.matched()
+            self.raised()
+
+    def ranked(self, role: str, kind: str) -> list[tuple[float, Item]]:
+        """Items by what they take at most for their devices, in requests per second."""
+        found = []
+        for place, item in enumerate(self.bound.items):
+            if item.role == role and item.form.kind == kind and not item.late:
+                most = item.form.apart * min(float(1 / max(one.keeping.mean(), 1e-30)) for one in item.prices)
+                found.append((most / item.form.devices, -place, item))
+        return [
+            (most * item.form.devices, item) for most, _, item in sorted(found, key=lambda one: one[:2], reverse=True)
+        ]
+
+    def lone_rates(self) -> dict[int, float]:
+        """Requests per second of one unit of the most promising forms, by simulation."""
+        found: dict[int, float] = {}
+        for pool in self.problem.pools:
+            best = 0.0
+            for most, item in self.ranked("both", pool.kind)[:_TRIED]:
+                # What comes behind takes no more for its devices at best.
+                if self.over or most <= best * item.form.devices:
+                    break
+                units = (UnitGroup(unit=item.number),)
+                workload = self.problem.workload
+                workload = msgspec.structs.replace(
+                    workload, rate_per_s=None, requests=min(workload.count, _LONE_REQUESTS)
+                )
+                alone = self.problem.replace(workload=workload, goal="rate", rates=(), unit="s")
+                plan = most_offered(alone, units, most * 0.8, self.monitor)
+                if plan is not None and plan.rate_per_s is not None:
+                    found[item.number] = plan.rate_per_s
+                    best = max(best, plan.rate_per_s / item.form.devices)
+        return found
+
+    def filled(self, rates: dict[int, float], rooms: dict[str, int]) -> Counter[int]:
+        """The units of most rate in so many devices of each kind."""
+        found: Counter[int] = Counter()
+        for kind, room in rooms.items():
+            own = [n for n in rates if self.problem.form(n).kind == kind]
+            best: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+            for size in range(1, room + 1):
+                choices = [best[-1]]
+                for number in own:
+                    devices = self.problem.form(number).devices
+                    if devices <= size:
+                        before = best[size - devices]
+                        choices.append((before[0] + rates[number], (*before[1], number)))
+                best.append(max(choices, key=lambda one: one[0]))
+            found.update(best[-1][1])
+        return found
+
+    def shared(self, counts: Counter[int], rates: dict[int, float]) -> Iterator[tuple[UnitGroup, ...]]:
+        """The units, with shares in proportion to what they take, and without."""
+        yield tuple(UnitGroup(unit=n, count=count) for n, count in counts.items())
+        if len(counts) > 1 and self.problem.share_parts is None:
+            whole = sum(rates[n] * count for n, count in counts.items())
+            classes = max(1, len(self.problem.classes))
+            yield tuple(
+                UnitGroup(unit=n, count=count, shares=(rates[n] * count / whole,) * classes)
+                for n, count in counts.items()
+            )
+
+    def fits(self, units: Sequence[UnitGroup]) -> bool:
+        return not unpacked(self.problem, ServingPlan(units=tuple(units)))
+
+    def mixed(self, rates: dict[int, float]) -> None:
+        """Fleets of units that do both: the best by lone rates, and of each kind its best form alone."""
+        if not rates or self.problem.roles == "split":
+            return
+        rooms = {pool.kind: pool.devices for pool in self.problem.pools}
+        fleets = [self.filled(rates, rooms)]
+        for number, rate in sorted(rates.items(), key=lambda one: -one[1] / self.problem.form(one[0]).devices)[:4]:
+            kind = self.problem.form(number).kind
+            others = {n: r for n, r in rates.items() if n == number or self.problem.form(n).kind != kind}
+            fleets.append(self.filled(others, rooms))
+            del rate
+        seen: list[Counter[int]] = []
+        for counts in fleets:
+            if counts in seen or not counts:
+                continue
+            seen.append(counts)
+            guess = sum(rates[n] * count for n, count in counts.items())
+            for units in self.shared(counts, rates):
+                if self.over:
+                    return
+                if self.fits(units):
+                    self.offer(most_offered(self.problem, units, guess, self.monitor))
+
+    def cheapest(self, rates: dict[int, float]) -> None:
+        """Fleets of units that do both, cheapest first, until they are enough; then without what they can spare."""
+        asked = self.bound.count / max(self.bound.longest_s, 1e-30) * _SPARE
+        limits = [range(pool.devices + 1) for pool in self.problem.pools]
+        kinds = [pool.kind for pool in self.problem.pools]
+        prices = [1.0 if pool.price_per_hour is None else pool.price_per_hour for pool in self.problem.pools]
+        choices = sorted(
+            (sum(price * n for price, n in zip(prices, rooms, strict=True)), rooms)
+            for rooms in itertools.product(*limits)
+        )
+        for cost, rooms in choices:
+            if self.over or cost >= self.best.value:
+                return
+            counts = self.filled(rates, dict(zip(kinds, rooms, strict=True)))
+            if sum(rates[n] * count for n, count in counts.items()) >= asked:
+                for units in self.shared(counts, rates):
+                    if self.fits(units) and self.offer(ServingPlan(units=units)):
+                        return
+                asked *= _MORE
+
+    def matched(self) -> None:
+        """Units for prompts beside units for decoding, in numbers that match."""
+        if self.problem.roles == "both":
+            return
+        kinds = [pool.kind for pool in self.problem.pools]
+        first = [one for kind in kinds for one in self.ranked("prefill", kind)[:_PAIRS]]
+        second = [one for kind in kinds for one in self.ranked("decode", kind)[:_PAIRS]]
+        found = []
+        for (ask, asker), (make, maker) in itertools.product(first, second):
+            most = self.problem.devices
+            for prompts in range(1, most // asker.form.devices + 1):
+                left = most - prompts * asker.form.devices
+                for decoders in range(1, left // maker.form.devices + 1):
+                    rate = min(prompts * ask * 0.85, decoders * make * 0.92)
+                    found.append((rate, -prompts, asker, maker, decoders))
+        found.sort(key=lambda one: one[:2], reverse=True)
+        tried: Counter[tuple[int, int]] = Counter()
+        for rate, prompts, asker, maker, decoders in found:
+            if self.over or sum(tried.values()) >= _PAIRS * _MATCHED:
+                return
+            pair = (asker.number, maker.number)
+            units = (
+                UnitGroup(unit=pair[0], role="prefill", count=-prompts),
+                UnitGroup(unit=pair[1], role="decode", count=decoders),
+            )
+            if tried[pair] < _MATCHED and self.fits(units):
+                tried[pair] += 1
+                self.offer(most_offered(self.problem, units, rate, self.monitor))
+
+    def raised(self) -> None:
+        """The best fleet at higher rates, in whole runs."""
+        if self.problem.rates or self.best.answer is None:
+            return
+        step = _RAISED
+        while step >= _LEAST_RAISED and not self.over:
+            plan = self.best.answer
+            assert plan.rate_per_s is not None
+            if not self.offer(ServingPlan(units=plan.units, rate_per_s=plan.rate_per_s * (1 + step))):
+                step /= 2
+
+
+def why_no_fleet(problem: ServingProblem) -> str:
+    """Why no fleet is feasible, and what would be enough."""
+    bound = FleetBound(problem)
+    least, longest = bound.least(), bound.longest_s
+    if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
+        needed = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
+        return (
+            f"no fleet keeps up: {bound.count} requests take all {problem.devices} devices at least "
+            f"{least * bound.count:.4g} s, and {longest:.4g} s are allowed; at least "
+            f"{needed} devices like them, a lower rate or a longer limit would be needed"
+        )
+    missed = "the targets"
+    for item in (item for item in bound.items if item.role == "both"):
+        try:
+            groups = (UnitGroup(unit=item.number),)
+            slow = None if problem.goal == "cost" else 1e-3 / max(least, 1e-30)
+            found = evaluate(problem, ServingPlan(units=groups, rate_per_s=slow))
+        except InputError:
+            continue
+        if found.violations:
+            missed = found.violations[0]
+            break
+    return f"no fleet keeps the targets: of one unit, {missed}; a longer limit or faster devices would be needed"

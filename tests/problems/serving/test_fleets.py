@@ -1,0 +1,181 @@
+"""Fleets: searched against all of them by the plain engine, bounds against what is best, and how requests are dealt."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import partita as pt
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
+from partita.ground.errors import InputError
+from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving.bounds import FleetCapacity
+from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.packing import fits
+from partita.problems.serving.problem import (
+    DevicePool,
+    RequestClass,
+    ServingPlan,
+    ServingProblem,
+    ServingTargets,
+    UnitGroup,
+)
+from partita.problems.serving.routing import class_of, dealt
+from partita.problems.serving.samples import LOOP
+from problems.serving.brute_force import best_objective
+from problems.serving.samples import random_problem
+
+
+def random_fleet(seed: int) -> ServingProblem:
+    """A small problem on one or two kinds of devices, for the cheapest fleet or for one of few rates."""
+    draws = random.Random(seed)
+    problem = random_problem(seed)
+    if draws.random() < 0.5:
+        problem = problem.replace(targets=ServingTargets(ttft_s=20.0, tpot_s=5.0, percentile=0.5))
+    # Both engines round what comes out of drawn times: no limit is a time that steps sum up to.
+    kept = problem.targets
+    limits = {name: None if (limit := getattr(kept, name)) is None else limit * 1.0123 for name in ("ttft_s", "tpot_s")}
+    problem = problem.replace(targets=msgspec.structs.replace(kept, **limits))
+    units = problem.units[:2]
+    kinds = ["gpu", draws.choice(["gpu", "other"])] if len(units) > 1 else ["gpu"]
+    units = tuple(msgspec.structs.replace(unit, kind=kind) for unit, kind in zip(units, kinds, strict=True))
+    goal = draws.choice(["rate", "cost"])
+    priced = draws.random() < 0.5
+    pools = tuple(
+        DevicePool(
+            kind=kind,
+            machines=tuple(draws.randint(1, 3) for _ in range(draws.randint(1, 2))),
+            price_per_hour=draws.randint(1, 5) / 2 if priced else None,
+        )
+        for kind in dict.fromkeys(kinds)
+    )
+    rate = draws.choice([0.25, 0.5, 2.0])
+    workload = msgspec.structs.replace(
+        problem.workload, concurrency=None, rate_per_s=rate if goal == "cost" else None, requests=draws.randint(1, 12)
+    )
+    return problem.replace(
+        workload=workload,
+        units=units,
+        pools=pools,
+        goal=goal,
+        roles=draws.choice(["both", "split", "any"]),
+        share_parts=0,
+        rates=(0.125, 0.5, 2.0) if goal == "rate" else (),
+    )
+
+
+def check(seed: int) -> None:
+    problem = random_fleet(seed)
+    best = best_objective(problem)
+    found = pt.solve(problem)
+    if best is None:
+        assert found.status is Status.INFEASIBLE
+        return
+    assert found.status is Status.OPTIMAL
+    assert found.objective == pytest.approx(best, rel=1e-12)
+    bound = FleetCapacity().bound(problem, Monitor())
+    assert bound.value <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_fleets_are_as_good_as_the_best_of_all(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40, 500))
+def test_many_fleets_are_as_good_as_the_best_of_all(seed: int) -> None:
+    check(seed)
+
+
+def test_requests_are_dealt_smoothly() -> None:
+    assert dealt([1.0, 1.0, 2.0], 8).tolist() == [2, 0, 1, 2, 2, 0, 1, 2]
+    assert Counter(dealt([0.2, 0.8], 1000).tolist()) == {0: 200, 1: 800}
+
+
+def test_classes_are_by_both_lengths() -> None:
+    drawn = RequestWorkload(prompt_tokens=50, output_tokens=9, rate_per_s=1.0, requests=3).drawn()
+    drawn = drawn._replace(prompt_tokens=np.array([10, 50, 10]), output_tokens=np.array([5, 5, 99]))
+    classes = (RequestClass(prompt_tokens=10, output_tokens=5), RequestClass(prompt_tokens=60, output_tokens=50))
+    assert class_of(classes, drawn).tolist() == [0, 1, 1]
+
+
+def test_stages_find_room_inside_machines() -> None:
+    assert fits((8, 8), Counter({4: 3, 2: 2}))
+    assert not fits((6, 6), Counter({4: 3}))
+    assert not fits((2, 2), Counter({3: 1}))
+
+
+def test_shares_decide_who_takes_requests() -> None:
+    """A group that takes a quarter of the requests has a quarter of the tokens, whoever is idle."""
+    workload = RequestWorkload(prompt_tokens=100, output_tokens=20, requests=400)
+    fleet = LOOP.replace(workload=workload, goal="rate")
+    units = (UnitGroup(unit=0, shares=(0.25,)), UnitGroup(unit=1, shares=(0.75,)))
+    found = evaluate(fleet, ServingPlan(units=units, rate_per_s=10.0))
+    assert [use.prompt_tokens for use in found.uses] == [10_000, 30_000]
+
+
+@pytest.mark.parametrize(
+    ("units", "rate", "said"),
+    [
+        ((UnitGroup(unit=0),), None, "asks for a rate above 0"),
+        ((UnitGroup(unit=0, shares=(1.0,)), UnitGroup(unit=1)), 1.0, "of all units that take them or of none"),
+        ((UnitGroup(unit=0, shares=(0.0,)),), 1.0, "a class of requests has no units"),
+    ],
+)
+def test_plans_of_fleets_are_checked(units: tuple[UnitGroup, ...], rate: float | None, said: str) -> None:
+    fleet = LOOP.replace(workload=RequestWorkload(prompt_tokens=100, output_tokens=20), goal="rate")
+    with pytest.raises(InputError, match=said):
+        evaluate(fleet, ServingPlan(units=units, rate_per_s=rate))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6))
+def test_no_plan_is_below_the_bound(seed: int) -> None:
+    """Deployments that nothing is asked of, in closed and open loops, with units for prompts and for decoding."""
+    problem = random_problem(seed, split=seed % 2 == 0)
+    best = best_objective(problem)
+    if best is not None:
+        assert FleetCapacity().bound(problem, Monitor()).value <= best * (1 + 1e-9)
+
+
+def test_a_fleet_of_two_kinds_is_found_with_a_bound() -> None:
+    other = tuple(msgspec.structs.replace(unit, kind="other") for unit in LOOP.units[:1])
+    fleet = LOOP.replace(
+        workload=RequestWorkload(prompt_tokens=100, output_tokens=20, requests=500),
+        units=(*LOOP.units[:2], *other),
+        pools=(*LOOP.pools, DevicePool(kind="other", machines=(2,))),
+        goal="rate",
+        targets=ServingTargets(ttft_s=1.0, tpot_s=0.04),
+    )
+    found = pt.solve(fleet, time_limit_s=20)
+    assert found.plan is not None
+    assert found.bound is not None
+    assert {fleet.units[group.unit].kind for group in found.plan.units} == {"gpu", "other"}
+    assert 0 < found.bound <= found.objective
+    alone = pt.solve(fleet.replace(pools=(*LOOP.pools, DevicePool(kind="other", machines=()))), time_limit_s=20)
+    assert found.objective < alone.objective
+
+
+def test_the_cheapest_fleet_is_of_the_cheaper_kind() -> None:
+    other = tuple(msgspec.structs.replace(unit, kind="other") for unit in LOOP.units[:1])
+    fleet = LOOP.replace(
+        workload=RequestWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=10.0, requests=300),
+        units=(*LOOP.units[:1], *other),
+        pools=(
+            DevicePool(kind="gpu", machines=(4,), price_per_hour=2.0),
+            DevicePool(kind="other", machines=(2,), price_per_hour=1.0),
+        ),
+        goal="cost",
+        targets=ServingTargets(ttft_s=1.0, tpot_s=0.04),
+    )
+    found = pt.solve(fleet, time_limit_s=20)
+    assert found.objective == 1.0
+    assert found.status is Status.OPTIMAL
