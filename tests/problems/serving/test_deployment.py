@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+
 from partita.nouns.cluster import Cluster
 from partita.nouns.deployment import machine_cards
 from partita.problems.serving.deployment import deployment
