@@ -53,7 +53,8 @@ class LayerInstance:
                         low = first if first >= 0 else self.layers - k
                         # One that holds all is at both ends, wherever it begins.
                         found[place, k] = machine.passes(low, low + k, self.layers) or 0.0
-            return np.minimum(found, passed[:, None])
+            capped: Floats = np.minimum(found, passed[:, None])
+            return capped
 
         self.rate: Floats = np.zeros((self.count, widest + 1))
         for place, machine in enumerate(problem.machines):
@@ -75,15 +76,12 @@ class LayerInstance:
 
     def rates(self, place: int, *, first: bool, last: bool) -> Floats:
         """(K + 1,) of a machine, by whether it holds the first layer, and the last."""
-        found = self.rate[place]
+        found: Floats = self.rate[place]
         if first:
             found = np.minimum(found, self.first_rate[place])
-        return np.minimum(found, self.last_rate[place]) if last else found
-
-    @property
-    def even(self) -> bool:
-        """Whether it is the same where on the model machines stand."""
-        return bool((self.first_rate == self.rate).all() and (self.last_rate == self.rate).all())
+        if last:
+            found = np.minimum(found, self.last_rate[place])
+        return found
 
     def alone(self, flow: float) -> Ints:
         """(M,) the most layers with which each machine passes a flow by itself; 0 where it does not."""
@@ -127,7 +125,9 @@ class LayerInstance:
         return plan_of(self.problem, self._named(held))
 
     def offer(self, best: Incumbent[LayerPlacement], held: Mapping[int, tuple[int, int]], by: str) -> float:
-        """Offer a plan of intervals; its flow."""
+        """Offer a plan of intervals, without those that tables say nothing of at their ends of the model; its flow."""
+        machines = self.problem.machines
+        held = {i: layers for i, layers in held.items() if machines[i].passes(*layers, self.layers) is not None}
         flow = self.flow(held)
         if flow > 0 and 1.0 / flow < best.value:
             best.offer(1.0 / flow, self.plan(held), by)

@@ -139,6 +139,9 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
     overlap: Annotated[
         bool, setting("Tokens may enter a machine in the middle of its layers (Helix's overlap rule).", group="problem")
     ] = False
+    #: Of the requests that rates are for; None where nothing is known of them.
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
     published: PublishedFlow | None = None
 
     def __post_init__(self) -> None:
