@@ -29,6 +29,10 @@ def _flows(problem: LayerPlacementProblem, first: np.ndarray, behind: np.ndarray
     for i, machine in enumerate(problem.machines):
         for size, rate in machine.tokens_per_s.items():
             node[i][behind[:, i] - first[:, i] == size] = rate
+        for end, there in ((machine.first, first[:, i] == 0), (machine.last, behind[:, i] == problem.layers)):
+            for size in range(1, problem.layers + 1) if end is not None else ():
+                at = there & (behind[:, i] - first[:, i] == size)
+                node[i][at] = np.minimum(node[i][at], end.tokens_per_s.get(size, 0.0))
     arcs = []
     for link in problem.links:
         if link.source == "source" and link.target == "sink":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,7 @@ from partita.problems.layer_placement.bounds.rows import SideBySide
 from partita.problems.layer_placement.chains import any_row, best_chains, two_chains
 from partita.problems.layer_placement.generators import random_layer_placement
 from partita.problems.layer_placement.instance import LayerInstance
-from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, TokenLink
+from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, MachineEnd, TokenLink
 from partita.problems.layer_placement.solvers import LayerPlacementRun
 from problems.layer_placement.random_problems import random_problem
 from second_opinions.layer_flows import best_flow, judge
@@ -51,6 +52,38 @@ def solved(problem: LayerPlacementProblem) -> None:
 def test_random_placements_are_the_best_there_are() -> None:
     for seed in range(60):
         solved(random_problem(seed, 4 if seed % 4 == 0 else 3))
+
+
+def with_ends(problem: LayerPlacementProblem, seed: int) -> LayerPlacementProblem:
+    """The problem with machines that pass less, or hold fewer layers, at the ends of the model."""
+    rng = random.Random(seed)
+
+    def end(machine: LayerMachine) -> MachineEnd | None:
+        table = {k: rate * rng.choice((0.25, 0.5, 1.0)) for k, rate in machine.tokens_per_s.items()}
+        if len(table) > 1 and rng.random() < 0.3:
+            del table[max(table)]
+        return rng.choice((None, MachineEnd(tokens_per_s=table)))
+
+    machines = (msgspec.structs.replace(one, first=end(one), last=end(one)) for one in problem.machines)
+    return problem.replace(machines=tuple(machines))
+
+
+def test_random_placements_with_unlike_ends_are_the_best_there_are() -> None:
+    proven = 0
+    for seed in range(40):
+        problem = with_ends(random_problem(seed, 3), seed)
+        flow = best_flow(problem)
+        result = pt.solve(problem, time_limit_s=30, explain=False)
+        if result.plan is None:
+            # Any row that is found need not flow at the ends: then nothing is said, or that there is none.
+            assert flow == 0
+            continue
+        assert flow > 0
+        assert result.objective == pytest.approx(1 / flow, rel=1e-9)
+        assert result.bound.value <= result.objective
+        proven += result.status is pt.Status.OPTIMAL
+        assert pt.check(result).plan.verified
+    assert proven > 30
 
 
 @pytest.mark.slow

@@ -264,6 +264,45 @@ class LatencyCompareSettings(CompareKeywords, total=False):
     """Operators on one device may overlap. [unchanged unless given]"""
 
 
+class Layer_PlacementCompareSettings(CompareKeywords, total=False):
+    """Of a model that is planned with objective "layer_placement"."""
+
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [tokens; default: None]"""
+    output_tokens: int | None
+    """Tokens of every output. [tokens; default: None]"""
+    engine: Literal["vllm", "trtllm", "sglang"]
+    """The serving engine. [default: "vllm"]"""
+    weights: str | None
+    """Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]"""
+    cache: str | None
+    """Format of the cache: bf16, fp8, …. [default: None]"""
+    tensor: int | None
+    """Devices of one kind in a machine that work as one, tensor-parallel; powers of two are tried if not given.
+    [devices; default: None]
+    """
+    layers: int | None
+    """Layers of the model. [layers; unchanged unless given]"""
+    overlap: bool | None
+    """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+
+
 class ServingCompareSettings(CompareKeywords, total=False):
     """Of a model that is planned with objective "serving"."""
 
@@ -534,16 +573,19 @@ class AnyCompareSettings(TypedDict, total=False):
     parallel_operators: bool
     prompt_tokens: int | None
     output_tokens: int | None
+    engine: Literal["vllm", "trtllm", "sglang"]
+    weights: str | None
+    cache: str | None
+    tensor: int | None
+    layers: int | None
+    overlap: bool | None
     requests: str | None
     concurrency: int | None
     rate: float | None
     prefix_tokens: int
     prefix_groups: int
     workload_seed: int
-    engine: Literal["vllm", "trtllm", "sglang"]
-    weights: str | None
     expert_weights: str | None
-    cache: str | None
     ttft: float | None
     tpot: float | None
     percentile: float | None
@@ -552,8 +594,6 @@ class AnyCompareSettings(TypedDict, total=False):
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
     replicas: int | None
-    layers: int | None
-    overlap: bool | None
 
 
 class CompareAnyKeywords(TypedDict, total=False):
@@ -620,6 +660,16 @@ def compare(
     *,
     objective: Literal["latency"],
     **settings: Unpack[LatencyCompareSettings],
+) -> Comparison: ...
+
+
+@overload
+def compare(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["layer_placement"],
+    **settings: Unpack[Layer_PlacementCompareSettings],
 ) -> Comparison: ...
 
 
@@ -917,6 +967,40 @@ def compare(
         Flows that enter one device may overlap. [unchanged unless given]
     parallel_operators : bool
         Operators on one device may overlap. [unchanged unless given]
+
+    Settings with objective layer_placement
+    ---------------------------------------
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    prompt_tokens : int | None
+        Tokens of every prompt. [tokens; default: None]
+    output_tokens : int | None
+        Tokens of every output. [tokens; default: None]
+    engine : {"vllm", "trtllm", "sglang"}
+        The serving engine. [default: "vllm"]
+    weights : str | None
+        Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]
+    cache : str | None
+        Format of the cache: bf16, fp8, …. [default: None]
+    tensor : int | None
+        Devices of one kind in a machine that work as one, tensor-parallel; powers of two are tried if not given.
+        [devices; default: None]
+    layers : int | None
+        Layers of the model. [layers; unchanged unless given]
+    overlap : bool | None
+        Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
 
     Settings with objective serving
     -------------------------------

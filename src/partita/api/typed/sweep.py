@@ -274,6 +274,47 @@ class LatencySweepSettings(SweepKeywords, total=False):
     """Operators on one device may overlap. [unchanged unless given]"""
 
 
+class Layer_PlacementSweepSettings(SweepKeywords, total=False):
+    """Of a model that is planned with objective "layer_placement"."""
+
+    layers: int | Sequence[int]
+    """Layers of the model. [layers; unchanged unless given]"""
+    bandwidth: float | Sequence[float]
+    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
+    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    """The optimizer whose state is held. [default: "adam"]"""
+    optimizer_dtype: str
+    """The number format of the optimizer's state. [default: "float32"]"""
+    costs: CostSource | str | None
+    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+    roofline if None. [default: None]
+    """
+    runtime: str | None
+    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
+    master_weights: bool | None
+    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+    None]
+    """
+    name: str | None
+    """The problem's name; the model's and the cluster's if None. [default: None]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [tokens; default: None]"""
+    output_tokens: int | None
+    """Tokens of every output. [tokens; default: None]"""
+    engine: Literal["vllm", "trtllm", "sglang"]
+    """The serving engine. [default: "vllm"]"""
+    weights: str | None
+    """Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]"""
+    cache: str | None
+    """Format of the cache: bf16, fp8, …. [default: None]"""
+    tensor: int | None
+    """Devices of one kind in a machine that work as one, tensor-parallel; powers of two are tried if not given.
+    [devices; default: None]
+    """
+    overlap: bool | None
+    """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+
+
 class ServingSweepSettings(SweepKeywords, total=False):
     """Of a model that is planned with objective "serving"."""
 
@@ -554,28 +595,29 @@ class AnySweepSettings(TypedDict, total=False):
     ignore_sender_congestion: bool
     ignore_receiver_congestion: bool
     parallel_operators: bool
+    layers: int | Sequence[int]
+    prompt_tokens: int | None
+    output_tokens: int | None
+    engine: Literal["vllm", "trtllm", "sglang"]
+    weights: str | None
+    cache: str | None
+    tensor: int | None
+    overlap: bool | None
     concurrency: int | Sequence[int]
     rate: float | Sequence[float]
     ttft: float | Sequence[float]
     tpot: float | Sequence[float]
     roles: Literal["both", "split", "any"] | Sequence[Literal["both", "split", "any"]]
-    prompt_tokens: int | None
-    output_tokens: int | None
     requests: str | None
     prefix_tokens: int
     prefix_groups: int
     workload_seed: int
-    engine: Literal["vllm", "trtllm", "sglang"]
-    weights: str | None
     expert_weights: str | None
-    cache: str | None
     percentile: float | None
     price_per_hour: Mapping[str, float] | str | None
     replicas: int | Sequence[int]
     topology: str | None
     form: Literal["both", "point-to-point", "all-reduce"] | None
-    layers: int | Sequence[int]
-    overlap: bool | None
 
 
 class SweepAnyKeywords(TypedDict, total=False):
@@ -643,6 +685,16 @@ def sweep(
     *,
     objective: Literal["latency"],
     **settings: Unpack[LatencySweepSettings],
+) -> SweepAnswer: ...
+
+
+@overload
+def sweep(
+    what: Model,
+    cluster: Devices | None = None,
+    *,
+    objective: Literal["layer_placement"],
+    **settings: Unpack[Layer_PlacementSweepSettings],
 ) -> SweepAnswer: ...
 
 
@@ -950,6 +1002,42 @@ def sweep(
         Flows that enter one device may overlap. [unchanged unless given]
     parallel_operators : bool
         Operators on one device may overlap. [unchanged unless given]
+
+    Settings with objective layer_placement
+    ---------------------------------------
+    layers : int | Sequence[int]
+        Layers of the model. [layers; unchanged unless given]
+    bandwidth : float | Sequence[float]
+        Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
+    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+        The optimizer whose state is held. [default: "adam"]
+    optimizer_dtype : str
+        The number format of the optimizer's state. [default: "float32"]
+    costs : CostSource | str | None
+        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
+        roofline if None. [default: None]
+    runtime : str | None
+        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
+    master_weights : bool | None
+        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
+        None]
+    name : str | None
+        The problem's name; the model's and the cluster's if None. [default: None]
+    prompt_tokens : int | None
+        Tokens of every prompt. [tokens; default: None]
+    output_tokens : int | None
+        Tokens of every output. [tokens; default: None]
+    engine : {"vllm", "trtllm", "sglang"}
+        The serving engine. [default: "vllm"]
+    weights : str | None
+        Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]
+    cache : str | None
+        Format of the cache: bf16, fp8, …. [default: None]
+    tensor : int | None
+        Devices of one kind in a machine that work as one, tensor-parallel; powers of two are tried if not given.
+        [devices; default: None]
+    overlap : bool | None
+        Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
 
     Settings with objective serving
     -------------------------------

@@ -38,9 +38,15 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
         if name not in held:
             continue
         first, behind = held[name]
-        most = machine["tokens_per_s"].get(str(behind - first))
-        if most is None or not at_most(into[name], exact(most)):
-            raise FailedCheckError(f"machine {name} does not pass as much with its layers")
+        # At the ends of the model it passes no more than their tables say, either.
+        ends = (
+            machine.get("first") if first == 0 else None,
+            machine.get("last") if behind == problem["layers"] else None,
+        )
+        for table in (machine, *(end for end in ends if end is not None)):
+            most = table["tokens_per_s"].get(str(behind - first))
+            if most is None or not at_most(into[name], exact(most)):
+                raise FailedCheckError(f"machine {name} does not pass as much with its layers")
         if not close(into[name], out[name]):
             raise FailedCheckError(f"machine {name} hands on more or less than it takes in")
     if not into[SINK]:

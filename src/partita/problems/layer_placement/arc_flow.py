@@ -67,8 +67,9 @@ class ArcFlow:
     def _machines(self, kind: int, members: list[int]) -> None:
         program, layers, table = self.program, self.instance.layers, self.instance.rate[members[0]]
         for k in np.flatnonzero(table > 0).tolist():
-            share = min(1.0, table[k] / self.most * (1 + 1e-12))
             for a in range(layers - k + 1):
+                rate = self.instance.rates(members[0], first=a == 0, last=a + k == layers)[k]
+                share = min(1.0, rate / self.most * (1 + 1e-12))
                 x = program.add_count(min(len(members), layers))
                 self.held[kind][a, k] = x
                 entries = [

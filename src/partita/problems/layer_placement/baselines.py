@@ -44,9 +44,10 @@ class LayerPlacementBaseline(Solver):
 
 
 def _fit(instance: LayerInstance) -> list[int]:
-    """The most layers that every machine holds, by its table: as many as its memory has room for."""
+    """The most layers that every machine holds, by its table: as many as its memory has room for, anywhere."""
     sizes = np.arange(instance.rate.shape[1])
-    return [int(k) for k in np.where(instance.rate > 0, sizes, 0).max(axis=1)]
+    anywhere = np.minimum(instance.rate, np.minimum(instance.first_rate, instance.last_rate))
+    return [int(k) for k in np.where(anywhere > 0, sizes, 0).max(axis=1)]
 
 
 def petals(instance: LayerInstance) -> Held:

@@ -104,21 +104,30 @@ def fitted(instance: LayerInstance, flow: float, order: list[int]) -> dict[int, 
     Numbers of layers are chosen from the tables so that they add up to those of the model.
     """
     layers = instance.layers
-    able = [[k for k in np.flatnonzero(instance.rate[i] >= flow).tolist() if 0 < k <= layers] for i in order]
+
+    def sizes_of(place: int, *, last: bool) -> list[int]:
+        rates = instance.rates(order[place], first=place == 0, last=last)
+        return [k for k in np.flatnonzero(rates >= flow).tolist() if 0 < k <= layers]
+
+    able: list[list[int]] = []
     reached = [1]
-    full = (1 << (layers + 1)) - 1
-    for sizes in able:
+    full = (1 << layers) - 1
+    for place in range(len(order)):
+        # It may be the end of the row, where it passes what it does with what is behind the last layer.
+        ends = sizes_of(place, last=True)
+        if any(reached[-1] >> (layers - k) & 1 for k in ends):
+            able.append(ends)
+            break
+        able.append(sizes_of(place, last=False))
         now = 0
-        for k in sizes:
+        for k in able[-1]:
             now |= reached[-1] << k
         reached.append(now & full)
-        if reached[-1] >> layers & 1:
-            break
-    if not reached[-1] >> layers & 1:
+    else:
         return None
     held: dict[int, tuple[int, int]] = {}
     behind = layers
-    for place in range(len(reached) - 2, -1, -1):
+    for place in range(len(able) - 1, -1, -1):
         size = next(k for k in reversed(able[place]) if k <= behind and reached[place] >> (behind - k) & 1)
         held[order[place]] = (behind - size, behind)
         behind -= size

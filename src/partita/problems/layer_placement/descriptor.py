@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from partita.problems.kind import Bounds, Certify, ProblemFamily, Solvers
+    from partita.problems.layer_placement.from_model import LayerPlacementFromModel
     from partita.problems.layer_placement.report import LayerPlacementReport
     from partita.problems.layer_placement.sweep import LayerPlacementSweep
 
@@ -23,6 +24,7 @@ class LayerPlacementKind(Kind[LayerPlacementProblem, LayerPlacement, LayerPlacem
     summary = "which layers of a served model each of several unlike machines holds: the fewest seconds per token"
     problem = LayerPlacementProblem
     plan = LayerPlacement
+    model: lazy[LayerPlacementFromModel] = lazy("partita.problems.layer_placement.from_model:LayerPlacementFromModel")
     solvers: lazy[Solvers[LayerPlacementProblem, LayerPlacement]] = lazy(
         "partita.problems.layer_placement.solvers:DEFAULT_SOLVERS"
     )

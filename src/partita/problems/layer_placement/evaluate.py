@@ -119,10 +119,12 @@ def plan_of(problem: LayerPlacementProblem, held: Intervals) -> LayerPlacement:
 def _violations(
     problem: LayerPlacementProblem, plan: LayerPlacement, held: Intervals, found: LargestFlow
 ) -> Iterator[str]:
-    tables = {machine.name: machine.tokens_per_s for machine in problem.machines}
+    machines = {machine.name: machine for machine in problem.machines}
     for name, (first, behind) in held.items():
-        if behind - first not in tables[name]:
-            numbers = ", ".join(map(str, sorted(tables[name]))) or "none"
+        if machines[name].passes(first, behind, problem.layers) is None:
+            tables = [end.tokens_per_s for end in machines[name].ends(first, behind, problem.layers)]
+            known = set(machines[name].tokens_per_s).intersection(*tables)
+            numbers = ", ".join(map(str, sorted(known))) or "none"
             yield f"machine {name!r} holds {behind - first} layers, and its table says nothing of it, but of {numbers}"
     if found.worth == 0:
         yield "no tokens flow: no machines in a row, joined by links, hold all layers"

@@ -26,6 +26,8 @@ class LayerInstance:
     rate
         (M, K + 1) tokens per second that machines pass with so many layers, but no more than their links bring or take
         away; 0 where they hold no such number.
+    first_rate, last_rate
+        (M, K + 1) the same of those that hold the first layer, or the last.
     most
         No more flows, whoever holds what: what leaves the source, and what the sink takes.
     """
@@ -39,14 +41,28 @@ class LayerInstance:
         for one in problem.links:
             self.link[number[one.source], number[one.target]] = one.tokens_per_s
         widest = max(min(problem.layers, machine.most_layers) for machine in problem.machines)
+        # Sums of links are rounded: no bound is to be smaller for it.
+        passed = np.minimum(self.link.sum(axis=0), self.link.sum(axis=1))[: self.count] * (1 + 1e-12)
+
+        def table(first: int) -> Floats:
+            """Of intervals from a layer on; from a negative one, to the last."""
+            found: Floats = np.zeros((self.count, widest + 1))
+            for place, machine in enumerate(problem.machines):
+                for k in machine.tokens_per_s:
+                    if k <= widest:
+                        low = first if first >= 0 else self.layers - k
+                        # One that holds all is at both ends, wherever it begins.
+                        found[place, k] = machine.passes(low, low + k, self.layers) or 0.0
+            capped: Floats = np.minimum(found, passed[:, None])
+            return capped
+
         self.rate: Floats = np.zeros((self.count, widest + 1))
         for place, machine in enumerate(problem.machines):
             for k, rate in machine.tokens_per_s.items():
                 if k <= widest:
                     self.rate[place, k] = rate
-        # Sums of links are rounded: no bound is to be smaller for it.
-        passed = np.minimum(self.link.sum(axis=0), self.link.sum(axis=1))[: self.count] * (1 + 1e-12)
         self.rate = np.minimum(self.rate, passed[:, None])
+        self.first_rate, self.last_rate = table(0), table(-1)
         self.most = float(min(self.link[self.count].sum(), self.link[:, self.count + 1].sum())) * (1 + 1e-12)
 
     @functools.cached_property
@@ -54,8 +70,18 @@ class LayerInstance:
         """Machines that pass the same, together."""
         found: dict[bytes, list[int]] = {}
         for place in range(self.count):
-            found.setdefault(self.rate[place].tobytes(), []).append(place)
+            tables = (self.rate[place], self.first_rate[place], self.last_rate[place])
+            found.setdefault(b"".join(table.tobytes() for table in tables), []).append(place)
         return list(found.values())
+
+    def rates(self, place: int, *, first: bool, last: bool) -> Floats:
+        """(K + 1,) of a machine, by whether it holds the first layer, and the last."""
+        found: Floats = self.rate[place]
+        if first:
+            found = np.minimum(found, self.first_rate[place])
+        if last:
+            found = np.minimum(found, self.last_rate[place])
+        return found
 
     def alone(self, flow: float) -> Ints:
         """(M,) the most layers with which each machine passes a flow by itself; 0 where it does not."""
@@ -99,7 +125,9 @@ class LayerInstance:
         return plan_of(self.problem, self._named(held))
 
     def offer(self, best: Incumbent[LayerPlacement], held: Mapping[int, tuple[int, int]], by: str) -> float:
-        """Offer a plan of intervals; its flow."""
+        """Offer a plan of intervals, without those that tables say nothing of at their ends of the model; its flow."""
+        machines = self.problem.machines
+        held = {i: layers for i, layers in held.items() if machines[i].passes(*layers, self.layers) is not None}
         flow = self.flow(held)
         if flow > 0 and 1.0 / flow < best.value:
             best.offer(1.0 / flow, self.plan(held), by)

@@ -48,8 +48,8 @@ def arcs(problem: LayerPlacementProblem, held: Intervals) -> Iterator[tuple[str,
 
 def rates(problem: LayerPlacementProblem, held: Intervals) -> dict[str, float]:
     """What every machine passes with the layers that it holds; nothing with a number that its table lacks."""
-    tables = {machine.name: machine.tokens_per_s for machine in problem.machines}
-    return {name: tables[name].get(behind - first, 0.0) for name, (first, behind) in held.items()}
+    machines = {machine.name: machine for machine in problem.machines}
+    return {name: machines[name].passes(*layers, problem.layers) or 0.0 for name, layers in held.items()}
 
 
 def largest_flow(problem: LayerPlacementProblem, held: Intervals) -> LargestFlow:

@@ -25,13 +25,50 @@ from partita.problems.settings import setting
 SOURCE, SINK = "source", "sink"
 
 
-class LayerMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LayerSteps(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a machine works through the requests that it holds, with a number of layers."""
+
+    requests: int  #: Requests whose cache it has room for beside the weights; no more are in a step.
+    step_s: float  #: What a step takes however few requests are in it, such as reading the weights.
+    prompt_s: float | None = None  #: What the prompt of a request takes; None where it counts as one more token.
+
+
+class MachineEnd(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Tables of a machine that also holds what comes before the first layer, or behind the last."""
+
+    tokens_per_s: dict[int, float]
+    steps: dict[int, LayerSteps] = {}
+
+
+class LayerMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A machine, or a group of devices that works as one."""
 
     name: str
     #: Tokens per second that it passes, by the number of layers that it holds; it holds no number that is not named.
     tokens_per_s: dict[int, float]
     type: str = ""  #: For people.
+    #: By the number of layers; where it says nothing, it is taken from the rates (``serving.assumed_steps``).
+    steps: dict[int, LayerSteps] = {}
+    #: Where it holds the first or the last layer, and passes no more than these say, too; None for no difference. The
+    #: tables of the last layer say of a machine that holds all layers what it does with both ends.
+    first: MachineEnd | None = None
+    last: MachineEnd | None = None
+
+    def ends(self, first: int, behind: int, layers: int) -> list[MachineEnd]:
+        """The tables that hold beside its own for an interval of so many layers in all."""
+        return [
+            end for end, there in ((self.first, first == 0), (self.last, behind == layers)) if there and end is not None
+        ]
+
+    def passes(self, first: int, behind: int, layers: int) -> float | None:
+        """Tokens per second with an interval of so many layers in all; None where tables say nothing of the number."""
+        held = behind - first
+        rates = [
+            table.get(held)
+            for table in (self.tokens_per_s, *(e.tokens_per_s for e in self.ends(first, behind, layers)))
+        ]
+        known = [rate for rate in rates if rate is not None]
+        return min(known) if len(known) == len(rates) else None
 
     @property
     def most_layers(self) -> int:
@@ -39,12 +76,13 @@ class LayerMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return max(self.tokens_per_s, default=0)
 
 
-class TokenLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TokenLink(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is carried from one machine to another at most, in tokens per second; the ends are ``source``, ``sink``."""
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
     tokens_per_s: float
+    latency_s: float = 0.0  #: Seconds from one end to the other, beside what its width takes.
 
 
 class PublishedFlow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +139,9 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
     overlap: Annotated[
         bool, setting("Tokens may enter a machine in the middle of its layers (Helix's overlap rule).", group="problem")
     ] = False
+    #: Of the requests that rates are for; None where nothing is known of them.
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
     published: PublishedFlow | None = None
 
     def __post_init__(self) -> None:
@@ -114,10 +155,9 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
                 why = "is an end of all flow" if machine.name in (SOURCE, SINK) else "is there twice"
                 raise InputError(f"{where}: the name {machine.name!r} of a machine {why}; give it another one")
             names.add(machine.name)
-            for count, rate in machine.tokens_per_s.items():
-                owner = f"{where}: machine {machine.name!r}"
-                check_at_least(f"{owner}: a number of layers in tokens_per_s", count)
-                check_number(owner, f"tokens_per_s with {count} layers", rate)
+            for own in (machine, machine.first, machine.last):
+                if own is not None:
+                    _check_tables(f"{where}: machine {machine.name!r}", own)
         known: set[tuple[str, str]] = set()
         for link in self.links:
             owner = f"{where}: link from {link.source!r} to {link.target!r}"
@@ -129,6 +169,7 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
                 raise InputError(f"{owner} {what}; leave it out")
             known.add((link.source, link.target))
             check_number(owner, "tokens_per_s", link.tokens_per_s)
+            check_number(owner, "latency_s", link.latency_s)
         if self.published is not None:
             check_positive(f"{where}: published", "objective", self.published.objective)
 
@@ -166,3 +207,15 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
         return self.replace(
             links=tuple(msgspec.structs.replace(link, tokens_per_s=link.tokens_per_s / factor) for link in self.links)
         )
+
+
+def _check_tables(owner: str, tables: LayerMachine | MachineEnd) -> None:
+    for count, rate in tables.tokens_per_s.items():
+        check_at_least(f"{owner}: a number of layers in tokens_per_s", count)
+        check_number(owner, f"tokens_per_s with {count} layers", rate)
+    for count, steps in tables.steps.items():
+        check_at_least(f"{owner}: a number of layers in steps", count)
+        check_at_least(f"{owner}: requests with {count} layers", steps.requests)
+        check_number(owner, f"step_s with {count} layers", steps.step_s)
+        if steps.prompt_s is not None:
+            check_number(owner, f"prompt_s with {count} layers", steps.prompt_s)

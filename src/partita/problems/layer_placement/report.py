@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.text import new_table
 from partita.problems.facets.records import StageSummary
-from partita.problems.facets.report import Reporting
+from partita.problems.facets.report import Reporting, network_sentences
 from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
+
+    from partita.problems.facets.model import ModelPlan
 
 #: What is named of many.
 _NAMED = 6
@@ -72,6 +74,16 @@ class LayerPlacementReport(Reporting[LayerPlacementProblem, LayerPlacement, Laye
             document = self.verdict(result.problem, result.evaluation)
         bound = None if result.bound is None else result.bound.value
         return {**document, "tokens_per_s_bound": 1.0 / bound if bound else None}
+
+    def answer_document(self, answer: ModelPlan[LayerPlacementProblem], document: dict[str, Any]) -> None:
+        document["model"]["layers"] = answer.problem.layers
+        for one in (document.get("plan") or {}).get("machines", ()):
+            first, behind = one["layers"]
+            one["modules"] = [name for layer in answer.priced.details[first:behind] for name in layer]
+
+    def answer_tables(self, answer: ModelPlan[LayerPlacementProblem]) -> Sequence[RenderableType]:
+        about = [f"{answer.graph.name}, {answer.problem.layers} layers", *network_sentences(answer.cluster)]
+        return [*about, *super().answer_tables(answer)]
 
     def row_document(self, result: Any, row: Any) -> dict[str, Any]:
         return {"tokens_per_s": row.evaluation.tokens_per_s if row.feasible else None}
