@@ -17,10 +17,12 @@ from partita.engines.search.result import Status
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.serving.bounds import FleetCapacity
-from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.evaluate import evaluate, simulated
+from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.packing import fits
 from partita.problems.serving.problem import (
     DevicePool,
+    Goal,
     RequestClass,
     ServingPlan,
     ServingProblem,
@@ -144,6 +146,29 @@ def test_no_plan_is_below_the_bound(seed: int) -> None:
     best = best_objective(problem)
     if best is not None:
         assert FleetCapacity().bound(problem, Monitor()).value <= best * (1 + 1e-9)
+
+
+def test_no_request_is_faster_than_a_step_alone() -> None:
+    seen = 0
+    for seed in range(30):
+        problem = random_problem(seed)
+        for item in FleetBound(problem).items:
+            plan = ServingPlan(units=(UnitGroup(unit=item.number),))
+            requests = simulated(problem, plan).requests
+            several = requests.output > 1
+            gaps = (requests.last - requests.first)[several] / (requests.output[several] - 1)
+            assert (gaps >= item.gap_s * (1 - 1e-9)).all()
+            seen += len(gaps)
+    assert seen > 200
+
+
+@pytest.mark.parametrize(("goal", "rate"), [("rate", None), ("cost", 0.5)])
+def test_a_tpot_below_every_step_is_infeasible_with_the_shortest(goal: Goal, rate: float | None) -> None:
+    workload = RequestWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=rate, requests=50)
+    fleet = LOOP.replace(workload=workload, goal=goal, targets=ServingTargets(tpot_s=1e-6))
+    found = pt.solve(fleet, time_limit_s=20)
+    assert found.status is Status.INFEASIBLE
+    assert "no fleet keeps a TPOT of 1e-06 s: between two tokens lie at least" in str(found.reason)
 
 
 def test_a_fleet_of_two_kinds_is_found_with_a_bound() -> None:

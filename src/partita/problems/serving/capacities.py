@@ -178,6 +178,11 @@ class UnitCapacity:
         return limit is not None and bool((first * (1 - _ROOM) > limit).all())
 
     @cached_property
+    def least_gap_s(self) -> float:
+        """Seconds between two tokens of a request at least: of a step that makes a token for it alone."""
+        return float(self._steps(np.ones(1)).latency.min()) * (1 - _ROOM)
+
+    @cached_property
     def _prompt_price(self) -> float:
         """The most that a token of a prompt may cost."""
         return max(0.0, float((self._mixed.mean(0) / self._points).min()))

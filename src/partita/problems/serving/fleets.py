@@ -39,7 +39,8 @@ class Item:
     role: Role
     form: ServingUnit
     prices: list[RequestPrices]
-    late: bool
+    late: bool  #: Whether no request keeps the TTFT target here, even alone.
+    gap_s: float  #: Seconds between two tokens of a request at least.
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class FleetBound:
         for number, form in enumerate(problem.units):
             if fitting(problem, form) is None:
                 unit = UnitCapacity(problem, form, self.drawn, self.kinds)
-                self.items += [Item(number, role, form, unit.prices(role), unit.late) for role in roles[problem.roles]]
+                facts = unit.late, unit.least_gap_s
+                self.items += [Item(number, role, form, unit.prices(role), *facts) for role in roles[problem.roles]]
         self.values = [one for one in self._values() if one.total > 0]
         found = [[one.capacity(item) for item in self.items] for one in self.values]
         self.capacities = np.array(found).reshape(len(self.values), len(self.items))
@@ -132,9 +134,19 @@ class FleetBound:
             missed = _largest(prompt + keeping, counts, targets.percentile)
             yield Values(prompt, keeping, other, False, total - missed * (1 + _ROOM))
 
+    @property
+    def too_fast(self) -> Item | None:
+        """The item of the shortest time between two tokens, where not even that is within the TPOT target."""
+        limit = self.problem.targets.tpot_s
+        makers = [item for item in self.items if item.role != "prefill"]
+        if limit is None or not makers or not (self.kinds.output > 1).any():
+            return None
+        fastest = min(makers, key=lambda item: item.gap_s)
+        return fastest if fastest.gap_s > limit else None
+
     def least(self) -> float:
         """Seconds per request that every fleet takes at least; infinite where there is none."""
-        if not self.items:
+        if not self.items or self.too_fast is not None:
             return math.inf
         found = 0.0
         for values, capacities in zip(self.values, self.capacities, strict=True):
@@ -158,6 +170,8 @@ class FleetBound:
 
     def least_cost(self) -> float:
         """What every fleet costs at least that keeps up; infinite where none does."""
+        if self.too_fast is not None:
+            return math.inf
         found = 0.0
         for values, capacities in zip(self.values, self.capacities, strict=True):
             choices = [(0.0, 0.0)]

@@ -317,6 +317,14 @@ class _Search:
 def why_no_fleet(problem: ServingProblem) -> str:
     """Why no fleet is feasible, and what would be enough."""
     bound = FleetBound(problem)
+    fastest = bound.too_fast
+    if fastest is not None:
+        form = fastest.form
+        return (
+            f"no fleet keeps a TPOT of {problem.targets.tpot_s:.4g} s: between two tokens lie at least "
+            f"{fastest.gap_s:.4g} s, of one request alone ({form.layout.label} on {form.kind}); a longer limit, faster "
+            "devices or smaller formats would be needed"
+        )
     least, longest = bound.least(), bound.longest_s
     if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
         needed = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
