@@ -29,7 +29,7 @@ from partita.nouns.catalogue.engines import EngineSpec, find_engine
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.serving.evaluate import ServingEvaluation, evaluate
-from partita.problems.serving.from_model import rules_of
+from partita.problems.serving.menu import rules_of
 from partita.problems.serving.options import StatedLayout
 from partita.problems.serving.problem import DevicePool, ServingPlan, ServingProblem, ServingUnit, UnitGroup, UnitLayout
 

@@ -181,7 +181,7 @@ class SimulationAnswer:
         return (
             f"<{type(self).__name__} of {self.simulated.problem.name!r:.200}: "
             f"step_time {self.step_time:.6g} {self.unit}, "
-            f"{self.microbatches} {self.simulated.simulation.program.piece}s, schedule {self.schedule!r:.80}>"
+            f"{self.microbatches} {self.simulated.simulation.program.pieces[1]}, schedule {self.schedule!r:.80}>"
         )
 
     def _repr_html_(self) -> str:

@@ -160,7 +160,8 @@ class Program:
     #: Whether the times between microbatches settle inside a batch, so that its steady state can be read there.
     settles: bool = True
     notes: tuple[str, ...] = ()  #: What a reader should know about how it was made.
-    piece: str = "microbatch"  #: What people call one of the ``microbatches``.
+    #: What people call one of the ``microbatches``, and several.
+    pieces: tuple[str, str] = ("microbatch", "microbatches")
 
     __repr__ = brief
 

@@ -196,7 +196,7 @@ def _timeline(program: Program, tasks: ProgramTasks, times: Times) -> Timeline:
     cause = np.where(cause >= 0, number[cause], -1)
     stage = np.array([step.stage for step in program.steps] or [-1], dtype=np.int64)
     return Timeline(
-        name=f"{program.name}: {program.schedule}, {program.microbatches} {program.piece}s",
+        name=f"{program.name}: {program.schedule}, {program.microbatches} {program.pieces[1]}",
         unit=program.unit,
         devices=tuple(
             owner_name(devices) for place in program.places if not place.is_link for devices in place.replicas

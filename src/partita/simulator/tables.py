@@ -66,18 +66,18 @@ def step_sentences(simulation: Simulation, expected: Mapping[str, float]) -> lis
     program = simulation.program
     unit = program.unit
     first, last = simulation.latencies[0], simulation.latencies[-1]
-    what = "one sample takes" if program.microbatches == 1 else f"{program.microbatches} {program.piece}s take"
+    what = "one sample takes" if program.microbatches == 1 else f"{program.microbatches} {program.pieces[1]} take"
     found = [
         f"{what} {format_time(simulation.step_time, unit)}, schedule {program.schedule}; devices wait for "
         f"{simulation.bubble_fraction:.1%} of that"
     ]
     if program.microbatches > 1:
         found.append(
-            f"the first {program.piece} takes {format_time(float(first), unit)} from its start to its end, "
+            f"the first {program.pieces[0]} takes {format_time(float(first), unit)} from its start to its end, "
             f"the last one {format_time(float(last), unit)}"
         )
     if simulation.period is not None:
-        found.append(f"in the steady state a {program.piece} takes {format_time(simulation.period, unit)}")
+        found.append(f"in the steady state a {program.pieces[0]} takes {format_time(simulation.period, unit)}")
     found += [f"the formula for {name} says {format_time(value, unit)}" for name, value in expected.items()]
     over = [
         simulation.timeline.devices[number]

@@ -92,7 +92,6 @@ def test_it_survives_json() -> None:
         ({"concurrency": 1}, "exactly one way.*it has 0"),
         ({**FIXED, "trace": TRACE}, "it has 2"),
         ({"prompt_tokens": 3, "concurrency": 1}, "output_tokens is missing"),
-        ({**FIXED}, "give a concurrency, or a rate"),
         ({**FIXED, "concurrency": 1, "rate_per_s": 1.0}, "leave one out"),
         ({"prompt_tokens": 0, "output_tokens": 1, "concurrency": 1}, "prompt_tokens is 0"),
         ({"prompt_tokens": 1, "output_tokens": -1, "concurrency": 1}, "output_tokens is -1"),
@@ -111,3 +110,8 @@ def test_it_survives_json() -> None:
 def test_what_is_wrong_is_said(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         RequestWorkload(**fields)
+
+
+def test_requests_are_not_drawn_where_it_is_open_when_they_come() -> None:
+    with pytest.raises(InputError, match="give a concurrency, or a rate"):
+        RequestWorkload(**FIXED).drawn()

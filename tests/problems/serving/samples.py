@@ -58,6 +58,45 @@ def random_problem(seed: int, *, split: bool = False) -> ServingProblem:
     )
 
 
+def random_fleet(seed: int) -> ServingProblem:
+    """A small problem on one or two kinds of devices, for the cheapest fleet or for one of few rates."""
+    draws = random.Random(seed)
+    problem = random_problem(seed)
+    if draws.random() < 0.5:
+        problem = problem.replace(targets=ServingTargets(ttft_s=20.0, tpot_s=5.0, percentile=0.5))
+    # Both engines round what comes out of drawn times: no limit is a time that steps sum up to.
+    kept = problem.targets
+    limits = {"ttft_s": kept.ttft_s, "tpot_s": kept.tpot_s}
+    limits = {name: None if limit is None else limit * 1.0123 for name, limit in limits.items()}
+    problem = problem.replace(targets=msgspec.structs.replace(kept, **limits))
+    units = problem.units[:2]
+    kinds = ["gpu", draws.choice(["gpu", "other"])] if len(units) > 1 else ["gpu"]
+    units = tuple(msgspec.structs.replace(unit, kind=kind) for unit, kind in zip(units, kinds, strict=True))
+    goal = draws.choice(["rate", "cost"])
+    priced = draws.random() < 0.5
+    pools = tuple(
+        DevicePool(
+            kind=kind,
+            machines=tuple(draws.randint(1, 3) for _ in range(draws.randint(1, 2))),
+            price_per_hour=draws.randint(1, 5) / 2 if priced else None,
+        )
+        for kind in dict.fromkeys(kinds)
+    )
+    rate = draws.choice([0.25, 0.5, 2.0])
+    workload = msgspec.structs.replace(
+        problem.workload, concurrency=None, rate_per_s=rate if goal == "cost" else None, requests=draws.randint(1, 12)
+    )
+    return problem.replace(
+        workload=workload,
+        units=units,
+        pools=pools,
+        goal=goal,
+        roles=draws.choice(["both", "split", "any"]),
+        share_parts=0,
+        rates=(0.125, 0.5, 2.0) if goal == "rate" else (),
+    )
+
+
 def _form(draws: random.Random, longest: int) -> ServingUnit:
     stages, groups = draws.choice([1, 1, 2]), draws.choice([1, 1, 2])
     prices = random_prices(draws, stages, groups)
@@ -100,18 +139,33 @@ def _family(name: str, typical: ServingProblem, *, split: bool = False) -> Famil
 _FEW = LOOP.replace(workload=RequestWorkload(prompt_tokens=40, output_tokens=6, concurrency=3))
 _FEW_SPLIT = SPLIT.replace(workload=RequestWorkload(prompt_tokens=40, output_tokens=6, rate_per_s=20.0, requests=12))
 
+_FEW_FLEETS = _FEW_SPLIT.replace(
+    workload=RequestWorkload(prompt_tokens=40, output_tokens=6, requests=12),
+    goal="rate",
+    share_parts=0,
+    rates=(0.5, 2.0),
+)
+
 _ALONE = RequestWorkload(prompt_tokens=40, output_tokens=6, concurrency=1)
 
 SAMPLES = Samples(
-    families=(_family("loops", _FEW), _family("split", _FEW_SPLIT, split=True)),
+    families=(
+        _family("loops", _FEW),
+        _family("split", _FEW_SPLIT, split=True),
+        Family("fleets", st.integers(0, 10**6).map(random_fleet), _FEW_FLEETS),
+    ),
     optimum=optimum,
     check=check,
     infeasible=(
         resized(_FEW, 0),
         _FEW.replace(targets=ServingTargets(tpot_s=1e-6)),
+        _FEW_FLEETS.replace(targets=ServingTargets(tpot_s=1e-6)),
         _FEW.replace(workload=RequestWorkload(prompt_tokens=100_000, output_tokens=1, concurrency=1)),
     ),
     # One request after the other on one device: six steps of at least 17 ms each.
     floors=((_FEW.replace(units=_FEW.units[:1], workload=_ALONE), 6 * 0.017),),
-    large=(LOOP.replace(workload=RequestWorkload(prompt_tokens=400, output_tokens=200, concurrency=12)),),
+    large=(
+        LOOP.replace(workload=RequestWorkload(prompt_tokens=400, output_tokens=200, concurrency=12)),
+        SPLIT.replace(workload=RequestWorkload(prompt_tokens=400, output_tokens=200, requests=60), goal="rate"),
+    ),
 )

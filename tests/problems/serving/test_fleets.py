@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 
 import msgspec
@@ -25,52 +24,13 @@ from partita.problems.serving.problem import (
     Goal,
     RequestClass,
     ServingPlan,
-    ServingProblem,
     ServingTargets,
     UnitGroup,
 )
 from partita.problems.serving.routing import class_of, dealt
 from partita.problems.serving.samples import LOOP
 from problems.serving.brute_force import best_objective
-from problems.serving.samples import random_problem
-
-
-def random_fleet(seed: int) -> ServingProblem:
-    """A small problem on one or two kinds of devices, for the cheapest fleet or for one of few rates."""
-    draws = random.Random(seed)
-    problem = random_problem(seed)
-    if draws.random() < 0.5:
-        problem = problem.replace(targets=ServingTargets(ttft_s=20.0, tpot_s=5.0, percentile=0.5))
-    # Both engines round what comes out of drawn times: no limit is a time that steps sum up to.
-    kept = problem.targets
-    limits = {name: None if (limit := getattr(kept, name)) is None else limit * 1.0123 for name in ("ttft_s", "tpot_s")}
-    problem = problem.replace(targets=msgspec.structs.replace(kept, **limits))
-    units = problem.units[:2]
-    kinds = ["gpu", draws.choice(["gpu", "other"])] if len(units) > 1 else ["gpu"]
-    units = tuple(msgspec.structs.replace(unit, kind=kind) for unit, kind in zip(units, kinds, strict=True))
-    goal = draws.choice(["rate", "cost"])
-    priced = draws.random() < 0.5
-    pools = tuple(
-        DevicePool(
-            kind=kind,
-            machines=tuple(draws.randint(1, 3) for _ in range(draws.randint(1, 2))),
-            price_per_hour=draws.randint(1, 5) / 2 if priced else None,
-        )
-        for kind in dict.fromkeys(kinds)
-    )
-    rate = draws.choice([0.25, 0.5, 2.0])
-    workload = msgspec.structs.replace(
-        problem.workload, concurrency=None, rate_per_s=rate if goal == "cost" else None, requests=draws.randint(1, 12)
-    )
-    return problem.replace(
-        workload=workload,
-        units=units,
-        pools=pools,
-        goal=goal,
-        roles=draws.choice(["both", "split", "any"]),
-        share_parts=0,
-        rates=(0.125, 0.5, 2.0) if goal == "rate" else (),
-    )
+from problems.serving.samples import random_fleet, random_problem
 
 
 def check(seed: int) -> None:

@@ -49,6 +49,10 @@ class FleetCapacity(BoundMethod[ServingProblem]):
     def bound(self, problem: ServingProblem, monitor: Monitor) -> Bound:
         fleets = FleetBound(problem)
         value = fleets.least_cost() if problem.goal == "cost" else fleets.least()
+        requests = ConservedWork()
+        if requests.supports(problem) is None:
+            # Where few requests are under way, each of them takes its time.
+            value = max(value, requests.bound(problem, monitor).value)
         return Bound(value, self.name, self.scope, monitor.elapsed_s)
 
 

@@ -69,7 +69,7 @@ class ServingTimeLine(TimeLine[ServingProblem, ServingPlan, ServingEvaluation]):
             microbatches=max(1, shown),
             schedule="as planned",
             settles=False,
-            piece="step",
+            pieces=("step", "steps"),
             notes=(f"The first {shown} steps of {int(totals.steps.sum())}.",),
         )
 

@@ -106,7 +106,7 @@ def time_line(subject: Subject) -> Markup:
     run = subject.simulated.simulation
     found = timeline_document(run.timeline, run.critical())
     lead = (
-        f"{run.program.schedule}, {run.program.microbatches} {run.program.piece}s, "
+        f"{run.program.schedule}, {run.program.microbatches} {run.program.pieces[1]}, "
         f"{format_time(run.step_time, subject.unit)} from start to end."
     )
     return timeline_section(found, lead, picture(run.timeline))
