@@ -243,7 +243,8 @@ def test_a_step_is_the_sum_of_its_parts() -> None:
 @pytest.mark.parametrize(
     ("decoder", "layout", "message"),
     [
-        (DENSE, {"tensor": 64}, "tensor 64 is more than the 32 heads"),
+        (DENSE, {"tensor": 64}, "tensor 64 does not divide the 32 heads"),
+        (DENSE, {"tensor": 3}, "tensor 3 does not divide the 32 heads of attention of toy"),
         (DENSE, {"pipeline": 9}, "pipeline 9 is more than the 8 layers"),
         (DENSE, {"expert": 2}, "needs experts, and toy has none"),
         (EXPERTS, {"tensor": 4, "expert": 8}, "must be tensor 4"),

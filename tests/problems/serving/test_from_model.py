@@ -60,6 +60,12 @@ def test_without_one_every_layout_is_looked_at(dense: Graph) -> None:
     assert max(unit.layout.tensor for unit in priced(dense, "2x(2xL4)").units) == 2
 
 
+def test_tensor_groups_have_whole_heads() -> None:
+    heads = {"hidden_size": "384", "num_attention_heads": "6", "num_key_value_heads": "6"}
+    graph = pt.load_model("hf:llama", decode=509, set_fields={**SMALL, **heads}, dtype="bfloat16")
+    assert {unit.layout.tensor for unit in priced(graph).units} == {1, 2}
+
+
 def test_layouts_of_experts(mixture: Graph) -> None:
     for unit in priced(mixture).units:
         layout = unit.layout

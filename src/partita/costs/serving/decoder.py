@@ -83,6 +83,11 @@ class Decoder:
         """Numbers of weights of all kinds."""
         return sum(weights_of(block) for block in self.blocks) - self.tied
 
+    @property
+    def heads(self) -> int:
+        """Whole heads of every attention that tensor-parallel degrees have to divide; 1 without attention."""
+        return math.gcd(*(block.attention.heads for block in self.blocks if block.attention is not None)) or 1
+
 
 def weights_of(block: DecoderBlock) -> int:
     """Weights of a block."""

@@ -46,10 +46,10 @@ class ServingLayout:
         layers = sum(block.attention is not None for block in decoder.blocks)
         if self.pipeline > layers:
             raise InputError(f"layout: pipeline {self.pipeline} is more than the {layers} layers of {decoder.name}")
-        heads = min((block.attention.heads for block in decoder.blocks if block.attention is not None), default=1)
-        if self.tensor > heads:
+        if decoder.heads % self.tensor:
             raise InputError(
-                f"layout: tensor {self.tensor} is more than the {heads} heads of attention of {decoder.name}"
+                f"layout: tensor {self.tensor} does not divide the {decoder.heads} heads of attention of "
+                f"{decoder.name}, and engines give every device whole heads"
             )
         experts = {product.experts for block in decoder.blocks for product in block.experts}
         if not experts:

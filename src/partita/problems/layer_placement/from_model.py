@@ -142,8 +142,7 @@ class LayerPlacementFromModel(FromModel[LayerPlacementProblem]):
         cuts = _cuts(layers_of(decoder), len(names))
         modules = tuple(tuple(names[low:high]) for low, high in itertools.pairwise(cuts))
         most = max(itertools.chain.from_iterable(cluster.per_machine(group) for group in cluster.workers()))
-        heads = min((b.attention.heads for b in decoder.blocks if b.attention is not None), default=1)
-        sizes = [1 << n for n in range(min(most, heads).bit_length())]
+        sizes = [1 << n for n in range(most.bit_length()) if not decoder.heads % (1 << n)]
         found = []
         for tensor in sizes if settings.tensor is None else [settings.tensor]:
             problem = _problem(decoder, cluster, settings, tensor, graph)

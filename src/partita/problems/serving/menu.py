@@ -43,12 +43,11 @@ def layouts(decoder: Decoder, devices: int, machine: int, deepest: int = _DEEPES
     but for pipelines of three stages where devices are multiples of three.
     """
     layers = sum(block.attention is not None for block in decoder.blocks)
-    heads = min((block.attention.heads for block in decoder.blocks if block.attention is not None), default=1)
     experts = min((product.experts for block in decoder.blocks for product in block.experts), default=0)
     powers = [1 << power for power in range(devices.bit_length())]
     stages = sorted({*powers, 3} if devices % 3 == 0 else powers)
     for pipeline in (p for p in stages if p <= min(deepest, layers, devices)):
-        for tensor in (t for t in powers if t <= min(machine, heads, devices // pipeline)):
+        for tensor in (t for t in powers if t <= min(machine, devices // pipeline) and not decoder.heads % t):
             for groups in powers if experts else (1,):
                 stage = groups * tensor
                 if stage * pipeline > devices:
