@@ -36,6 +36,8 @@ PIPELINE: dict[str, Any] = {
 
 FIELDS = {"n_layer": "2", "n_embd": "32", "n_head": "2", "vocab_size": "64"}
 
+REQUESTS = ("--prompt-tokens", "24", "--output-tokens", "8")
+
 #: How a model is planned, by the name of the document.
 PLANS: dict[str, tuple[str, ...]] = {
     "plan": ("--cluster", "2xA100-40GB+2xT4"),
@@ -44,7 +46,13 @@ PLANS: dict[str, tuple[str, ...]] = {
     "steady": ("--cluster", "4xL4", "--training", "--minimise", "steady", "--microbatches", "8"),
     "one sample": ("--cluster", "A100-40GB+T4", "--objective", "latency"),
     "host memory": ("--cluster", "(2xT4+1xCPU)", "--objective", "host-memory"),
+    "serving": ("--cluster", "2xL4", "--objective", "serving", "--layout", "tensor=2", "--concurrency", "4", *REQUESTS),
+    "fleet": ("--cluster", "2xL4+2xT4", "--objective", "serving", "--tpot", "0.05", "--time-limit", "4", *REQUESTS),
+    "placement": ("--cluster", "2xL4+2xT4", "--objective", "layer_placement", *REQUESTS),
 }
+
+#: Those that decode token by token.
+DECODING = {"serving", "fleet", "placement"}
 
 #: All documents there are.
 NAMES = (*PLANS, "solved", "free", "impossible", "mapping", "compared", "sweep", "simulation")
@@ -89,15 +97,14 @@ class Documents:
         """A published format: a chain of three operators on two accelerators."""
         return self.written("chain.json", workload())
 
-    def graph(self, *, training: bool) -> Path:
-        """A tiny model, traced."""
+    def graph(self, *, training: bool = False, decode: bool = False) -> Path:
+        """A tiny model, traced; with ``decode`` with the cache of what came before."""
         from partita.frontends.models import load_model
 
-        path = self.folder / f"model-{training}.json"
+        path = self.folder / f"model-{training}-{decode}.json"
         if not path.exists():
-            write_graph(
-                path, load_model("hf:gpt2", set_fields=FIELDS, training=training, batch_size=1, sequence_length=16)
-            )
+            asked: dict[str, Any] = {"decode": 31} if decode else {"training": training, "sequence_length": 16}
+            write_graph(path, load_model("hf:gpt2", set_fields=FIELDS, batch_size=1, **asked))
         return path
 
     def path(self, name: str) -> Path:
@@ -106,8 +113,8 @@ class Documents:
             path = self.folder / f"{name.replace(' ', '-')}.json"
             if name in PLANS:
                 pytest.importorskip("transformers")
-                graph = self.graph(training="--training" in PLANS[name])
-                call("plan", graph, *PLANS[name], "--time-limit", "60", "--output", path)
+                graph = self.graph(training="--training" in PLANS[name], decode=name in DECODING)
+                call("plan", graph, "--time-limit", "60", *PLANS[name], "--output", path)
             else:
                 self.others[name](path)
             self.known[name] = path

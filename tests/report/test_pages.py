@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from partita.problems.kind import AnyKind
 from partita.report.pages import cell, page, write_page
 from partita.report.pages.preview import picture
 from partita.report.pages.sweep import axes_of, pareto
-from report.documents import NAMES, PIPELINE, Documents
+from report.documents import NAMES, PIPELINE, Documents, call
 from report.large import pipeline
 from running.command_line import Run
 from toy.conftest import tasks as tasks
@@ -162,6 +163,23 @@ def test_how_a_plan_is_simulated_can_be_asked_for(documents: Documents) -> None:
 
 
 @plotly
+def verdict_of(document: dict[str, Any]) -> str:
+    """The verdict of a page, without its tags."""
+    text = page(document)
+    verdict = text[text.index('<section id="verdict"') :]
+    return re.sub("<[^>]*>", "", verdict[: verdict.index("</section>")])
+
+
+@plotly
+def test_a_simulation_says_what_passes_through(documents: Documents) -> None:
+    served = json.loads(call("simulate", documents.path("serving"), "--json"))
+    said = verdict_of(served)
+    assert f"{served['microbatches']} steps take" in said
+    assert "microbatch" not in said
+    trained = json.loads(call("simulate", documents.path("step"), "--json"))
+    assert f"{trained['microbatches']} microbatches take" in verdict_of(trained)
+
+
 def test_the_same_document_makes_the_same_page(documents: Documents, tmp_path: Path) -> None:
     first, second = tmp_path / "a.html", tmp_path / "b.html"
     for path in (first, second):

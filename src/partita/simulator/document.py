@@ -37,6 +37,7 @@ def simulation_document(
         "name": program.name,
         "schedule": program.schedule,
         "microbatches": program.microbatches,
+        "pieces": list(program.pieces),
         "contention": program.contention,
         "unit": program.unit,
         "step_time": simulation.step_time,

@@ -30,7 +30,8 @@ def simulation_page(document: Mapping[str, Any]) -> str:
     changes = [(one["change"], one["step_time"], one["saved"]) for one in document.get("sensitivities", ())]
     line = document.get("time_line")
     lead = (
-        f"{document['schedule']}, {document['microbatches']} microbatches, {format_time(document['step_time'], unit)}."
+        f"{document['schedule']}, {document['microbatches']} {_pieces(document)[1]}, "
+        f"{format_time(document['step_time'], unit)}."
     )
     sections = [
         _verdict(document, unit),
@@ -70,7 +71,7 @@ def headline(document: Mapping[str, Any]) -> Markup:
     unit = str(document.get("unit", "s"))
     return joined(
         [
-            f"{document['microbatches']} microbatches take ",
+            f"{document['microbatches']} {_pieces(document)[1]} take ",
             time(document["step_time"], unit),
             f" under schedule {document['schedule']}; devices wait for ",
             share(document["bubble_fraction"]),
@@ -79,15 +80,22 @@ def headline(document: Mapping[str, Any]) -> Markup:
     )
 
 
+def _pieces(document: Mapping[str, Any]) -> tuple[str, str]:
+    """What passes through the program, one and many of it; documents made before that was said have microbatches."""
+    one, many = document.get("pieces", ("microbatch", "microbatches"))
+    return one, many
+
+
 def _verdict(document: Mapping[str, Any], unit: str) -> Markup:
+    one, many = _pieces(document)
     rate = document["microbatches"] / document["step_time"] if document["step_time"] else float("inf")
     pairs: list[tuple[str, Any]] = [
         ("Time of a batch", time(document["step_time"], unit)),
         ("Devices wait", share(document["bubble_fraction"])),
-        ("Microbatches", f"{rate:.4g} per {unit}"),
+        (many.capitalize(), f"{rate:.4g} per {unit}"),
     ]
     if document.get("steady_period") is not None:
-        pairs.append(("Between two microbatches", time(document["steady_period"], unit)))
+        pairs.append((f"Between two {many}", time(document["steady_period"], unit)))
     if document.get("objective") is not None:
         pairs.append(("Objective of the plan", time(document["objective"], unit)))
     first, last = document["first_microbatch"], document["last_microbatch"]
@@ -98,7 +106,7 @@ def _verdict(document: Mapping[str, Any], unit: str) -> Markup:
         tiles(iter(pairs)),
         tag(
             "p",
-            "The first microbatch ends at ",
+            f"The first {one} ends at ",
             time(first["ends"], unit),
             ", the last one takes ",
             time(last["takes"], unit),
