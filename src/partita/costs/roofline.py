@@ -47,7 +47,7 @@ class Roofline:
 
     def rate(self, device: DeviceSpec, dtype: str) -> float:
         """Achievable FLOP/s of a device for a number format, for products of the best shape."""
-        return self._peak(device, dtype) * device.compute_efficiency
+        return self._peak(device, dtype) * device.of_products(dtype)
 
     def time_s(self, operator: Operator, device: DeviceSpec) -> float:
         """Seconds one operator takes on a device; the device has to state a rate for its number format."""

@@ -67,6 +67,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    #: The first of the two by number format, for formats whose products reach another share of their peak.
+    format_efficiency: dict[str, float] = {}
     #: Share of the peak that the best products reach in short runs, before clocks fall; None for a ninth more than
     #: ``compute_efficiency``.
     best_efficiency: float | None = None
@@ -103,6 +105,10 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
+        for dtype, share in self.format_efficiency.items():
+            if dtype not in self.peak_flops:
+                raise InputError(f"{owner}: format_efficiency names {dtype}, which peak_flops does not state")
+            check_fraction(owner, f"format_efficiency.{dtype}", share)
         if self.multiprocessors is not None:
             check_at_least(f"{owner}: multiprocessors", self.multiprocessors)
         if self.reserve_bytes >= self.memory_bytes:
@@ -119,6 +125,10 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def usable_bytes(self) -> int:
         """Memory a plan may use: physical memory without the reserve."""
         return self.memory_bytes - self.reserve_bytes
+
+    def of_products(self, dtype: str) -> float:
+        """Share of the peak of a number format that products of the best shape reach in long runs."""
+        return self.format_efficiency.get(dtype, self.compute_efficiency)
 
     @property
     def of_best(self) -> float:

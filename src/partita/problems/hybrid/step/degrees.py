@@ -27,6 +27,7 @@ class DegreeChoices:
     context: Sequence[int] | None = None
     expert: Sequence[int] | None = None
     capacity: float = 1.0  #: Rows of the busiest device that shares out experts, relative to the mean.
+    once: bool = False  #: Whether a token is sent once to each device with experts of it, rather than once for each.
 
     def check(self) -> None:
         """Refuse settings that mean nothing: no degree, one below 1, or a capacity below 1."""
