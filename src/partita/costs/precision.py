@@ -43,8 +43,8 @@ PRODUCT_FORMATS = {
     for form in (
         ProductFormat("bf16", ""),
         ProductFormat("fp8", "float8", 1.0, looks=1),
-        ProductFormat("fp8-block", "float8", 1.0 + 4 / 128),
-        ProductFormat("mxfp8", "float8", 1.0 + 1 / 32),
+        ProductFormat("fp8-block", "float8_block", 1.0 + 4 / 128),
+        ProductFormat("mxfp8", "float8_mx", 1.0 + 1 / 32),
         ProductFormat("nvfp4", "float4", 0.5 + 1 / 16, looks=1),
     )
 }

@@ -20,7 +20,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 #: Formats that tensors of 16-bit numbers are written in for narrow products alone (``costs.precision``).
-NARROW = ("float8", "float4")
+NARROW = ("float8", "float8_block", "float8_mx", "float4")
 
 #: Every element of the result depends on one element of each operand (broadcast operands included).
 ELEMENTWISE = _names(

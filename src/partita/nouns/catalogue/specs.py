@@ -67,7 +67,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
-    #: The first of the two by number format, for formats whose products reach another share of their peak.
+    #: The first of the two by number format, for formats whose products reach another share of their peak; ``float8_mx``
+    #: and ``float8_block`` are 8-bit numbers with a scale for a few of them.
     format_efficiency: dict[str, float] = {}
     #: Share of the peak that the best products reach in short runs, before clocks fall; None for a ninth more than
     #: ``compute_efficiency``.
@@ -77,6 +78,9 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     unaligned_efficiency: float | None = None
     #: Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     attention_efficiency: float | None = None
+    #: The same of kernels written for the device where the usual ones are older (FlashAttention-3 on Hopper); None for
+    #: ``attention_efficiency``.
+    tuned_attention_efficiency: float | None = None
     #: Parts of the device that each make one tile of a product at a time; None where shapes do not matter.
     multiprocessors: int | None = None
     #: Time to issue an operator. An accelerator works meanwhile, so that an operator takes this at least; on a CPU it
@@ -102,12 +106,13 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             "best_efficiency",
             "unaligned_efficiency",
             "attention_efficiency",
+            "tuned_attention_efficiency",
         ):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
         for dtype, share in self.format_efficiency.items():
-            if dtype not in self.peak_flops:
-                raise InputError(f"{owner}: format_efficiency names {dtype}, which peak_flops does not state")
+            if dtype.partition("_")[0] not in self.peak_flops:
+                raise InputError(f"{owner}: format_efficiency names {dtype}, whose rate peak_flops does not state")
             check_fraction(owner, f"format_efficiency.{dtype}", share)
         if self.multiprocessors is not None:
             check_at_least(f"{owner}: multiprocessors", self.multiprocessors)
@@ -128,7 +133,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def of_products(self, dtype: str) -> float:
         """Share of the peak of a number format that products of the best shape reach in long runs."""
-        return self.format_efficiency.get(dtype, self.compute_efficiency)
+        stated = self.format_efficiency
+        return stated.get(dtype, stated.get(dtype.partition("_")[0], self.compute_efficiency))
 
     @property
     def of_best(self) -> float:
@@ -146,6 +152,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Share of the peak that fused attention kernels reach."""
         stated = self.attention_efficiency
         return ATTENTION_SHARE * self.compute_efficiency if stated is None else stated
+
+    @property
+    def of_tuned_attention(self) -> float:
+        """Share of the peak that attention kernels written for the device reach."""
+        stated = self.tuned_attention_efficiency
+        return self.of_attention if stated is None else stated
 
     @property
     def to_host(self) -> str:

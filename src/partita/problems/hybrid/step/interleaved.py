@@ -47,6 +47,15 @@ def slots(order: Sequence[Layer], blocks: LikeBlocks, parts: Sequence[range], de
     return found
 
 
+def single_slots(order: Sequence[Layer], parts: Sequence[range], degree: int) -> list[Slot]:
+    """The same where every layer takes a configuration of its own."""
+    return [
+        (((part, place),), tuple(choice.id for choice in order[place].configurations.get(degree, ())))
+        for part, places in enumerate(parts)
+        for place in places
+    ]
+
+
 def interleaved_plan(
     mesh: DeviceMesh, order: Sequence[Layer], blocks: LikeBlocks, room: Room = most_room
 ) -> Plan | None:

@@ -11,7 +11,7 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
-from partita.problems.hybrid.step.interleaved import least_choices, slots
+from partita.problems.hybrid.step.interleaved import least_choices, single_slots, slots
 from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
 
@@ -51,7 +51,8 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
     for rank in range(mesh.stages):
         mine = parts[rank :: mesh.stages]
         held = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
-        found = slots(order, blocks, mine, mesh.tensor)
+        alike = layout.chunks > 1 and not layout.uneven
+        found = slots(order, blocks, mine, mesh.tensor) if alike else single_slots(order, mine, mesh.tensor)
         spaces = [
             [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
         ]
