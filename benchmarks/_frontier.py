@@ -142,7 +142,7 @@ def predict(row: Row) -> Prediction:
         precision=precision_of(row),
         behind=hidden(row, chunks),
         issue_s=0.0 if automodel or records(row) or "tokendrop" in row["model"] else ISSUE_S,
-        costs=Roofline(allow_tf32=True, tuned_attention=True, recorded=records(row)),
+        costs=Roofline(allow_tf32=True, tuned=True, recorded=records(row), fused_experts=fuses_experts(row)),
         training=Training(schedules=("interleaved" if chunks > 1 else "1f1b",), zero=(0, 1, 2, 3), uneven=True),
         sharing=DegreeChoices((number("context"),), (expert,), once=True),
         name=row["model"],
@@ -181,6 +181,13 @@ def records(row: Row) -> bool:
     device = row["system"].rpartition("-")[2]
     new = device in ("B200", "B300") and row["release"] >= "26.04"
     return row["framework"] == "megatron" and (device.startswith("GB") or new)
+
+
+def fuses_experts(row: Row) -> bool:
+    """Whether all experts of a layer are one kernel with their activation function: Megatron's recipes of narrow scaled
+    formats on Blackwells, from release 26.06 on."""
+    new = row["framework"] == "megatron" and row["release"] >= "26.06"
+    return new and precision_of(row) in ("mxfp8", "nvfp4")
 
 
 def hidden(row: Row, chunks: int) -> tuple[str, ...]:

@@ -52,12 +52,13 @@ class Roofline:
     """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0."""
 
     allow_tf32: bool = False  #: Whether to price float32 products at the TensorFloat-32 rate of devices that have one.
-    tuned_attention: bool = False  #: Whether attention runs in kernels that were written for the device.
+    tuned: bool = False  #: Whether attention and products run in kernels that were written for the device.
+    fused_experts: bool = False  #: Whether the products of all experts of a layer are one kernel as fast as others.
     recorded: bool = False  #: Whether the program records kernels and replays them, as with CUDA graphs.
 
     def rate(self, device: DeviceSpec, dtype: str) -> float:
         """Achievable FLOP/s of a device for a number format, for products of the best shape."""
-        return self._peak(device, dtype) * device.of_products(dtype)
+        return self._peak(device, dtype) * device.of_products(dtype, tuned=self.tuned)
 
     def time_s(self, operator: Operator, device: DeviceSpec) -> float:
         """Seconds one operator takes on a device; the device has to state a rate for its number format."""
@@ -93,7 +94,7 @@ class Roofline:
         if not operator.flops:
             return 0.0
         if "attention" in operator.target.lower():
-            reached = device.of_tuned_attention if self.tuned_attention else device.of_attention
+            reached = device.of_tuned_attention if self.tuned else device.of_attention
             rate = self._peak(device, operator.dtype) * reached
             work = operator.flops * (_CAUSAL if operator.causal else 1.0)
             return work * (_ATTENTION_BACKWARD if operator.phase == "backward" else 1.0) / rate
@@ -104,4 +105,6 @@ class Roofline:
                 rate = self._peak(device, operator.dtype) * device.of_unaligned
             if device.multiprocessors is not None:
                 rate *= shape_efficiency(operator.product, device.multiprocessors)
+            if not self.fused_experts and "grouped" in operator.target:
+                rate *= device.grouped_share
         return operator.flops / rate

@@ -70,6 +70,11 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: The first of the two by number format, for formats whose products reach another share of their peak; ``float8_mx``
     #: and ``float8_block`` are 8-bit numbers with a scale for a few of them.
     format_efficiency: dict[str, float] = {}
+    #: The first of the two for products of 16-bit numbers in kernels written for the device, where the usual ones were
+    #: older ones; None for that.
+    tuned_efficiency: float | None = None
+    #: Part of the rate of other products that those of experts reach, which each have weights of their own.
+    grouped_share: float = 1.0
     #: Share of the peak that the best products reach in short runs, before clocks fall; None for a ninth more than
     #: ``compute_efficiency``.
     best_efficiency: float | None = None
@@ -107,6 +112,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             "unaligned_efficiency",
             "attention_efficiency",
             "tuned_attention_efficiency",
+            "tuned_efficiency",
+            "grouped_share",
         ):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
@@ -131,10 +138,15 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Memory a plan may use: physical memory without the reserve."""
         return self.memory_bytes - self.reserve_bytes
 
-    def of_products(self, dtype: str) -> float:
-        """Share of the peak of a number format that products of the best shape reach in long runs."""
-        stated = self.format_efficiency
-        return stated.get(dtype, stated.get(dtype.partition("_")[0], self.compute_efficiency))
+    def of_products(self, dtype: str, *, tuned: bool = False) -> float:
+        """Share of the peak of a number format that products of the best shape reach in long runs.
+
+        ``tuned`` says whether kernels are those written for the device.
+        """
+        stated, usual = self.format_efficiency, self.compute_efficiency
+        if tuned and self.tuned_efficiency is not None and dtype in ("bfloat16", "float16"):
+            usual = self.tuned_efficiency
+        return stated.get(dtype, stated.get(dtype.partition("_")[0], usual))
 
     @property
     def of_best(self) -> float:
