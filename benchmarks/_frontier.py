@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import itertools
 import json
 import math
 import re
@@ -138,34 +139,37 @@ def predict(row: Row) -> Prediction:
         gradient_dtype="float32" if row["framework"] == "paper" else "parameter",
         optimizer_dtype="parameter" if automodel else "float32",
         master_weights=False if automodel else None,
+        # AutoModel's recipes leave it off.
+        sequence_parallel=not automodel,
         fused=True,
         precision=precision_of(row),
         behind=hidden(row, chunks),
         issue_s=0.0 if automodel or records(row) or "tokendrop" in row["model"] else ISSUE_S,
         costs=Roofline(allow_tf32=True, tuned=True, recorded=records(row), fused_experts=fuses_experts(row)),
         training=Training(schedules=("interleaved" if chunks > 1 else "1f1b",), zero=(0, 1, 2, 3), uneven=True),
-        sharing=DegreeChoices((number("context"),), (expert,), once=True),
+        sharing=DegreeChoices((number("context"),), (expert,), once=True, reach=reach_of(model)),
         name=row["model"],
     )
     problem = with_all_blocks(spaces.problem, kinds, more)
-    found: tuple[MeshLayout, StepEvaluation] | None = None
-    for zero in zero_stages(row, groups):
+    tried: list[tuple[MeshLayout, StepEvaluation]] = []
+    # AutoModel's checkpoints are of all blocks or of none.
+    ways = ("none", "full") if automodel else ("least",)
+    for zero, way in itertools.product(zero_stages(row, groups), ways):
         layout = MeshLayout(
             tensor=number("tensor"),
             pipeline=number("pipeline"),
             data=groups // number("context"),
             context=number("context"),
             expert=expert,
+            sequence_parallel=not automodel,
             chunks=chunks,
             zero=zero,
             layers=numbers,
-            recompute="least",
+            recompute=way,
         )
-        found = layout, evaluate(problem, stated_plan(problem, layout))
-        if found[1].feasible:
-            break
-    assert found is not None
-    return Prediction(row, *found[:1], problem, found[1], bool(adapters), kind_of(model))
+        tried.append((layout, evaluate(problem, stated_plan(problem, layout))))
+    layout, evaluation = min(tried, key=lambda entry: (not entry[1].feasible, entry[1].objective))
+    return Prediction(row, layout, problem, evaluation, bool(adapters), kind_of(model))
 
 
 def _number(row: Row, name: str) -> int:
@@ -199,7 +203,7 @@ def hidden(row: Row, chunks: int) -> tuple[str, ...]:
 
 
 def zero_stages(row: Row, replicas: int) -> tuple[int, ...]:
-    """Stages of ZeRO of which the first that fits is what ran.
+    """Stages of ZeRO of which the fastest that fits is what ran.
 
     Fully sharded weights stay gathered beside a pipeline (Llama Team, "The Llama 3 Herd of Models", 2024, section 3.3.2;
     torchtitan's ``reshard_after_forward``). A page that states no sharding of weights that do not fit whole has left it
@@ -301,6 +305,13 @@ def find_model(name: str) -> dict[str, Any]:
     return found
 
 
+def reach_of(model: Mapping[str, Any]) -> float:
+    """Part of the experts that those of one token are chosen from, where a router chooses groups first."""
+    fields = configuration(json.dumps(model, sort_keys=True)).to_dict()
+    groups, chosen = fields.get("n_group") or 1, fields.get("topk_group") or 1
+    return min(1.0, chosen / groups)
+
+
 def kind_of(model: Mapping[str, Any]) -> str:
     """``dense``, ``mixture`` or ``hybrid``."""
     if "pattern" in model:
@@ -377,7 +388,7 @@ def with_all_blocks(problem: HybridProblem, kinds: Sequence[int], further: int) 
 
     def grown(layers: Sequence[Layer]) -> tuple[Layer, ...]:
         return tuple(
-            msgspec.structs.replace(layers[place], id=number, name=name)
+            _placed(layers[place], number, name, number + 1 < len(order))
             for number, (place, name) in enumerate(zip(order, names, strict=True))
         )
 
@@ -385,3 +396,21 @@ def with_all_blocks(problem: HybridProblem, kinds: Sequence[int], further: int) 
     edges = tuple(Edge(source=k, target=k + 1, bytes=handed) for k in range(len(order) - 1))
     spreads = tuple(msgspec.structs.replace(spread, layers=grown(spread.layers)) for spread in problem.spreads)
     return problem.replace(layers=grown(problem.layers), edges=edges, spreads=spreads)
+
+
+def _placed(layer: Layer, number: int, name: str, followed: bool) -> Layer:
+    """A layer in another place of the chain; what it exchanges with its neighbours follows."""
+    configurations = {
+        degree: tuple(
+            msgspec.structs.replace(
+                choice,
+                sync_in_bytes={number - 1: max(choice.sync_in_bytes.values())} if choice.sync_in_bytes else {},
+                sync_out_bytes=(
+                    {number + 1: max(choice.sync_out_bytes.values())} if choice.sync_out_bytes and followed else {}
+                ),
+            )
+            for choice in choices
+        )
+        for degree, choices in layer.configurations.items()
+    }
+    return msgspec.structs.replace(layer, id=number, name=name, configurations=configurations)

@@ -67,10 +67,10 @@ def collective_time(kind: str, size_bytes: float, levels: Sequence[Level]) -> fl
     return moving + waiting + call
 
 
-def dispatch_time(size_bytes: float, copies: float, levels: Sequence[Level]) -> float:
+def dispatch_time(size_bytes: float, copies: float, levels: Sequence[Level], reach: float = 1.0) -> float:
     """Time in which every device sends its tokens to those that need them, each token once wherever it is needed.
 
-    Of the bytes, ``copies`` rows are of one token, whose readers are drawn evenly. A token crosses to another machine once
+    Of the bytes, ``copies`` rows are of one token, whose readers are drawn evenly from a ``reach`` of all. A token crosses to another machine once
     and goes on from there over the links inside, to each of its readers once (DeepSeek-AI, "DeepSeek-V3 Technical
     Report", 2024, section 3.2.2). Levels are machines' devices and machines.
     """
@@ -80,7 +80,8 @@ def dispatch_time(size_bytes: float, copies: float, levels: Sequence[Level]) -> 
     for number, level in enumerate(levels):
         if level.size > 1:
             targets = members if number == 0 else level.size
-            reached = (targets - 1) * (1.0 - (1.0 - 1.0 / targets) ** copies)
+            drawn = max(1.0, reach * targets)
+            reached = drawn * (1.0 - (1.0 - 1.0 / drawn) ** copies) * (targets - 1) / targets
             moving = max(moving, token * reached / level.bandwidth)
             waiting += hops("all-to-all", level.size, switched=level.switched) * level.hop_time
             call = max(call, level.call_time)

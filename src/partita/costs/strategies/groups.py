@@ -24,6 +24,7 @@ class SharingGroups:
     levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
     experts: dict[int, Experts] = field(default_factory=dict)  #: The experts of each layer that has some.
     once: bool = False  #: Whether a token is sent once to each device with experts of it, rather than once for each.
+    reach: float = 1.0  #: Part of the devices that the experts of one token may be on, where routers limit it.
 
     def exchanges(self, layer: int, modes: Modes, seconds: dict[int, float]) -> Iterator[Collective]:
         """All exchanges for one microbatch of a layer, given the time of each of its operators."""
@@ -64,7 +65,7 @@ class SharingGroups:
         """What an exchange takes that nothing hides; groups of experts and tokens are ``degree`` devices apart."""
         levels = self.levels(collective.members, degree)
         if collective.copies:
-            return dispatch_time(collective.bytes, collective.copies, levels)
+            return dispatch_time(collective.bytes, collective.copies, levels, self.reach)
         if collective.kind != "ring":
             return collective_time(collective.kind, collective.bytes, levels)
         # Every block but the last one worked on is followed by another, which travels meanwhile.
