@@ -1,8 +1,11 @@
 """Training runs that were published since 2024: rows of facts, the models they ran, and what is said of their layouts.
 
-A row says what ran (``model``, ``precision``, ``sequence``), on what (``system``, ``devices``), how (``tensor``, ``pipeline``,
-``context``, ``chunks``, ``expert``, ``fsdp``, ``microbatch``, ``global_batch``), with what (``framework``, ``release``), and what was
-measured (``tokens_per_s_per_device``, ``model_tflops_per_device``). What it leaves open is filled in by rules for all rows:
+A row says what ran (``model``, ``precision``, ``sequence``), on what (``system``, ``devices``), how (``tensor``,
+``pipeline``,
+``context``, ``chunks``, ``expert``, ``fsdp``, ``microbatch``, ``global_batch``), with what (``framework``,
+``release``), and what was
+measured (``tokens_per_s_per_device``, ``model_tflops_per_device``). What it leaves open is filled in by rules for all
+rows:
 no constant belongs to one model or one row.
 """
 
@@ -45,7 +48,8 @@ BUILDER = FOLDER / "_trained_models.py"
 
 Row = Mapping[str, str]
 
-#: Devices of a machine, and its network, by device: DGX with eight cards of 400 Gbit/s (H100, B200) or 800 (B300); NVLink
+#: Devices of a machine, and its network, by device: DGX with eight cards of 400 Gbit/s (H100, B200) or 800 (B300);
+#: NVLink
 #: domains of 72, of which jobs of many machines take 64 (NVIDIA, DGX and GB200/GB300 NVL72 data sheets).
 SYSTEMS = {
     "H100": ("H100-80GB", 8, "infiniband-ndr"),
@@ -59,7 +63,8 @@ SYSTEMS = {
 #: Kinds of blocks of a pattern of letters, as Nemotron-H writes them.
 _LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
 
-#: Time to issue a kernel from Megatron's Python, where kernels are not recorded: fitted to the eleven rows of mixtures of
+#: Time to issue a kernel from Megatron's Python, where kernels are not recorded: fitted to the eleven rows of
+#: mixtures of
 #: experts on H100 and B200 without recorded kernels, which take the same time for a layer on both.
 ISSUE_S = 80e-6
 
@@ -195,8 +200,11 @@ def fuses_experts(row: Row) -> bool:
 
 
 def hidden(row: Row, chunks: int) -> tuple[str, ...]:
-    """What the runtime hides: Megatron exchanges of tensor-parallel groups, and from release 26.04 on those of experts, for
-    which it takes another microbatch of an interleaved pipeline."""
+    """What the runtime hides.
+
+    Megatron exchanges of tensor-parallel groups, and from release 26.04 on those of experts, for which it takes another
+    microbatch of an interleaved pipeline.
+    """
     if row["framework"] == "automodel":
         return ()
     return ("tensor", "expert") if row["release"] >= "26.04" and chunks > 1 else ("tensor",)
@@ -205,7 +213,8 @@ def hidden(row: Row, chunks: int) -> tuple[str, ...]:
 def zero_stages(row: Row, replicas: int) -> tuple[int, ...]:
     """Stages of ZeRO of which the fastest that fits is what ran.
 
-    Fully sharded weights stay gathered beside a pipeline (Llama Team, "The Llama 3 Herd of Models", 2024, section 3.3.2;
+    Fully sharded weights stay gathered beside a pipeline (Llama Team, "The Llama 3 Herd of Models", 2024, section
+    3.3.2;
     torchtitan's ``reshard_after_forward``). A page that states no sharding of weights that do not fit whole has left it
     out.
     """
@@ -227,7 +236,9 @@ def precision_of(row: Row) -> str:
         return "fp8-block" if words & {"sc", "block", "blockwise"} else "fp8"
     if "bf16" in words:
         return "bf16"
-    raise InputError(f"precision {row['precision']!r} of a row is not known; known are BF16, FP8, FP8-CS, FP8-SC, MXFP8, NVFP4")
+    raise InputError(
+        f"precision {row['precision']!r} of a row is not known; known are BF16, FP8, FP8-CS, FP8-SC, MXFP8, NVFP4"
+    )
 
 
 def adapters_of(row: Row) -> str:
@@ -252,8 +263,11 @@ def further_predictions(row: Row, model: Mapping[str, Any]) -> int:
 
 
 def dealt_out(layers: int, parts: int, further: int = 0) -> tuple[int, ...]:
-    """How many layers each part of a pipeline has: equally many, or with both ends counted as a layer each, or as evenly as
-    the last part's head and further predictions allow, the first parts being the lighter ones."""
+    """How many layers each part of a pipeline has.
+
+    Equally many, or with both ends counted as a layer each, or as evenly as the last part's head and further
+    predictions allow, the first parts being the lighter ones.
+    """
     if layers % parts == 0:
         return (layers // parts,) * parts
     if (layers + 2) % parts == 0:
@@ -317,7 +331,11 @@ def kind_of(model: Mapping[str, Any]) -> str:
     if "pattern" in model:
         return "hybrid"
     fields = configuration(json.dumps(model, sort_keys=True)).to_dict()
-    return "mixture" if any(fields.get(name) for name in ("num_local_experts", "num_experts", "n_routed_experts")) else "dense"
+    return (
+        "mixture"
+        if any(fields.get(name) for name in ("num_local_experts", "num_experts", "n_routed_experts"))
+        else "dense"
+    )
 
 
 @functools.cache
@@ -381,7 +399,7 @@ def _traced(model: str, samples: int, tokens: int, adapters: str) -> tuple[Graph
 
 
 def with_all_blocks(problem: HybridProblem, kinds: Sequence[int], further: int) -> HybridProblem:
-    """The problem of the traced blocks grown to the whole model, with a block and a head for each further prediction."""
+    """The problem of the traced blocks grown to the whole model; each further prediction has a block and a head."""
     order = [0, *(1 + place for place in kinds), *[1 + kinds[-1]] * further, *[len(problem.layers) - 1] * (1 + further)]
     names = ["input", *(f"layers.{number}" for number in range(len(kinds))), *["further"] * further]
     names += ["output"] * (1 + further)

@@ -1,6 +1,7 @@
-"""Language models as training runtimes run them: transformers' modules with the kernels that runtimes have in their place.
+"""Language models as training runtimes run them: transformers' modules with the kernels of runtimes.
 
-``trained`` builds one from a configuration; its output is the loss. Attention is one fused causal call, in windows where
+``trained`` builds one from a configuration; its output is the loss. Attention is one fused causal call, in windows
+where
 the model has them; routed rows go through grouped products, weighed beside the activation function and added up in one
 kernel, as fused permutations do; scans of state-space models are one operator, with the states between chunks. Nothing
 is computed: the graph is what counts.
@@ -15,7 +16,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-#: Products that runtimes adapt by default: Megatron Bridge those of queries, keys and values, NeMo AutoModel all but the
+#: Products that runtimes adapt by default: Megatron Bridge those of queries, keys and values, NeMo AutoModel all but
+#: the
 #: head.
 ADAPTED = {"attention": ("q_proj", "k_proj", "v_proj"), "all": None}
 
@@ -156,7 +158,7 @@ def _experts(self: Any, hidden: torch.Tensor, index: torch.Tensor, weights: torc
 def trained(
     config: str = "", adapters: str = "", rank: int = 16, batch_size: int = 1, sequence_length: int = 4096
 ) -> tuple[nn.Module, tuple[Any, ...]]:
-    """The model of a configuration in JSON with its ``model_type``; with ``adapters`` (of ``ADAPTED``) these alone learn."""
+    """The model of a configuration in JSON; with ``adapters`` (a key of ``ADAPTED``) these alone learn."""
     from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
     from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
     from transformers.models.nemotron_h import modeling_nemotron_h

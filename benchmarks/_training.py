@@ -272,7 +272,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's rank correlation of two lists; equal values share the mean of their ranks. 0 where one is all equal."""
+    """Spearman's rank correlation of two lists; equal values share a rank. 0 where one list is all equal."""
     ranks = [_ranks(one), _ranks(other)]
     middle = (len(one) - 1) / 2
     products = [

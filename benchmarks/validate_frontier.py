@@ -1,8 +1,9 @@
-"""Training runs that were published since 2024 against what the planner says of their layouts: tokens per second and device.
+"""Training runs that were published since 2024 against what the planner says of their layouts, in tokens per second.
 
     python benchmarks/validate_frontier.py [ROWS.csv] [--csv FILE]
 
-Prints a row for every run, and what the errors come to: in all, and by system, precision, kind of model and runtime. Rows
+Prints a row for every run, and what the errors come to: in all, and by system, precision, kind of model and runtime.
+Rows
 that cannot be predicted, and those whose layout is said not to fit, are counted and named.
 """
 
@@ -19,7 +20,6 @@ import _common
 import _frontier
 from _frontier import Prediction
 from _training import median, rank_correlation
-
 from partita.ground.errors import PartitaError
 
 
@@ -75,7 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     started = time.perf_counter()
     predictions, refused = [], []
-    print(f"{'model':26} {'system':9} {'dev.':>4} {'precision':14} {'runtime':15} {'tok/s':>8} {'pred.':>8} {'error':>7} mem.")
+    print(f"{'model':26} {'system':9} {'dev.':>4} {'precision':14} {'runtime':15}", end=" ")
+    print(f"{'tok/s':>8} {'pred.':>8} {'error':>7} mem.")
     for row in _frontier.read_rows(asked.rows):
         try:
             found = _frontier.predict(row)
@@ -94,7 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(*summary(predictions), sep="\n")
     wrong = [found for found in predictions if not found.evaluation.feasible]
     print(f"{len(refused)} rows are refused, {len(wrong)} are said not to run ({time.perf_counter() - started:.0f} s).")
-    print(*(f"{found.row['model']} on {found.row['system']}: {found.evaluation.violations[0]}" for found in wrong), sep="\n")
+    print(
+        *(f"{found.row['model']} on {found.row['system']}: {found.evaluation.violations[0]}" for found in wrong),
+        sep="\n",
+    )
     _common.write(asked.csv, [shown(found) for found in predictions])
     return 0
 

@@ -70,7 +70,8 @@ def collective_time(kind: str, size_bytes: float, levels: Sequence[Level]) -> fl
 def dispatch_time(size_bytes: float, copies: float, levels: Sequence[Level], reach: float = 1.0) -> float:
     """Time in which every device sends its tokens to those that need them, each token once wherever it is needed.
 
-    Of the bytes, ``copies`` rows are of one token, whose readers are drawn evenly from a ``reach`` of all. A token crosses to another machine once
+    Of the bytes, ``copies`` rows are of one token, whose readers are drawn evenly from a ``reach`` of all. A token
+    crosses to another machine once
     and goes on from there over the links inside, to each of its readers once (DeepSeek-AI, "DeepSeek-V3 Technical
     Report", 2024, section 3.2.2). Levels are machines' devices and machines.
     """

@@ -34,9 +34,12 @@ class ProductFormat:
     looks: int = 0
 
 
-#: One 32-bit scale for a tensor, found as it is made (current scaling), or for 1 × 128 and 128 × 128 numbers (DeepSeek-AI,
-#: "DeepSeek-V3 Technical Report", 2024, section 3.3.2); an 8-bit scale for 32 numbers (Rouhani et al., "Microscaling Data
-#: Formats", 2023); an 8-bit one for 16 beside a 32-bit one for a tensor (NVIDIA, "Pretraining Large Language Models with
+#: One 32-bit scale for a tensor, found as it is made (current scaling), or for 1 × 128 and 128 × 128 numbers
+#: (DeepSeek-AI,
+#: "DeepSeek-V3 Technical Report", 2024, section 3.3.2); an 8-bit scale for 32 numbers (Rouhani et al., "Microscaling
+#: Data
+#: Formats", 2023); an 8-bit one for 16 beside a 32-bit one for a tensor (NVIDIA, "Pretraining Large Language Models
+#: with
 #: NVFP4", 2025, section 2).
 PRODUCT_FORMATS = {
     form.name: form

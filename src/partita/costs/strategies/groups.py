@@ -39,7 +39,9 @@ class SharingGroups:
                 rows, tokens = numel(tensor) // tensor.shape[-1], modes.splits.tokens[layer]
                 copies = rows / tokens if self.once and tokens else 0.0
                 for phase in phases:
-                    yield Collective("all-to-all", phase, wide_bytes(tensor) / senders, tensor.name, self.expert, copies)
+                    yield Collective(
+                        "all-to-all", phase, wide_bytes(tensor) / senders, tensor.name, self.expert, copies
+                    )
         if self.context > 1 and self.sequence is not None:
             for attention in self.sequence.attentions.get(layer, ()):
                 inside = set(attention.operators)

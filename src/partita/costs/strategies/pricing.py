@@ -130,11 +130,7 @@ class LayerPricer:
         sent = {view.linears[v].source for v in experts} - {
             place for v in view.reach(experts, forward) for place in view.outputs[v]
         }
-        again = [
-            v
-            for v in forward
-            if not view.graph.operators[v].flops and not sent & set(view.outputs[v])
-        ]
+        again = [v for v in forward if not view.graph.operators[v].flops and not sent & set(view.outputs[v])]
         return again, {p for p in saved if view.maker(p) not in again} | kept_inputs(self.splits, again)
 
     def _repeated(self, layer: int, collectives: Sequence[Collective], again: list[int]) -> list[Collective]:

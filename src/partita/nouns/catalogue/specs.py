@@ -67,7 +67,8 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
-    #: The first of the two by number format, for formats whose products reach another share of their peak; ``float8_mx``
+    #: The first of the two by number format, for formats whose products reach another share of their peak;
+    #: ``float8_mx``
     #: and ``float8_block`` are 8-bit numbers with a scale for a few of them.
     format_efficiency: dict[str, float] = {}
     #: The first of the two for products of 16-bit numbers in kernels written for the device, where the usual ones were

@@ -23,9 +23,9 @@ Slot = tuple[tuple[tuple[int, int], ...], tuple[str, ...]]
 
 
 def part_places(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
-    """Places of the layers of equal parts; the model's ends are in the first and the last one."""
-    share = len(blocks.starts) // parts
-    return equal_parts(len(order), [0, *(blocks.starts[share * number] for number in range(1, parts))])
+    """Places of the layers of parts with as equally many blocks as can be; the model's ends are outermost."""
+    count = len(blocks.starts)
+    return equal_parts(len(order), [0, *(blocks.starts[number * count // parts] for number in range(1, parts))])
 
 
 def slots(order: Sequence[Layer], blocks: LikeBlocks, parts: Sequence[range], degree: int) -> list[Slot]:

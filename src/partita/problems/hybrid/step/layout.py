@@ -38,7 +38,8 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data: int = 1
     chunks: int = 1  #: Parts of every stage; more than one make an interleaved schedule.
     #: What the repeated blocks recompute: ``none``, ``selective``, ``full``, ``elementwise`` for all but products and
-    #: attention, or ``least`` for what takes least time in the memory, layer by layer; the model's ends recompute nothing.
+    #: attention, or ``least`` for what takes least time in the memory, layer by layer; the model's ends recompute
+    #: nothing.
     recompute: str = "none"
     zero: int = 0  #: What replicas share out (ZeRO's stage).
     sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens.
@@ -48,7 +49,8 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: all groups ``expert`` share out experts, so that it divides ``data · context``.
     expert: int = 1
     context: int = 1
-    #: How many of the model's repeated layers each part has, in the order in which a microbatch passes them; equally many
+    #: How many of the model's repeated layers each part has, in the order in which a microbatch passes them; equally
+    #: many
     #: where it is empty. The first part has what comes before them, the last one what comes behind.
     layers: tuple[int, ...] = ()
     ends: bool = False  #: Whether the embedding and the head count as a layer each where layers are dealt out.
@@ -102,7 +104,11 @@ def parse_layout(text: str) -> MeshLayout:
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if last == "layers" and not equals and name:
             name, equals, value = last, "=", name
-        if name == "layers" and equals and value.isdecimal() and (last == "layers" or name not in given):
+        if name == "layers" and equals and (last == name or name not in given):
+            if not value.isdecimal():
+                raise InputError(
+                    f"layout {text!r}: layers has {value!r}; give a whole number for each part: layers=7,8,8,7"
+                )
             given[name] = (*given.get(name, ()), int(value))
             last = name
             continue
@@ -123,6 +129,13 @@ def parse_layout(text: str) -> MeshLayout:
 def shares_tokens(settings: HybridPricing) -> bool:
     """Whether tensor-parallel groups share out tokens, by the layout if one is asked for."""
     return (parse_layout(settings.layout) if settings.layout else settings).sequence_parallel
+
+
+def options_of(layout: MeshLayout, asked: Sequence[str]) -> tuple[str, ...]:
+    """The memory options that layers are priced with, given those that are asked for: a layout may need another."""
+    if layout.recompute == "least":
+        return tuple(dict.fromkeys((*(option for option in asked if option != "least"), ELEMENTWISE, "full")))
+    return tuple(dict.fromkeys((*asked, layout.recompute)))
 
 
 def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
@@ -164,7 +177,7 @@ def dealt_out(problem: HybridProblem, order: Sequence[Layer], layout: MeshLayout
 
 
 def repeated_layers(order: Sequence[Layer]) -> LikeBlocks:
-    """The layers that the model numbers (``model.layers.0``), whatever each is made of; its blocks if it numbers none."""
+    """The layers that the model numbers (``model.layers.0``), whatever they are; its blocks if it numbers none."""
     numbered = [place for place, layer in enumerate(order) if layer.name.rpartition(".")[2].isdecimal()]
     return LikeBlocks(tuple(numbered), numbered[-1] + 1, len(order)) if numbered else find_blocks(order)
 

@@ -43,11 +43,12 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         layout.expert,
     )
     table = [{choice.id: choice for choice in layer.configurations.get(layout.tensor, ())} for layer in order]
-    for layer, found in zip(order, table, strict=True):
-        if not found:
+    for layer, ways in zip(order, table, strict=True):
+        if not ways:
             known = ", ".join(str(degree) for degree, row in sorted(layer.configurations.items()) if row)
             raise InputError(f"layout: {layer.label} has no tensor-parallel degree {layout.tensor}; it has {known}")
     configurations: dict[int, str] = {}
+    limit = sure_room(problem.memory_bytes, 4 * len(order))
     for rank in range(mesh.stages):
         mine = parts[rank :: mesh.stages]
         held = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
@@ -56,7 +57,6 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         spaces = [
             [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
         ]
-        limit = sure_room(problem.memory_bytes, 4 * len(order))
         chosen = least_choices(spaces, np.array(mesh.flying(rank), dtype=np.float64), limit - held)
         if chosen is None:
             # What needs least memory shows how much is missing.
