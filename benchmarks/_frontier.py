@@ -60,6 +60,9 @@ SYSTEMS = {
     "GB300": ("GB300", 64, "infiniband-xdr"),
 }
 
+#: Devices of a whole NVLink domain.
+DOMAIN = 72
+
 #: Kinds of blocks of a pattern of letters, as Nemotron-H writes them.
 _LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
 
@@ -134,7 +137,7 @@ def predict(row: Row) -> Prediction:
     more = further_predictions(row, model)
     numbers = dealt_out(len(kinds), number("pipeline") * chunks, more)
     # Experts are shared out over replicas; those that tensor-parallel groups share out, too, are split by features.
-    expert = math.gcd(number("expert"), groups)
+    expert = math.gcd(number("expert"), groups) if kind_of(model) != "dense" and has_experts(model) else 1
     spaces = strategy_spaces(
         graph,
         cluster_of(row),
@@ -178,7 +181,12 @@ def predict(row: Row) -> Prediction:
 
 
 def _number(row: Row, name: str) -> int:
-    return int(row[name])
+    """A whole number of a row; a degree that it leaves empty is 1."""
+    text = row.get(name) or ("0" if name == "fsdp" else "1")
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"{name} of a row is {text!r}; give a whole number") from None
 
 
 # -- what a row leaves open -----------------------------------------------------------------------------------------
@@ -289,6 +297,8 @@ def cluster_of(row: Row) -> Cluster:
         raise InputError(f"system {row['system']!r} of a row is not known; known are {', '.join(SYSTEMS)}")
     device, most, network = SYSTEMS[name]
     count = _number(row, "devices")
+    if most > 8 and count <= DOMAIN:
+        most = count
     each = min(most, count) if count % min(most, count) == 0 else math.gcd(count, most)
     machine = {"count": count // each, "devices": f"{each}x{device}"}
     return Cluster.from_document(
@@ -317,6 +327,11 @@ def find_model(name: str) -> dict[str, Any]:
     if found is None:
         raise InputError(f"model {name!r} of a row is not known; add its configuration to {MODELS.name}")
     return found
+
+
+def has_experts(model: Mapping[str, Any]) -> bool:
+    """Whether a model that is no dense one has experts: hybrids may have none."""
+    return "E" in model.get("pattern", "E")
 
 
 def reach_of(model: Mapping[str, Any]) -> float:
