@@ -34,6 +34,8 @@ MEMORY_OPTIONS = ("none", "selective", "full")
 #: One more that runs again all but products and attention, such as norms and activation functions; it is for layouts.
 ELEMENTWISE = "elementwise"
 
+_NARROW_NOTE = "The products of weights in repeated layers run in {}; exports do not say so to runtimes."
+
 #: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
 Offload = (
     Callable[[LayerStrategy], Configuration | Sequence[Configuration] | None]
@@ -98,6 +100,7 @@ class PricedModel:
     #: What each layer can do and costs, and what layers hand to later ones.
     spaces: tuple[StrategySpace, ...]
     edges: tuple[Edge, ...]
+    notes: tuple[str, ...] = ()  #: What a reader should know of the format of products.
 
     @property
     def memory_bandwidth(self) -> float:
@@ -123,7 +126,7 @@ class PricedModel:
             edges=self.edges,
             unit="s",
             hierarchy=hierarchy,
-            notes=(*self.graph.notes, *self.source.notes(self.graph), *machines.notes, *notes),
+            notes=(*self.graph.notes, *self.source.notes(self.graph), *machines.notes, *self.notes, *notes),
             **fields,
         )
 
@@ -231,6 +234,7 @@ def priced_model(
         offload,
         tuple(spaces),
         _edges(splits),
+        (_NARROW_NOTE.format(form.name),) if form.dtype else (),
     )
 
 
