@@ -59,6 +59,7 @@ bench: install
 
 validate: install
 	$(BIN)/python benchmarks/validate_training.py
+	$(BIN)/python benchmarks/validate_frontier.py
 	$(BIN)/python benchmarks/validate_serving.py
 
 models: install

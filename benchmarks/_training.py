@@ -272,8 +272,16 @@ def median(values: Sequence[float]) -> float:
 
 
 def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's rank correlation of two lists without ties."""
-    size = len(one)
-    ranks = [{value: place for place, value in enumerate(sorted(values))} for values in (one, other)]
-    apart = sum((ranks[0][a] - ranks[1][b]) ** 2 for a, b in zip(one, other, strict=True))
-    return 1 - 6 * apart / (size * (size**2 - 1))
+    """Spearman's rank correlation of two lists; equal values share a rank. 0 where one list is all equal."""
+    ranks = [_ranks(one), _ranks(other)]
+    middle = (len(one) - 1) / 2
+    products = [
+        sum((a - middle) * (b - middle) for a, b in zip(x, y, strict=True))
+        for x, y in ((ranks[0], ranks[1]), (ranks[0], ranks[0]), (ranks[1], ranks[1]))
+    ]
+    spread = products[1] * products[2]
+    return products[0] / spread**0.5 if spread > 0 else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    return [sum(b < a for b in values) + (sum(b == a for b in values) - 1) / 2 for a in values]

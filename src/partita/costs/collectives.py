@@ -67,6 +67,28 @@ def collective_time(kind: str, size_bytes: float, levels: Sequence[Level]) -> fl
     return moving + waiting + call
 
 
+def dispatch_time(size_bytes: float, copies: float, levels: Sequence[Level], reach: float = 1.0) -> float:
+    """Time in which every device sends its tokens to those that need them, each token once wherever it is needed.
+
+    Of the bytes, ``copies`` rows are of one token, whose readers are drawn evenly from a ``reach`` of all. A token
+    crosses to another machine once
+    and goes on from there over the links inside, to each of its readers once (DeepSeek-AI, "DeepSeek-V3 Technical
+    Report", 2024, section 3.2.2). Levels are machines' devices and machines.
+    """
+    token = size_bytes / max(copies, 1.0)
+    members = math.prod(level.size for level in levels)
+    moving = waiting = call = 0.0
+    for number, level in enumerate(levels):
+        if level.size > 1:
+            targets = members if number == 0 else level.size
+            drawn = max(1.0, reach * targets)
+            reached = drawn * (1.0 - (1.0 - 1.0 / drawn) ** copies) * (targets - 1) / targets
+            moving = max(moving, token * reached / level.bandwidth)
+            waiting += hops("all-to-all", level.size, switched=level.switched) * level.hop_time
+            call = max(call, level.call_time)
+    return moving + waiting + call
+
+
 def neighbour_time(size_bytes: float, levels: Sequence[Level]) -> float:
     """Time in which every device of a ring sends so many bytes to the next one: that of the slowest link in use."""
     return max((size_bytes / level.bandwidth + level.call_time for level in levels if level.size > 1), default=0.0)

@@ -22,6 +22,14 @@ _ATTENTION_BACKWARD = 5 / 4
 #: A causal kernel skips the half of the scores that lies above the diagonal.
 _CAUSAL = 1 / 2
 
+#: Share of the bandwidth of other kernels that chunked scans of state-space models reach: short kernels one after the
+#: other over states in 32 bits. Fitted to nine published training runs of models with such layers.
+_SCAN_SHARE = 0.05
+
+#: Part of the time to issue a kernel that is left where kernels are recorded and replayed: about a microsecond (NVIDIA,
+#: "Constant Time Launch for Straight-Line CUDA Graphs and Other Performance Enhancements", 2024).
+_REPLAYED = 0.25
+
 #: Number formats of matrix units, whose kernels read whole pieces of rows, and bytes of a number.
 _MATRIX_FORMATS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1}
 
@@ -44,21 +52,26 @@ class Roofline:
     """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0."""
 
     allow_tf32: bool = False  #: Whether to price float32 products at the TensorFloat-32 rate of devices that have one.
+    tuned: bool = False  #: Whether attention and products run in kernels that were written for the device.
+    fused_experts: bool = False  #: Whether the products of all experts of a layer are one kernel as fast as others.
+    recorded: bool = False  #: Whether the program records kernels and replays them, as with CUDA graphs.
 
     def rate(self, device: DeviceSpec, dtype: str) -> float:
         """Achievable FLOP/s of a device for a number format, for products of the best shape."""
-        return self._peak(device, dtype) * device.compute_efficiency
+        return self._peak(device, dtype) * device.of_products(dtype, tuned=self.tuned)
 
     def time_s(self, operator: Operator, device: DeviceSpec) -> float:
         """Seconds one operator takes on a device; the device has to state a rate for its number format."""
         if operator.free:
             return 0.0
         bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
+        if "chunk_scan" in operator.target:
+            bandwidth *= _SCAN_SHARE
         time = max(self._arithmetic_s(operator, device), (operator.bytes_read + operator.bytes_written) / bandwidth)
         if operator.joined:
             return time
         # An accelerator works while the program issues what comes next; a CPU does one after the other.
-        issue = device.launch_overhead_s * operator.launches
+        issue = device.launch_overhead_s * operator.launches * (_REPLAYED if self.recorded else 1.0)
         return max(time, issue) if device.accelerator else time + issue
 
     def operator_times(self, graph: Graph, device: DeviceSpec) -> list[float | None]:
@@ -81,7 +94,8 @@ class Roofline:
         if not operator.flops:
             return 0.0
         if "attention" in operator.target.lower():
-            rate = self._peak(device, operator.dtype) * device.of_attention
+            reached = device.of_tuned_attention if self.tuned else device.of_attention
+            rate = self._peak(device, operator.dtype) * reached
             work = operator.flops * (_CAUSAL if operator.causal else 1.0)
             return work * (_ATTENTION_BACKWARD if operator.phase == "backward" else 1.0) / rate
         rate = self.rate(device, operator.dtype)
@@ -91,4 +105,6 @@ class Roofline:
                 rate = self._peak(device, operator.dtype) * device.of_unaligned
             if device.multiprocessors is not None:
                 rate *= shape_efficiency(operator.product, device.multiprocessors)
+            if not self.fused_experts and "grouped" in operator.target:
+                rate *= device.grouped_share
         return operator.flops / rate

@@ -176,6 +176,18 @@ class HybridSweepSettings(SweepKeywords, total=False):
     """Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
     None]
     """
+    precision: Literal["bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"]
+    """Number format in which the products of weights in repeated layers run; bf16 for that of the model. Attention,
+    the embedding, the head, weights and states keep theirs. [default: "bf16"]
+    """
+    hide: Literal["tensor", "expert"] | Sequence[Literal["tensor", "expert"]]
+    """Exchanges that the runtime hides: tensor, those of tensor-parallel groups behind their products; expert,
+    those of experts behind the work of another microbatch. [default: ()]
+    """
+    expert_dispatch: Literal["rows", "tokens"]
+    """What travels to the experts of a token: a row for each of them (rows), or the token once to each device that
+    has some (tokens). [default: "rows"]
+    """
     tensor_parallel_degrees: int | Sequence[int]
     """Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
     ()]
@@ -580,6 +592,9 @@ class AnySweepSettings(TypedDict, total=False):
     zero1: bool
     sequence_parallel: bool
     fused: bool | None
+    precision: Literal["bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"]
+    hide: Literal["tensor", "expert"] | Sequence[Literal["tensor", "expert"]]
+    expert_dispatch: Literal["rows", "tokens"]
     tensor_parallel_degrees: int | Sequence[int]
     context_parallel_degrees: int | Sequence[int]
     expert_parallel_degrees: int | Sequence[int]
@@ -918,6 +933,15 @@ def sweep(
     fused : bool | None
         Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
         None]
+    precision : {"bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"}
+        Number format in which the products of weights in repeated layers run; bf16 for that of the model.
+        Attention, the embedding, the head, weights and states keep theirs. [default: "bf16"]
+    hide : {"tensor", "expert"} | Sequence[{"tensor", "expert"}]
+        Exchanges that the runtime hides: tensor, those of tensor-parallel groups behind their products; expert,
+        those of experts behind the work of another microbatch. [default: ()]
+    expert_dispatch : {"rows", "tokens"}
+        What travels to the experts of a token: a row for each of them (rows), or the token once to each device that
+        has some (tokens). [default: "rows"]
     tensor_parallel_degrees : int | Sequence[int]
         Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
         ()]

@@ -22,6 +22,8 @@ class ContextExpertPricer:
     pricer: LayerPricer  #: Of one device that does it all.
     levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
     capacity: float = 1.0  #: Rows of the busiest device of a group that shares out experts, relative to the mean.
+    once: bool = False  #: Whether a token is sent once to each device with experts of it, rather than once for each.
+    reach: float = 1.0  #: Part of the devices that the experts of one token may be on, where routers limit it.
 
     @cached_property
     def sequence(self) -> TokenSequence | str:
@@ -55,7 +57,7 @@ class ContextExpertPricer:
             self.pricer,
             splits=dataclasses.replace(self.pricer.splits, view=view),
             times=self._times(whole, view),
-            groups=SharingGroups(context, expert, sequence, self.levels, self.experts),
+            groups=SharingGroups(context, expert, sequence, self.levels, self.experts, self.once, self.reach),
         )
 
     def modes(self, pricer: LayerPricer, modes: dict[int, Modes]) -> dict[int, Modes]:

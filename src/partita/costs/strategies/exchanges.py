@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from partita.costs.strategies.modes import Mode, Modes
 from partita.costs.strategies.strategy import Collective
-from partita.costs.strategies.view import LOSSES, numel
+from partita.costs.strategies.view import LOSSES, numel, wide_bytes
 
 
 def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:
@@ -24,7 +24,11 @@ def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:
 
     def exchange(place: int, found: Iterable[tuple[str, str]]) -> None:
         tensor = view.graph.tensors[place]
-        result.extend(Collective(kind, phase, float(tensor.bytes), tensor.name) for kind, phase in found)
+        # What products read may be stored more narrowly than the gradient of it.
+        sizes = {"backward": wide_bytes(tensor)}
+        result.extend(
+            Collective(kind, phase, sizes.get(phase, float(tensor.bytes)), tensor.name) for kind, phase in found
+        )
 
     for place in sorted({place for v in forward for place in view.inputs[v]}):
         readers = (v for v in view.readers(place) if v in inside)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from partita.costs.collectives import Level, collective_time, neighbour_time
+from partita.costs.collectives import Level, collective_time, dispatch_time, neighbour_time
 from partita.costs.strategies.context import TokenSequence
 from partita.costs.strategies.experts import Experts
 from partita.costs.strategies.modes import Modes
 from partita.costs.strategies.strategy import Collective
+from partita.costs.strategies.view import numel, wide_bytes
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class SharingGroups:
     sequence: TokenSequence | None  #: What context parallelism shares out; None if it does not.
     levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
     experts: dict[int, Experts] = field(default_factory=dict)  #: The experts of each layer that has some.
+    once: bool = False  #: Whether a token is sent once to each device with experts of it, rather than once for each.
+    reach: float = 1.0  #: Part of the devices that the experts of one token may be on, where routers limit it.
 
     def exchanges(self, layer: int, modes: Modes, seconds: dict[int, float]) -> Iterator[Collective]:
         """All exchanges for one microbatch of a layer, given the time of each of its operators."""
@@ -33,8 +36,12 @@ class SharingGroups:
             for place in (*found.dispatched, *found.combined):
                 tensor = view.graph.tensors[place]
                 phases = ("forward", "backward") if place in view.trained else ("forward",)
+                rows, tokens = numel(tensor) // tensor.shape[-1], modes.splits.tokens[layer]
+                copies = rows / tokens if self.once and tokens else 0.0
                 for phase in phases:
-                    yield Collective("all-to-all", phase, tensor.bytes / senders, tensor.name, self.expert)
+                    yield Collective(
+                        "all-to-all", phase, wide_bytes(tensor) / senders, tensor.name, self.expert, copies
+                    )
         if self.context > 1 and self.sequence is not None:
             for attention in self.sequence.attentions.get(layer, ()):
                 inside = set(attention.operators)
@@ -44,10 +51,10 @@ class SharingGroups:
                 for v, time in seconds.items():
                     if view.roots[v] in inside:
                         times[view.backward[v]] += time
-                yield Collective("ring", "forward", size, name, self.context, times[0])
+                yield Collective("ring", "forward", size, name, self.context, beside_s=times[0])
                 if times[1]:
                     # Keys and values once more, and the gradients of both.
-                    yield Collective("ring", "backward", 2.0 * size, name, self.context, times[1])
+                    yield Collective("ring", "backward", 2.0 * size, name, self.context, beside_s=times[1])
 
     def runs_again(self, layer: int, collective: Collective, again: Collection[int], products: Collection[int]) -> bool:
         """Whether a forward exchange happens once more if some operators run again."""
@@ -59,6 +66,8 @@ class SharingGroups:
     def time_s(self, collective: Collective, degree: int) -> float:
         """What an exchange takes that nothing hides; groups of experts and tokens are ``degree`` devices apart."""
         levels = self.levels(collective.members, degree)
+        if collective.copies:
+            return dispatch_time(collective.bytes, collective.copies, levels, self.reach)
         if collective.kind != "ring":
             return collective_time(collective.kind, collective.bytes, levels)
         # Every block but the last one worked on is followed by another, which travels meanwhile.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from partita.costs.collectives import Level, collective_time
+from partita.costs.collectives import OCCUPIED, Level, collective_time, exposed
 from partita.costs.optimizer import optimizer_bytes
 from partita.costs.roofline import Roofline
 from partita.costs.strategies.exchanges import exchanges
@@ -44,6 +44,18 @@ class OptimizerSettings:
 
 
 @dataclass(frozen=True)
+class RuntimeWays:
+    """How the runtime issues a layer, and what it hides."""
+
+    #: Exchanges that go on behind work: ``tensor`` those of a tensor-parallel group, piece by piece behind products (of
+    #: t devices each waits for its own part at least: Transformer Engine's *userbuffers*), ``expert`` those of experts
+    #: behind the work of another microbatch (DeepSeek-AI, "DeepSeek-V3", 2024, section 3.2.1).
+    behind: frozenset[str] = frozenset()
+    #: Time that the program takes to issue a kernel where it does not record them: all of a layer's take a layer.
+    issue_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class LayerPricer:
     """Prices layers on one kind of device."""
 
@@ -55,6 +67,7 @@ class LayerPricer:
     scaling: Roofline  #: How much faster a part of an operator is than all of it.
     #: Those that share out the sequence or experts, if any; the graph is then that of one of their devices.
     groups: SharingGroups | None = None
+    ways: RuntimeWays = RuntimeWays()
 
     def entries(self, layer: int, modes: Modes, options: Sequence[str]) -> tuple[LayerStrategy, ...]:
         """Entries of a layer at a degree, one for each memory option that spares memory (and ``none``)."""
@@ -72,12 +85,12 @@ class LayerPricer:
                 continue
             repeated = self._repeated(layer, base.collectives, again)
             collectives = (*base.collectives, *repeated)
-            communication, spread = self._communication(collectives, modes.degree)
+            communication, spread = self._communication(collectives, modes.degree, seconds)
             result.append(
                 dataclasses.replace(
                     base,
                     option=option,
-                    recompute_s=sum(seconds[v] for v in again),
+                    recompute_s=self._issued(again, seconds),
                     collectives=collectives,
                     communication_s=communication,
                     context_expert_s=spread,
@@ -95,6 +108,8 @@ class LayerPricer:
         forward = splits.forward(layer)
         if option == "full":
             return forward, kept_inputs(splits, forward)
+        if option == "elementwise":
+            return self._elementwise(layer, saved)
         regions = [r for r in splits.regions if r.core and splits.layer[r.core[0]] == layer]
         if regions:
             # Attention's scores and all that is made of them, but for its result.
@@ -107,6 +122,16 @@ class LayerPricer:
         kept = {*fused, *[v for v in products if v not in fused][::2]}
         again = [v for v in forward if v not in kept] if fused else []
         return again, {p for p in saved if splits.view.maker(p) not in again} | kept_inputs(splits, again)
+
+    def _elementwise(self, layer: int, saved: set[int]) -> tuple[list[int], set[int]]:
+        """All but products, attention, and what experts are sent: that would have to travel again."""
+        view, forward = self.splits.view, self.splits.forward(layer)
+        experts = [v for v in forward if v in view.linears and view.linears[v].experts > 1]
+        sent = {view.linears[v].source for v in experts} - {
+            place for v in view.reach(experts, forward) for place in view.outputs[v]
+        }
+        again = [v for v in forward if not view.graph.operators[v].flops and not sent & set(view.outputs[v])]
+        return again, {p for p in saved if view.maker(p) not in again} | kept_inputs(self.splits, again)
 
     def _repeated(self, layer: int, collectives: Sequence[Collective], again: list[int]) -> list[Collective]:
         """What is exchanged once more: products that run again exchange again, attention's scores are each device's."""
@@ -132,13 +157,15 @@ class LayerPricer:
         exchanged = exchanges(layer, modes)
         if self.groups is not None:
             exchanged = (*exchanged, *self.groups.exchanges(layer, modes, seconds))
-        communication, spread = self._communication(exchanged, modes.degree)
+        communication, spread = self._communication(exchanged, modes.degree, seconds)
+        forward = [v for v in seconds if not view.backward[v]]
+        backward = [v for v in seconds if view.backward[v]]
         return LayerStrategy(
             layer=self.splits.names[layer],
             degree=modes.degree,
             option="none",
-            forward_s=sum(time for v, time in seconds.items() if not view.backward[v]),
-            backward_s=sum(time for v, time in seconds.items() if view.backward[v]),
+            forward_s=self._issued(forward, seconds),
+            backward_s=self._issued(backward, seconds),
             recompute_s=0.0,
             communication_s=communication,
             collectives=exchanged,
@@ -185,6 +212,14 @@ class LayerPricer:
 
     # -- time -----------------------------------------------------------------------------------------------------
 
+    def _issued(self, operators: Sequence[int], seconds: Mapping[int, float]) -> float:
+        """Time of some operators: what they take, or what issuing their kernels takes, whichever is longer."""
+        work = sum(seconds[v] for v in operators)
+        if not self.ways.issue_s:
+            return work
+        found = [self.splits.view.graph.operators[v] for v in operators]
+        return max(work, self.ways.issue_s * sum(op.launches for op in found if not op.free and not op.joined))
+
     def _flops(self, v: int, modes: Modes) -> float:
         return self.splits.view.graph.operators[v].flops * modes.share[v]
 
@@ -225,23 +260,37 @@ class LayerPricer:
             return batch, max(1, round(rows * share)), columns, inner
         return batch, rows, max(1, round(columns * share)), inner
 
-    def _communication(self, collectives: Sequence[Collective], degree: int) -> tuple[float, tuple[float, float]]:
-        """Time of the exchanges of one microbatch, and what of it groups of tokens or experts take: forward, in all."""
+    def _communication(
+        self, collectives: Sequence[Collective], degree: int, seconds: Mapping[int, float]
+    ) -> tuple[float, tuple[float, float]]:
+        """Time of the exchanges of one microbatch, and what of it groups of tokens or experts take: forward, in all.
+
+        ``seconds`` is the time of the layer's operators, which hide what the runtime hides.
+        """
         path = self.paths[degree]
         total = 0.0
-        spread = [0.0, 0.0]
+        rings, spread = [0.0, 0.0], [0.0, 0.0]
         for collective in collectives:
             if collective.members and self.groups is not None:
                 time = self.groups.time_s(collective, degree)
-                spread = [spread[0] + (time if collective.phase == "forward" else 0.0), spread[1] + time]
-                total += time
+                mine = rings if collective.kind == "ring" else spread
+                mine[0] += time if collective.phase == "forward" else 0.0
+                mine[1] += time
             if collective.members or collective.phase == "overlapped" or path is None or degree == 1:
                 continue
             group = Level(degree, path.bandwidth_bytes_per_s, path.latency_s, path.hop_time_s, path.switched)
             time = collective_time(collective.kind, collective.bytes, (group,))
             # A batch has at least so many microbatches for every replica when there is one.
             total += time / self.training.microbatches if collective.phase == "batch" else time
-        return total, (spread[0], spread[1])
+        if "expert" in self.ways.behind and spread[1] > 0:
+            share = exposed(spread[1], sum(seconds.values()), OCCUPIED) / spread[1]
+            spread = [share * time for time in spread]
+        if "tensor" in self.ways.behind and total > 0:
+            linears, roots = self.splits.view.linears, self.splits.view.roots
+            products = sum(time for v, time in seconds.items() if roots[v] in linears)
+            total = max(total / degree, exposed(total, products, OCCUPIED))
+        forward, shared = rings[0] + spread[0], rings[1] + spread[1]
+        return total + shared, (forward, shared)
 
 
 def _only_weights(view: GraphView, v: int) -> bool:

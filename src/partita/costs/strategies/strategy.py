@@ -22,6 +22,7 @@ class Collective:
     bytes: float  #: Size of the whole tensor; of an ``all-to-all`` what each device has of it.
     tensor: str = ""  #: Its name in the graph.
     members: int = 0  #: Devices of the group; 0 for those of the tensor-parallel one.
+    copies: float = 0.0  #: Of an ``all-to-all`` that sends a token once to each reader, rows of one token; else 0.
     beside_s: float = 0.0  #: Of a ``ring``, time of the arithmetic that hides it.
 
     def sent_bytes(self, degree: int) -> float:

@@ -19,6 +19,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+#: Formats that tensors of 16-bit numbers are written in for narrow products alone (``costs.precision``).
+NARROW = ("float8", "float8_block", "float8_mx", "float4")
+
 #: Every element of the result depends on one element of each operand (broadcast operands included).
 ELEMENTWISE = _names(
     "abs add addcdiv addcmul bernoulli bitwise_and bitwise_not bitwise_or ceil celu clamp clamp_max clamp_min clone "
@@ -58,6 +61,11 @@ def base_name(op: Operator) -> str:
 def numel(array: Tensor | Parameter) -> int:
     """Elements of a tensor or parameter."""
     return math.prod(array.shape)
+
+
+def wide_bytes(tensor: Tensor) -> float:
+    """What a tensor, or its gradient, takes where it is not written for narrow products: 16 bits a number."""
+    return float(2 * numel(tensor) if tensor.dtype in NARROW else tensor.bytes)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,15 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: above 0 and at most 1.
     compute_efficiency: float = 1.0
     memory_efficiency: float = 1.0
+    #: The first of the two by number format, for formats whose products reach another share of their peak;
+    #: ``float8_mx``
+    #: and ``float8_block`` are 8-bit numbers with a scale for a few of them.
+    format_efficiency: dict[str, float] = {}
+    #: The first of the two for products of 16-bit numbers in kernels written for the device, where the usual ones were
+    #: older ones; None for that.
+    tuned_efficiency: float | None = None
+    #: Part of the rate of other products that those of experts reach, which each have weights of their own.
+    grouped_share: float = 1.0
     #: Share of the peak that the best products reach in short runs, before clocks fall; None for a ninth more than
     #: ``compute_efficiency``.
     best_efficiency: float | None = None
@@ -75,6 +84,9 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     unaligned_efficiency: float | None = None
     #: Share of the peak that fused attention kernels reach; None for seven tenths of ``compute_efficiency``.
     attention_efficiency: float | None = None
+    #: The same of kernels written for the device where the usual ones are older (FlashAttention-3 on Hopper); None for
+    #: ``attention_efficiency``.
+    tuned_attention_efficiency: float | None = None
     #: Parts of the device that each make one tile of a product at a time; None where shapes do not matter.
     multiprocessors: int | None = None
     #: Time to issue an operator. An accelerator works meanwhile, so that an operator takes this at least; on a CPU it
@@ -100,9 +112,16 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             "best_efficiency",
             "unaligned_efficiency",
             "attention_efficiency",
+            "tuned_attention_efficiency",
+            "tuned_efficiency",
+            "grouped_share",
         ):
             if getattr(self, field) is not None:
                 check_fraction(owner, field, getattr(self, field))
+        for dtype, share in self.format_efficiency.items():
+            if dtype.partition("_")[0] not in self.peak_flops:
+                raise InputError(f"{owner}: format_efficiency names {dtype}, whose rate peak_flops does not state")
+            check_fraction(owner, f"format_efficiency.{dtype}", share)
         if self.multiprocessors is not None:
             check_at_least(f"{owner}: multiprocessors", self.multiprocessors)
         if self.reserve_bytes >= self.memory_bytes:
@@ -120,6 +139,16 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Memory a plan may use: physical memory without the reserve."""
         return self.memory_bytes - self.reserve_bytes
 
+    def of_products(self, dtype: str, *, tuned: bool = False) -> float:
+        """Share of the peak of a number format that products of the best shape reach in long runs.
+
+        ``tuned`` says whether kernels are those written for the device.
+        """
+        stated, usual = self.format_efficiency, self.compute_efficiency
+        if tuned and self.tuned_efficiency is not None and dtype in ("bfloat16", "float16"):
+            usual = self.tuned_efficiency
+        return stated.get(dtype, stated.get(dtype.partition("_")[0], usual))
+
     @property
     def of_best(self) -> float:
         """Share of the peak that the best products reach in short runs."""
@@ -136,6 +165,12 @@ class DeviceSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Share of the peak that fused attention kernels reach."""
         stated = self.attention_efficiency
         return ATTENTION_SHARE * self.compute_efficiency if stated is None else stated
+
+    @property
+    def of_tuned_attention(self) -> float:
+        """Share of the peak that attention kernels written for the device reach."""
+        stated = self.tuned_attention_efficiency
+        return self.of_attention if stated is None else stated
 
     @property
     def to_host(self) -> str:

@@ -15,6 +15,9 @@ from partita.problems.settings import setting
 #: What a plan is chosen for: one optimizer step, or an endless stream of microbatches.
 Aim = Literal["step", "steady"]
 
+#: Formats of products, as ``partita.costs.precision`` knows them.
+PrecisionName = Literal["bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"]
+
 #: Schedules that plans of a step may have.
 ScheduleName = Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
 
@@ -137,6 +140,31 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             meaning="Whether chains of elementwise operators run as one kernel; if None, where the model is compiled.",
         ),
     ] = None
+    precision: Annotated[
+        PrecisionName,
+        setting(
+            "Format of the products of weights in repeated layers; bf16 for that of the model.",
+            meaning="Number format in which the products of weights in repeated layers run; bf16 for that of the "
+            "model. Attention, the embedding, the head, weights and states keep theirs.",
+        ),
+    ] = "bf16"
+    hide: Annotated[
+        tuple[Literal["tensor", "expert"], ...],
+        setting(
+            "Exchanges that go on behind work: of tensor-parallel groups, of experts; none if not given.",
+            metavar="NAME,…",
+            meaning="Exchanges that the runtime hides: tensor, those of tensor-parallel groups behind their products; "
+            "expert, those of experts behind the work of another microbatch.",
+        ),
+    ] = ()
+    expert_dispatch: Annotated[
+        Literal["rows", "tokens"],
+        setting(
+            "What travels to experts: a row for each of them, or a token once to each device.",
+            meaning="What travels to the experts of a token: a row for each of them (rows), or the token once to each "
+            "device that has some (tokens).",
+        ),
+    ] = "rows"
     tensor_parallel_degrees: Annotated[
         tuple[int, ...],
         setting(

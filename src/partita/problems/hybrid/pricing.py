@@ -31,6 +31,9 @@ class SpacesSettings(TypedDict, total=False):
     offload: Offload | None
     costs: CostSource | None
     fused: bool | None
+    precision: str
+    behind: Sequence[str]
+    issue_s: float
     name: str | None
     zero1: bool
     training: Training | None

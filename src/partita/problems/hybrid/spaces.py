@@ -11,11 +11,12 @@ from typing import Any
 
 from partita.costs.elementwise_chains import fuse_pointwise
 from partita.costs.optimizer import check_optimizer
+from partita.costs.precision import find_product_format, narrow_products
 from partita.costs.roofline import CostSource, Roofline
 from partita.costs.strategies.layers import find_splits
 from partita.costs.strategies.machines import EvenMachines, find_machines
 from partita.costs.strategies.modes import Modes, Splits, assign_modes
-from partita.costs.strategies.pricing import LayerPricer, OptimizerSettings, first_alike
+from partita.costs.strategies.pricing import LayerPricer, OptimizerSettings, RuntimeWays, first_alike
 from partita.costs.strategies.strategy import LayerStrategy, StrategySpace
 from partita.costs.strategies.view import GraphView
 from partita.ground.checks import check_at_least
@@ -29,6 +30,11 @@ from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 
 #: Ways to save memory that can be asked for; ``none`` is always there.
 MEMORY_OPTIONS = ("none", "selective", "full")
+
+#: One more that runs again all but products and attention, such as norms and activation functions; it is for layouts.
+ELEMENTWISE = "elementwise"
+
+_NARROW_NOTE = "The products of weights in repeated layers run in {}; exports do not say so to runtimes."
 
 #: A user's own ways to run a layer: for the entry without recomputation, the configurations to add.
 Offload = (
@@ -94,6 +100,7 @@ class PricedModel:
     #: What each layer can do and costs, and what layers hand to later ones.
     spaces: tuple[StrategySpace, ...]
     edges: tuple[Edge, ...]
+    notes: tuple[str, ...] = ()  #: What a reader should know of the format of products.
 
     @property
     def memory_bandwidth(self) -> float:
@@ -119,7 +126,7 @@ class PricedModel:
             edges=self.edges,
             unit="s",
             hierarchy=hierarchy,
-            notes=(*self.graph.notes, *self.source.notes(self.graph), *machines.notes, *notes),
+            notes=(*self.graph.notes, *self.source.notes(self.graph), *machines.notes, *self.notes, *notes),
             **fields,
         )
 
@@ -139,6 +146,9 @@ def priced_model(
     offload: Offload | None = None,
     costs: CostSource | None = None,
     fused: bool | None = None,
+    precision: str = "bf16",
+    behind: Sequence[str] = (),
+    issue_s: float = 0.0,
     name: str | None = None,
 ) -> PricedModel:
     """Price the layers of a model on a cluster, in seconds and bytes.
@@ -170,6 +180,11 @@ def priced_model(
     fused
         Whether chains of elementwise operators run as one kernel (``partita.costs.elementwise_chains``); unless
         stated, where the model is compiled.
+    precision
+        Format of the products of weights in repeated layers (``partita.costs.precision``).
+    behind, issue_s
+        Exchanges that the runtime hides behind work (``tensor``, ``expert``), and time to issue a kernel that it does
+        not record (``partita.costs.strategies.pricing.RuntimeWays``).
     name
         The problem's name; the graph's and cluster's names unless stated.
 
@@ -185,7 +200,12 @@ def priced_model(
     machines = find_machines(cluster)
     chosen = machines.degrees(degrees)
     source: CostSource = Roofline() if costs is None else costs
+    form = find_product_format(precision)
     splits = find_splits(GraphView(graph))
+    if form.dtype:
+        inner = {number for number, found in enumerate(splits.names) if found.rpartition(".")[2].isdigit()}
+        graph = narrow_products(graph, form, frozenset(v for v, number in enumerate(splits.layer) if number in inner))
+        splits = find_splits(GraphView(graph))
     if graph.compiled if fused is None else fused:
         graph = fuse_pointwise(graph, splits.layer)
         splits = find_splits(GraphView(graph))
@@ -196,6 +216,7 @@ def priced_model(
         {degree: machines.path(degree) for degree in chosen},
         OptimizerSettings(microbatches, optimizer, optimizer_dtype, master_weights),
         _scaling(source),
+        ways=RuntimeWays(frozenset(behind), issue_s),
     )
     modes = {degree: assign_modes(splits, degree, sequence_parallel, again=gather_again) for degree in chosen}
     spaces = _spaces(pricer, modes, memory_options)
@@ -213,6 +234,7 @@ def priced_model(
         offload,
         tuple(spaces),
         _edges(splits),
+        (_NARROW_NOTE.format(form.name),) if form.dtype else (),
     )
 
 
@@ -254,8 +276,8 @@ def _check(graph: Graph, microbatches: int, optimizer: str, dtype: str, options:
     check_at_least("microbatches", microbatches)
     check_optimizer(optimizer, dtype)
     for option in options:
-        if option not in MEMORY_OPTIONS:
-            raise InputError(f"memory option is {option!r}; it must be one of {', '.join(MEMORY_OPTIONS)}")
+        if option not in (known := (*MEMORY_OPTIONS, ELEMENTWISE)):
+            raise InputError(f"memory option is {option!r}; it must be one of {', '.join(known)}")
 
 
 def _check_offload(offload: Offload | None, names: list[str], degrees: list[int]) -> None:

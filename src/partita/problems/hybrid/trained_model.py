@@ -53,7 +53,8 @@ class TrainedModel(FromModel[HybridProblem]):
 def pricing_settings(settings: HybridPricing) -> dict[str, Any]:
     """What layers are priced with, as ``pricing.strategy_spaces`` calls it, for the first number of microbatches."""
     alike = ("optimizer", "optimizer_dtype", "master_weights", "zero1", "sequence_parallel", "offload", "fused", "name")
-    return {name: getattr(settings, name) for name in alike} | {
+    return {name: getattr(settings, name) for name in (*alike, "precision")} | {
+        "behind": settings.hide,
         "microbatches": settings.microbatches[0],
         "degrees": settings.tensor_parallel_degrees or None,
         "memory_options": settings.recompute_options or MEMORY_OPTIONS,

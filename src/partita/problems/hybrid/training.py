@@ -67,6 +67,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
     #: the forward part of the first one; otherwise both come after the last backward part.
     overlap: bool = True
+    #: Whether the parts of stages under an interleaved schedule may have unlike numbers of layers, and recompute unlike
+    #: ones; otherwise they are dealt out equally.
+    uneven: bool = False
     occupied: float = 0.0  #: Part of a device that a collective takes away from the work that hides it, from 0 to 1.
     #: What a collective of replicas takes beside its bytes, inside a machine and between machines: once, and for every
     #: message that waits for another. A tensor handed over between stages takes the first of them.

@@ -27,6 +27,8 @@ class DegreeChoices:
     context: Sequence[int] | None = None
     expert: Sequence[int] | None = None
     capacity: float = 1.0  #: Rows of the busiest device that shares out experts, relative to the mean.
+    once: bool = False  #: Whether a token is sent once to each device with experts of it, rather than once for each.
+    reach: float = 1.0  #: Part of the devices that the experts of one token may be on, where routers limit it.
 
     def check(self) -> None:
         """Refuse settings that mean nothing: no degree, one below 1, or a capacity below 1."""
@@ -34,6 +36,8 @@ class DegreeChoices:
             if asked is not None and (not asked or min(asked) < 1):
                 raise InputError(f"{name}-parallel degrees are {tuple(asked)}; give at least one, each at least 1")
         check_positive("a step", "expert capacity", self.capacity)
+        if not 0.0 < self.reach <= 1.0:
+            raise InputError(f"reach of a token's experts is {self.reach}; it must be above 0 and at most 1")
         if self.capacity < 1:
             raise InputError(f"expert capacity is {self.capacity}; the busiest device has the mean of rows or more")
 

@@ -25,7 +25,8 @@ from partita.problems.hybrid.spaces import StrategySpaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import is_free
 from partita.problems.hybrid.step.free_stages import stage_starts
-from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan, parse_layout, shares_tokens
+from partita.problems.hybrid.step.layout import MeshLayout, check_layout, options_of, parse_layout, shares_tokens
+from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.step.runtimes import check_layout_on, limited_settings, on_runtime
@@ -108,6 +109,7 @@ class StepFromModel(TrainedModel):
         asked = pricing_settings(settings)
         if layout is not None:
             asked |= {"sequence_parallel": layout.sequence_parallel, "degrees": (layout.tensor,)}
+            asked["memory_options"] = options_of(layout, asked["memory_options"])
         spaces = (partial(priced_on_kinds, suit=suit) if mixed else step_spaces)(
             graph,
             cluster,
@@ -124,7 +126,7 @@ class StepFromModel(TrainedModel):
             return None
         layout = parse_layout(priced.settings.layout)
         check_layout(priced.problem, layout)
-        return layout_plan(priced.problem, layout)
+        return stated_plan(priced.problem, layout)
 
     def parts(self, priced: Priced[HybridProblem], plan: Plan) -> ModelParts:
         settings, problem = priced.settings, priced.problem
@@ -153,7 +155,9 @@ def training_of(settings: HybridPricing, layout: MeshLayout | None) -> Training:
     """What plans may choose."""
     overlap = settings.weight_sync == "behind"
     if layout is not None:
-        return Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=overlap and layout.overlap)
+        return Training(
+            schedules=(layout.runs,), zero=(layout.zero,), uneven=layout.uneven, overlap=overlap and layout.overlap
+        )
     zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
     return Training(
         schedules=settings.schedule or PLANNED,
@@ -165,10 +169,11 @@ def training_of(settings: HybridPricing, layout: MeshLayout | None) -> Training:
 
 def sharing_of(settings: HybridPricing, layout: MeshLayout | None) -> DegreeChoices:
     """What devices may share out beside features."""
+    once = settings.expert_dispatch == "tokens"
     if layout is not None:
-        return DegreeChoices((layout.context,), (layout.expert,), settings.expert_capacity)
+        return DegreeChoices((layout.context,), (layout.expert,), settings.expert_capacity, once)
     asked = settings.context_parallel_degrees or None, settings.expert_parallel_degrees or None
-    return DegreeChoices(*asked, settings.expert_capacity)
+    return DegreeChoices(*asked, settings.expert_capacity, once)
 
 
 def even_degrees(problem: HybridProblem, spaces: Sequence[StrategySpace], *, stated: bool) -> HybridProblem:

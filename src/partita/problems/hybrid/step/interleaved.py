@@ -23,9 +23,9 @@ Slot = tuple[tuple[tuple[int, int], ...], tuple[str, ...]]
 
 
 def part_places(order: Sequence[Layer], blocks: LikeBlocks, parts: int) -> list[range]:
-    """Places of the layers of equal parts; the model's ends are in the first and the last one."""
-    share = len(blocks.starts) // parts
-    return equal_parts(len(order), [0, *(blocks.starts[share * number] for number in range(1, parts))])
+    """Places of the layers of parts with as equally many blocks as can be; the model's ends are outermost."""
+    count = len(blocks.starts)
+    return equal_parts(len(order), [0, *(blocks.starts[number * count // parts] for number in range(1, parts))])
 
 
 def slots(order: Sequence[Layer], blocks: LikeBlocks, parts: Sequence[range], degree: int) -> list[Slot]:
@@ -45,6 +45,15 @@ def slots(order: Sequence[Layer], blocks: LikeBlocks, parts: Sequence[range], de
         names_of = tuple(choice.id for choice in order[place].configurations.get(degree, ()))
         found.append((((part, place),), names_of))
     return found
+
+
+def single_slots(order: Sequence[Layer], parts: Sequence[range], degree: int) -> list[Slot]:
+    """The same where every layer takes a configuration of its own."""
+    return [
+        (((part, place),), tuple(choice.id for choice in order[place].configurations.get(degree, ())))
+        for part, places in enumerate(parts)
+        for place in places
+    ]
 
 
 def interleaved_plan(

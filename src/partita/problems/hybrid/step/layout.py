@@ -6,6 +6,7 @@ put the model's ends on the first and the last one (Megatron-LM: Narayanan et al
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +14,17 @@ import msgspec
 
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
-from partita.problems.hybrid.blocks import find_blocks
+from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
+from partita.problems.hybrid.spaces import ELEMENTWISE
 
 #: Ways to recompute, from most to least memory, by the configurations that stand for them.
 WAYS = ("none", "selective", "full")
+
+#: What a layout may say: one of them, all but products, or of each layer whatever takes least time in the memory.
+LAYOUT_WAYS = (*WAYS, ELEMENTWISE, "least")
 
 _WORDS = {"yes": True, "no": False}
 
@@ -32,7 +37,9 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     pipeline: int = 1
     data: int = 1
     chunks: int = 1  #: Parts of every stage; more than one make an interleaved schedule.
-    #: What the repeated blocks recompute: ``none``, ``selective`` or ``full``; the model's ends recompute nothing.
+    #: What the repeated blocks recompute: ``none``, ``selective``, ``full``, ``elementwise`` for all but products and
+    #: attention, or ``least`` for what takes least time in the memory, layer by layer; the model's ends recompute
+    #: nothing.
     recompute: str = "none"
     zero: int = 0  #: What replicas share out (ZeRO's stage).
     sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens.
@@ -42,19 +49,37 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: all groups ``expert`` share out experts, so that it divides ``data · context``.
     expert: int = 1
     context: int = 1
+    #: How many of the model's repeated layers each part has, in the order in which a microbatch passes them; equally
+    #: many
+    #: where it is empty. The first part has what comes before them, the last one what comes behind.
+    layers: tuple[int, ...] = ()
+    ends: bool = False  #: Whether the embedding and the head count as a layer each where layers are dealt out.
 
     def __post_init__(self) -> None:
         for field in ("tensor", "pipeline", "data", "chunks", "expert", "context"):
             if getattr(self, field) < 1:
                 raise InputError(f"layout: {field} is {getattr(self, field)}; it must be at least 1")
-        if self.recompute not in WAYS:
-            raise InputError(f"layout: recompute is {self.recompute!r}; it must be one of {', '.join(WAYS)}")
+        if self.recompute not in LAYOUT_WAYS:
+            raise InputError(f"layout: recompute is {self.recompute!r}; it must be one of {', '.join(LAYOUT_WAYS)}")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"layout: zero is {self.zero}; it must be 0, 1, 2 or 3")
         if self.data * self.context % self.expert:
             raise InputError(
                 f"layout: expert is {self.expert}; it must divide data · context, {self.data * self.context}"
             )
+
+        parts = self.pipeline * self.chunks
+        if self.layers and (len(self.layers) != parts or min(self.layers) < 0):
+            raise InputError(
+                f"layout: layers has {len(self.layers)} numbers; give one of at least 0 for each of the {parts} parts"
+            )
+        if self.layers and self.ends:
+            raise InputError("layout: layers says how many each part has; leave ends out")
+
+    @property
+    def uneven(self) -> bool:
+        """Whether it says how layers are dealt out, rather than equally many to each part."""
+        return bool(self.layers) or self.ends
 
     @property
     def devices(self) -> int:
@@ -68,11 +93,26 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def parse_layout(text: str) -> MeshLayout:
-    """A layout of the form ``tensor=8,pipeline=8,data=24,chunks=2,recompute=full``; InputError if it is none."""
+    """A layout of the form ``tensor=8,pipeline=8,data=24,chunks=2,recompute=full``; InputError if it is none.
+
+    ``layers`` takes a number for each part, with commas between them.
+    """
     fields = {field.name: field.type for field in msgspec.structs.fields(MeshLayout)}
     given: dict[str, Any] = {}
+    last = ""
     for part in text.split(","):
         name, equals, value = (piece.strip() for piece in part.partition("="))
+        if last == "layers" and not equals and name:
+            name, equals, value = last, "=", name
+        if name == "layers" and equals and (last == name or name not in given):
+            if not value.isdecimal():
+                raise InputError(
+                    f"layout {text!r}: layers has {value!r}; give a whole number for each part: layers=7,8,8,7"
+                )
+            given[name] = (*given.get(name, ()), int(value))
+            last = name
+            continue
+        last = name
         if not equals or name not in fields:
             raise InputError(f"layout {text!r}: {part.strip()!r} is not one of {', '.join(f'{n}=…' for n in fields)}")
         if name in given:
@@ -91,6 +131,13 @@ def shares_tokens(settings: HybridPricing) -> bool:
     return (parse_layout(settings.layout) if settings.layout else settings).sequence_parallel
 
 
+def options_of(layout: MeshLayout, asked: Sequence[str]) -> tuple[str, ...]:
+    """The memory options that layers are priced with, given those that are asked for: a layout may need another."""
+    if layout.recompute == "least":
+        return tuple(dict.fromkeys((*(option for option in asked if option != "least"), ELEMENTWISE, "full")))
+    return tuple(dict.fromkeys((*asked, layout.recompute)))
+
+
 def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
     """The plan of a layout; whether it can run, the evaluator says.
 
@@ -103,23 +150,64 @@ def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
             f"degree {layout.expert}"
         )
     order = [there.layers[place] for place in there.order()]
-    blocks = find_blocks(order)
-    count, parts = len(blocks.starts), layout.pipeline * layout.chunks
-    if parts > count:
-        raise InputError(f"layout: {parts} stages and parts are more than the {count} blocks of {problem.name}")
-    if layout.chunks > 1 and count % parts:
-        raise InputError(
-            f"layout: {layout.pipeline} stages of {layout.chunks} parts do not divide the {count} blocks of "
-            f"{problem.name}"
-        )
-    first = [blocks.starts[number * count // parts] for number in range(parts)]
-    places = equal_parts(len(order), [0, *first[1:]])
+    blocks, places = dealt_out(problem, order, layout)
     repeated = range(blocks.starts[0], blocks.end)
     configurations = {
         layer.id: _choice(layer, layout, layout.recompute if place in repeated else "none")
         for place, layer in enumerate(order)
     }
     return uniform_plan(problem, order, places, configurations, layout)
+
+
+def dealt_out(problem: HybridProblem, order: Sequence[Layer], layout: MeshLayout) -> tuple[LikeBlocks, list[range]]:
+    """The repeated layers of a model, and the places of each part's layers in the topological ``order``."""
+    blocks = repeated_layers(order) if layout.uneven else find_blocks(order)
+    count, parts = len(blocks.starts), layout.pipeline * layout.chunks
+    if layout.uneven:
+        return blocks, _unequal_parts(problem, order, blocks, layout)
+    if parts > count:
+        raise InputError(f"layout: {parts} stages and parts are more than the {count} blocks of {problem.name}")
+    if layout.chunks > 1 and count % parts:
+        raise InputError(
+            f"layout: {layout.pipeline} stages of {layout.chunks} parts do not divide the {count} blocks of "
+            f"{problem.name}; say with layers=… how many each part has"
+        )
+    first = [blocks.starts[number * count // parts] for number in range(parts)]
+    return blocks, equal_parts(len(order), [0, *first[1:]])
+
+
+def repeated_layers(order: Sequence[Layer]) -> LikeBlocks:
+    """The layers that the model numbers (``model.layers.0``), whatever they are; its blocks if it numbers none."""
+    numbered = [place for place, layer in enumerate(order) if layer.name.rpartition(".")[2].isdecimal()]
+    return LikeBlocks(tuple(numbered), numbered[-1] + 1, len(order)) if numbered else find_blocks(order)
+
+
+def _unequal_parts(
+    problem: HybridProblem, order: Sequence[Layer], blocks: LikeBlocks, layout: MeshLayout
+) -> list[range]:
+    """Places of the layers of each part, as a layout deals them out."""
+    count, parts = len(blocks.starts), layout.pipeline * layout.chunks
+    numbers = list(layout.layers)
+    if layout.ends:
+        each, rest = divmod(count + 2, parts)
+        if rest or (parts == 1 and not count):
+            raise InputError(
+                f"layout: with both ends {problem.name} has {count + 2} layers, which {parts} parts do not share "
+                "evenly; say with layers=… how many each part has"
+            )
+        numbers = [each] * parts
+        numbers[0] -= 1
+        numbers[-1] -= 1
+    if sum(numbers) != count:
+        raise InputError(f"layout: layers adds up to {sum(numbers)}; {problem.name} has {count} repeated layers")
+    edges = [0]
+    for number in itertools.accumulate(numbers[:-1]):
+        edges.append(blocks.starts[number] if number < count else blocks.end)
+    places = [range(a, b) for a, b in itertools.pairwise([*edges, len(order)])]
+    if any(not part for part in places):
+        empty = next(number for number, part in enumerate(places) if not part)
+        raise InputError(f"layout: part {empty} of {problem.name} has no layers; give each of them some")
+    return places
 
 
 def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:

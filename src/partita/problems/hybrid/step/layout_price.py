@@ -14,7 +14,8 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.spaces import utilisation
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import evaluate
-from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan
+from partita.problems.hybrid.step.layout import MeshLayout, check_layout, options_of
+from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.step.pricing import step_spaces
 from partita.problems.hybrid.training import Training
 
@@ -74,14 +75,14 @@ def price_layout(
         If the layout does not suit the model, the cluster or the batch.
     """
     check_at_least("microbatches", microbatches)
-    training = Training(schedules=(layout.runs,), zero=(layout.zero,), overlap=layout.overlap)
+    training = Training(schedules=(layout.runs,), zero=(layout.zero,), uneven=layout.uneven, overlap=layout.overlap)
     spaces = step_spaces(
         graph,
         cluster,
         training,
         microbatches=microbatches,
         degrees=(layout.tensor,),
-        memory_options=(layout.recompute,),
+        memory_options=options_of(layout, (layout.recompute,)),
         sequence_parallel=layout.sequence_parallel,
         gradient_dtype=gradient_dtype,
         sharing=DegreeChoices((layout.context,), (layout.expert,), expert_capacity),
@@ -89,7 +90,7 @@ def price_layout(
     )
     problem = spaces.problem
     check_layout(problem, layout)
-    plan = layout_plan(problem, layout)
+    plan = stated_plan(problem, layout)
     evaluation = evaluate(problem, plan)
     each = evaluation.per_microbatch
     return LayoutPrice(layout, problem, plan, evaluation, utilisation(graph, cluster, each, layout.devices))

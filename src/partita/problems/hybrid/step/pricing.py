@@ -51,7 +51,7 @@ def step_spaces(
         )
         return ContextExpertLayers(context=context, expert=expert, layers=found, reserves=reserves)
 
-    pricer_of = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity)
+    pricer_of = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity, sharing.once, sharing.reach)
     context, expert = choose_degrees(pricer_of, sharing, model.machines.count)
     training = msgspec.structs.replace(training, context=context, expert=expert)
     further = spaces_at_degrees(pricer_of, model.spaces, model.modes, model.options, training)

@@ -15,7 +15,7 @@ from partita.problems.hybrid.room import most_room
 from partita.problems.hybrid.step.costs import Exchanges, exchanges_of, state_bytes
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
-from partita.problems.hybrid.training import LayerState
+from partita.problems.hybrid.training import LayerState, Training
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,26 @@ def candidates_of(
                 for stages in range(1, min(count, problem.devices // (groups * t)) + 1):
                     if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
                         continue
-                    for schedule, chunks in _ways(training.schedules, stages, batch // d, len(starts), zero):
+                    for schedule, chunks in _ways(training, stages, batch // d, len(starts), count, zero):
                         mesh = DeviceMesh(problem, stages, d, t, schedule, chunks, zero, context, expert)
                         if training.limits.meshes.admits(mesh.degrees):
                             yield _bounded(totals, mesh, way)
 
 
 def _ways(
-    schedules: tuple[str, ...], stages: int, microbatches: int, blocks: int, zero: int
+    training: Training, stages: int, microbatches: int, blocks: int, layers: int, zero: int
 ) -> Iterator[tuple[str, int]]:
-    """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds."""
+    """Schedules and parts of each stage; where there is one stage, they are alike, but for what GPipe holds.
+
+    Interleaved parts have equally many of the model's ``blocks``, or where they may be uneven a layer at least.
+    """
+    schedules = training.schedules
     simple = sorted((name for name in schedules if name != "interleaved"), key=lambda name: name == "gpipe")
     for schedule in simple[:1] if stages == 1 else simple:
         if refusal(schedule, stages, 1, microbatches, zero) is None:
             yield schedule, 1
-    if "interleaved" in schedules and blocks % stages == 0:
-        for chunks in divisors(blocks // stages):
+    if "interleaved" in schedules and (training.uneven or blocks % stages == 0):
+        for chunks in range(2, layers // stages + 1) if training.uneven else divisors(blocks // stages):
             if chunks > 1 and refusal("interleaved", stages, chunks, microbatches, zero) is None:
                 yield "interleaved", chunks
 

@@ -183,8 +183,17 @@ class MeshSearch:
         return left_out
 
     def _deal_out(self, mesh: DeviceMesh, bound: float) -> float:
-        """Look at the one plan of an interleaved mesh; as ``_close``."""
+        """Look at the one plan of an interleaved mesh; as ``_close``.
+
+        Where parts may be uneven, of those with as equally many blocks as can be, and nothing more is proven of others.
+        """
         order = [mesh.problem.layers[place] for place in mesh.problem.order()]
+        if mesh.problem.step.uneven:
+            if mesh.stages * mesh.chunks <= len(self.blocks.starts):
+                plan = interleaved_plan(mesh, order, self.blocks, sure_room)
+                if plan is not None:
+                    self._offer(plan, None)
+            return bound
         plan = interleaved_plan(mesh, order, self.blocks)
         if plan is None or self._offer(plan, None):
             return math.inf
