@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from partita.costs.products import is_aligned, shape_efficiency
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.graph import Graph, Operator
@@ -24,6 +26,14 @@ _CAUSAL = 1 / 2
 
 #: Number formats of matrix units, whose kernels read whole pieces of rows, and bytes of a number.
 _MATRIX_FORMATS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1}
+
+
+def unpacking_s(operator: Operator, device: DeviceSpec) -> float:
+    """Seconds that unpacking the weights of an operator takes before it runs, by memory traffic."""
+    if not operator.unpacking_bytes:
+        return 0.0
+    traffic = operator.unpacking_bytes / (device.memory_bandwidth_bytes_per_s * device.memory_efficiency)
+    return max(traffic, device.launch_overhead_s) if device.accelerator else traffic + device.launch_overhead_s
 
 
 class CostSource(Protocol):
@@ -41,7 +51,10 @@ class CostSource(Protocol):
 
 @dataclass(frozen=True)
 class Roofline:
-    """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0."""
+    """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0.
+
+    Where weights are packed, unpacking them comes before, by its memory traffic.
+    """
 
     allow_tf32: bool = False  #: Whether to price float32 products at the TensorFloat-32 rate of devices that have one.
 
@@ -54,6 +67,9 @@ class Roofline:
         if operator.free:
             return 0.0
         bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
+        if operator.unpacking_bytes:
+            plain = msgspec.structs.replace(operator, unpacking_bytes=0)
+            return self.time_s(plain, device) + unpacking_s(operator, device)
         time = max(self._arithmetic_s(operator, device), (operator.bytes_read + operator.bytes_written) / bandwidth)
         if operator.joined:
             return time
