@@ -180,8 +180,8 @@ def _traced_module(module: TorchModule, asked: Tracing) -> Graph:
     by_name = isinstance(asked.inputs, Mapping)
     args: Sequence[Any] = () if by_name else asked.inputs  # type: ignore[assignment]
     kwargs: Mapping[str, Any] = asked.inputs if by_name else {}  # type: ignore[assignment]
-    adapters = {"lora": asked.lora, "lora_targets": asked.lora_targets}
-    return trace(module, args, kwargs, training=asked.training, dtype=asked.dtype, **adapters)
+    settings: dict[str, Any] = {"training": asked.training, "dtype": asked.dtype}
+    return trace(module, args, kwargs, lora=asked.lora, lora_targets=asked.lora_targets, **settings)
 
 
 def first_graph(model: Model, asked: Tracing, *, sized: bool) -> tuple[Graph, bool]:

@@ -49,9 +49,9 @@ def optimizer_bytes(
     Adam keeps two moments of every element (Kingma and Ba, "Adam", 2015), SGD with momentum one, SGD none. Adafactor
     (Shazeer and Stern, "Adafactor", 2018) keeps, for each matrix of the last two dimensions, one sum per row and one
     per column, and for vectors one number per element; its first moment is off, as is its default. ``none`` keeps
-    nothing, not even master weights. ``adam-8bit`` and ``adamw-8bit`` keep Adam's moments in eight bits with a scale for
-    each block (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", ICLR 2022), whatever ``dtype`` is, and
-    no master weights unless asked to.
+    nothing, not even master weights. ``adam-8bit`` and ``adamw-8bit`` keep Adam's moments in eight bits with a scale
+    for each block (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", ICLR 2022), whatever ``dtype`` is,
+    and no master weights unless asked to.
 
     ``dtype`` is the number format of the state, ``parameter`` for that of the parameter itself. ``master_weights`` says
     whether a copy of the weights in ``dtype`` is kept beside those that the model computes with; None keeps one where

@@ -37,8 +37,8 @@ def with_packed_weights(graph: Graph, weights: str | None) -> Graph:
     chosen = {place for place in matrices if _REPEATED.search(graph.parameters[place].name)} or set(matrices)
     if not chosen:
         raise InputError(
-            f"graph {graph.name!r} has no frozen linear layer whose weights could be kept in {weights}: what is trained "
-            "is kept in its own format; train adapters with --lora 16, say, or leave --weights out"
+            f"graph {graph.name!r} has no frozen linear layer whose weights could be kept in {weights}: what is "
+            "trained is kept in its own format; train adapters with --lora 16, say, or leave --weights out"
         )
     operators, parameters = list(graph.operators), list(graph.parameters)
     before = after = 0

@@ -100,8 +100,8 @@ def _training(split: Split, name: str, limits: Limits) -> Iterator[str]:
         yield f"{name} trains all weights of a model, and the plan leaves {frozen} as it is"
     if split.packed and not limits.packed:
         yield (
-            f"{name} is not told to keep weights in {split.packed} with such splits, and the plan has {frozen} so; plan "
-            "without --weights"
+            f"the plan keeps frozen weights in {split.packed}, which {name} is not told with such splits; plan without "
+            "--weights"
         )
 
 
