@@ -112,6 +112,8 @@ def compare(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     format: str | None = None,
     kind: str | None = None,
@@ -124,7 +126,7 @@ def compare(
     ----------
     what
         A model, as for ``plan``, or a problem or its file, as for ``solve``.
-    cluster, objective, training, batch_size, sequence_length, dtype, set, task, decode, inputs
+    cluster, objective, training, batch_size, sequence_length, dtype, set, task, decode, inputs, lora, lora_targets
         Of a model, as for ``plan``.
     experts
         Files of further plans to compare: result files, or others that plans of the problem are written in.
@@ -153,6 +155,8 @@ def compare(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
     )
     reading = Reading(file_format=format, problem=kind, scale_communication=scale_communication)

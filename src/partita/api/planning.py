@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partita.api.answer import Answer, AnyAnswer
@@ -49,6 +49,8 @@ def plan(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     search_replicas: bool = False,
     jobs: int = 1,
@@ -81,6 +83,9 @@ def plan(
         What the model is traced for, as in ``load_model``; ``set`` has fields of its configuration.
     inputs
         Of a module its example arguments, as a tuple or by name; of others arguments that are given, by name.
+    lora, lora_targets
+        Train low-rank adapters of this rank, with all other weights frozen; and on which linear layers, by the ends of
+        their names, such as ``q_proj``: all but the output head unless stated.
     search_replicas, jobs, backend, address
         Training: search numbers of stages and replicas, each placed and simulated, by so many workers.
     settings
@@ -108,6 +113,8 @@ def plan(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
     )
     source = read_model(model, cluster, Keywords(settings), asked, objective=objective, solver=solver)
@@ -206,6 +213,8 @@ def price(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     **settings: Any,
 ) -> Stated:
@@ -213,7 +222,7 @@ def price(
 
     Parameters
     ----------
-    model, cluster, training, batch_size, sequence_length, dtype, set, task, decode, inputs
+    model, cluster, training, batch_size, sequence_length, dtype, set, task, decode, inputs, lora, lora_targets
         As for ``plan``.
     objective
         What is planned for; None for the first problem in the list that models become.
@@ -236,6 +245,8 @@ def price(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
     )
     machines = read_cluster(cluster)

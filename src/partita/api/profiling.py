@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ from partita.documents.document import write_json
 from partita.documents.tables.profile import block_table, calibration_table, operator_table, profile_lines
 from partita.documents.tables.text import as_text
 from partita.frontends.given import read_inputs
-from partita.frontends.options import Asked
+from partita.frontends.options import Adapters, Asked
 from partita.ground.errors import InputError, require
 from partita.ground.units import format_time
 from partita.nouns.cluster import Cluster
@@ -124,6 +124,8 @@ def profile(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     inputs: Inputs | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     processes: int = 1,
     threads: int | None = None,
     device: Literal["cpu", "cuda"] | None = None,
@@ -137,7 +139,7 @@ def profile(
     ----------
     model
         ``hf:TYPE_OR_FILE`` or ``path/to/file.py:callable``, run with random weights by other processes.
-    training, batch_size, sequence_length, dtype, set, task, inputs
+    training, batch_size, sequence_length, dtype, set, task, inputs, lora, lora_targets
         What it is built for, as for ``plan``.
     processes, threads
         Copies at work at the same time, and threads of each; an equal share of the cores unless stated.
@@ -169,6 +171,8 @@ def profile(
         set=set,
         task=task,
         inputs=inputs,
+        lora=lora,
+        lora_targets=lora_targets,
     )
     return profile_named(
         str(model),
@@ -192,6 +196,7 @@ def profile_named(model: str, asked: Tracing, *, device: str | None, **measuring
     built = Asked(
         *(asked.batch_size, asked.sequence_length, asked.dtype, asked.fields, asked.task, asked.training),
         inputs=read_inputs(asked.named_inputs(model)),
+        adapters=Adapters.of(asked.lora, asked.lora_targets, training=asked.training),
     )
     graph, found = profile_model(built.source(model), device=device or _best_device(), **measuring)
     return ProfileAnswer(found, graph)

@@ -146,6 +146,8 @@ def sweep(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     jobs: int = 1,
     backend: Backend = "processes",
@@ -192,6 +194,8 @@ def sweep(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
     )
     reading = Reading(file_format=format, problem=kind, scale_communication=scale_communication)

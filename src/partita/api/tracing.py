@@ -35,7 +35,12 @@ _FLAGS = {
     "set": "--set",
     "task": "--task",
     "decode": "--decode",
+    "lora": "--lora",
+    "lora_targets": "--lora-targets",
 }
+
+#: Those that a module which is there already knows.
+_OF_MODULES = ("--input", "--dtype", "--lora", "--lora-targets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,8 @@ class Tracing:
     set: Mapping[str, object] | None = None
     task: str | None = None
     decode: int | None = None
+    lora: int | None = None  #: Rank of adapters that are trained alone; None where all weights are trained.
+    lora_targets: Sequence[str] = ()  #: Which layers have them; all linear ones but the head if empty.
     inputs: Inputs | None = None
     inputs_file: str | Path | None = None  #: A JSON or TOML file of further ones, by name.
     cache: bool = True  #: Whether the graph of an earlier trace may be taken, and this one be kept.
@@ -58,7 +65,7 @@ class Tracing:
         """What was asked for beside training, as flags."""
         for name, flag in _FLAGS.items():
             value = getattr(self, name)
-            if value is not None and not (name == "set" and not value):
+            if value is not None and not (name in ("set", "lora_targets") and not value):
                 yield flag
         if self.inputs is not None:
             yield "--input"
@@ -152,6 +159,8 @@ def traced(model: Model, asked: Tracing) -> Graph:
         training=asked.training,
         decode=asked.decode,
         inputs=asked.named_inputs(str(model)),
+        lora=asked.lora,
+        lora_targets=asked.lora_targets,
         cache=asked.cache,
     )
 
@@ -165,13 +174,14 @@ def _traced_module(module: TorchModule, asked: Tracing) -> Graph:
     name = type(module).__name__
     if asked.inputs is None:
         raise InputError(f"{name} is a module; give example arguments of one microbatch as inputs=(…)")
-    wrong = next((flag for flag in asked.given() if flag not in ("--input", "--dtype")), None)
+    wrong = next((flag for flag in asked.given() if flag not in _OF_MODULES), None)
     if wrong is not None:
         raise InputError(f"{name} is a module, which {wrong} cannot change; leave it out")
     by_name = isinstance(asked.inputs, Mapping)
     args: Sequence[Any] = () if by_name else asked.inputs  # type: ignore[assignment]
     kwargs: Mapping[str, Any] = asked.inputs if by_name else {}  # type: ignore[assignment]
-    return trace(module, args, kwargs, training=asked.training, dtype=asked.dtype)
+    settings: dict[str, Any] = {"training": asked.training, "dtype": asked.dtype}
+    return trace(module, args, kwargs, lora=asked.lora, lora_targets=asked.lora_targets, **settings)
 
 
 def first_graph(model: Model, asked: Tracing, *, sized: bool) -> tuple[Graph, bool]:

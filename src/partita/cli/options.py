@@ -146,6 +146,19 @@ model_options = together(
         help="Trace the model again, and keep no graph of it.",
     ),
     option("training", "--training", is_flag=True, help="Forward and backward, with gradients and optimizer."),
+    option(
+        "training",
+        "--lora",
+        type=_size,
+        metavar="RANK",
+        help="Train low-rank adapters of this rank, with all other weights frozen.",
+    ),
+    option(
+        "training",
+        "--lora-targets",
+        metavar="NAME,…",
+        help="Linear layers that have adapters, by the ends of their names; all but the output head if not given.",
+    ),
 )
 
 #: Numbers of stages and replicas.
@@ -184,6 +197,14 @@ def read_fields(entries: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--set {entry!r} is not of the form FIELD=VALUE")
         fields[name] = value
     return fields
+
+
+def read_targets(text: str | None) -> tuple[str, ...]:
+    """What ``--lora-targets`` was given, one by one."""
+    found = () if text is None else tuple(part.strip() for part in text.split(","))
+    if not all(found) or len(set(found)) < len(found):
+        raise InputError(f"--lora-targets {text!r} is not of the form NAME,NAME,… with each name once")
+    return found
 
 
 def take_inputs(parameters: dict[str, Any]) -> dict[str, Any]:

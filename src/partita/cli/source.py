@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from partita.cli.common import quiet_stdout, warn
 from partita.cli.flags import FlagSettings, take_flags
-from partita.cli.options import read_fields, take_reading
+from partita.cli.options import read_fields, read_targets, take_reading
 
 if TYPE_CHECKING:
     from partita.api.source import ModelSource, StatedSource
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from partita.nouns.graph import Graph
 
 #: What ``model_options`` say of a model beside its inputs.
-_OF_MODELS = ("batch_size", "sequence_length", "dtype", "task", "decode", "training", "cache")
+_OF_MODELS = ("batch_size", "sequence_length", "dtype", "task", "decode", "training", "lora", "cache")
 
 
 def read_source(what: str, parameters: dict[str, Any], solver: str | None) -> ModelSource | StatedSource:
@@ -80,6 +80,7 @@ def take_tracing(parameters: dict[str, Any]) -> Tracing:
     return Tracing(
         **asked,
         set=read_fields(parameters.pop("set_fields")),
+        lora_targets=read_targets(parameters.pop("lora_targets")),
         inputs=read_short(entries) if entries else None,
         inputs_file=parameters.pop("inputs_file"),
         load=_load,

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from partita.costs.optimizer import formats_of
+from partita.costs.packed import packed_format
 from partita.costs.strategies.layers import assign_layers
 from partita.costs.strategies.view import GraphView
 from partita.documents.tables.modules import part_modules, paths_of
@@ -77,6 +78,7 @@ def make_split(graph: Graph, parts: ModelParts, cluster: Cluster | None = None) 
         samples=samples,
         sequence=sequence,
         dtype=max(sizes, key=lambda name: (sizes[name], name), default=""),
+        packed=packed_format(graph),
         optimizer=parts.optimizer if graph.training else None,
         formats=formats_of(graph, parts.optimizer, parts.optimizer_dtype, parts.master_weights, parts.gradient_dtype)
         if graph.training

@@ -9,7 +9,7 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.formats import Formats
 from partita.nouns.graph import Graph, Parameter
 
-Optimizer = Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+Optimizer = Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
 
 #: The names ``price`` accepts.
 OPTIMIZERS: tuple[str, ...] = get_args(Optimizer)
@@ -18,6 +18,10 @@ _ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 #: Arrays of the parameter's shape that each keeps; Adafactor's depend on the shape.
 _MOMENTS = {"adam": 2, "adamw": 2, "sgd": 0, "sgd-momentum": 1}
+
+#: Bytes of a number of eight-bit state with its part of the float32 scale of a block of 256, and the fewest elements of
+#: a weight whose state is kept so: the others' is float32, as in bitsandbytes (``blocksize``, ``min_8bit_size``).
+_EIGHT_BIT, _LEAST_EIGHT_BIT = 1 + 4 / 256, 4096
 
 
 def dtype_bytes(dtype: str) -> int:
@@ -45,7 +49,9 @@ def optimizer_bytes(
     Adam keeps two moments of every element (Kingma and Ba, "Adam", 2015), SGD with momentum one, SGD none. Adafactor
     (Shazeer and Stern, "Adafactor", 2018) keeps, for each matrix of the last two dimensions, one sum per row and one
     per column, and for vectors one number per element; its first moment is off, as is its default. ``none`` keeps
-    nothing, not even master weights.
+    nothing, not even master weights. ``adam-8bit`` and ``adamw-8bit`` keep Adam's moments in eight bits with a scale
+    for each block (Dettmers et al., "8-bit Optimizers via Block-wise Quantization", ICLR 2022), whatever ``dtype`` is,
+    and no master weights unless asked to.
 
     ``dtype`` is the number format of the state, ``parameter`` for that of the parameter itself. ``master_weights`` says
     whether a copy of the weights in ``dtype`` is kept beside those that the model computes with; None keeps one where
@@ -55,6 +61,10 @@ def optimizer_bytes(
     if optimizer == "none" or not parameter.trainable or parameter.buffer:
         return 0
     count = math.prod(parameter.shape)
+    if optimizer.endswith("-8bit"):
+        number = _EIGHT_BIT if count >= _LEAST_EIGHT_BIT else 4.0
+        copies = 4 * count if keeps_master(parameter, optimizer, dtype, master_weights) else 0
+        return math.ceil(2 * count * number) + copies
     # A packed format's element is less than what its shape suggests; the bytes are what is certain.
     width = parameter.bytes / count if count else 0.0
     item = width if dtype == "parameter" else float(dtype_bytes(dtype))
@@ -69,6 +79,8 @@ def keeps_master(parameter: Parameter, optimizer: str, dtype: str, master_weight
     count = math.prod(parameter.shape)
     if optimizer == "none" or not count:
         return False
+    if optimizer.endswith("-8bit"):
+        return bool(master_weights)
     width = parameter.bytes / count
     return bool(master_weights) or (
         master_weights is None and width < (width if dtype == "parameter" else dtype_bytes(dtype))
@@ -95,6 +107,6 @@ def formats_of(
     return Formats(
         weights=weights,
         gradients=weights if gradient_dtype == "parameter" else gradient_dtype,
-        optimizer=weights if dtype == "parameter" else dtype,
+        optimizer="int8" if optimizer.endswith("-8bit") else weights if dtype == "parameter" else dtype,
         master=any(keeps_master(one, optimizer, dtype, master_weights) for one in trained),
     )

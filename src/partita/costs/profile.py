@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from partita.costs.roofline import CostSource, Roofline
+from partita.costs.roofline import CostSource, Roofline, unpacking_s
 from partita.costs.signatures import Signature, fingerprint, signatures
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
@@ -171,7 +171,7 @@ class Measured:
             return times
         for index, (op, found) in enumerate(zip(graph.operators, self.found(graph), strict=True)):
             if found is not None and not op.free:
-                times[index] = found
+                times[index] = found + unpacking_s(op, device)
         return times
 
     def found(self, graph: Graph) -> list[float | None]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from partita.costs.products import is_aligned, shape_efficiency
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.graph import Graph, Operator
@@ -34,6 +36,14 @@ _REPLAYED = 0.25
 _MATRIX_FORMATS = {"float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "int8": 1}
 
 
+def unpacking_s(operator: Operator, device: DeviceSpec) -> float:
+    """Seconds that unpacking the weights of an operator takes before it runs, by memory traffic."""
+    if not operator.unpacking_bytes:
+        return 0.0
+    traffic = operator.unpacking_bytes / (device.memory_bandwidth_bytes_per_s * device.memory_efficiency)
+    return max(traffic, device.launch_overhead_s) if device.accelerator else traffic + device.launch_overhead_s
+
+
 class CostSource(Protocol):
     """Times of operators on a device."""
 
@@ -49,7 +59,10 @@ class CostSource(Protocol):
 
 @dataclass(frozen=True)
 class Roofline:
-    """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0."""
+    """time = max(flops / (peak · efficiency), bytes / (bandwidth · efficiency), issue); free operators take 0.
+
+    Where weights are packed, unpacking them comes before, by its memory traffic.
+    """
 
     allow_tf32: bool = False  #: Whether to price float32 products at the TensorFloat-32 rate of devices that have one.
     tuned: bool = False  #: Whether attention and products run in kernels that were written for the device.
@@ -64,6 +77,9 @@ class Roofline:
         """Seconds one operator takes on a device; the device has to state a rate for its number format."""
         if operator.free:
             return 0.0
+        if operator.unpacking_bytes:
+            plain = msgspec.structs.replace(operator, unpacking_bytes=0)
+            return self.time_s(plain, device) + unpacking_s(operator, device)
         bandwidth = device.memory_bandwidth_bytes_per_s * device.memory_efficiency
         if "chunk_scan" in operator.target:
             bandwidth *= _SCAN_SHARE

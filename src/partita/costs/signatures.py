@@ -61,7 +61,9 @@ def signatures(graph: Graph) -> list[Signature]:
                 made.add(tensor.producer)
     for parameter in graph.parameters:
         for user in parameter.users:
-            inputs[user].append((parameter.dtype, parameter.shape))
+            op = graph.operators[user]
+            # A product of packed weights reads a copy of them in its own format.
+            inputs[user].append((op.dtype if op.unpacking_bytes else parameter.dtype, parameter.shape))
     return [
         Signature(
             target=op.target,

@@ -163,6 +163,11 @@ def run_split(
     Messages call it ``name``; ``operators`` is how many its graph has, None if that is not known; ``planned`` gives the
     plan with its problem, for the simulator. Errors are those of ``run_plan``.
     """
+    if split.packed:
+        raise InputError(
+            f"{name} keeps frozen weights in {split.packed}, which runs here do not do; plan without --weights to run "
+            "it"
+        )
     times, batch = _numbers(split, processes, microbatches)
     job = RunJob(
         split=split,

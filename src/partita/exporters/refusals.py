@@ -98,6 +98,11 @@ def _training(split: Split, name: str, limits: Limits) -> Iterator[str]:
     frozen = next((weight.name for weight in split.weights if not weight.trained and not weight.buffer), None)
     if frozen is not None and not limits.frozen:
         yield f"{name} trains all weights of a model, and the plan leaves {frozen} as it is"
+    if split.packed and not limits.packed:
+        yield (
+            f"the plan keeps frozen weights in {split.packed}, which {name} is not told with such splits; plan without "
+            "--weights"
+        )
 
 
 #: Where the ends of a model are.

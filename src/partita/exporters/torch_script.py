@@ -81,7 +81,9 @@ def main() -> int:
         if not asked.keep_dtype:
             model = model.float()
             examples = tuple(tensor.float() if tensor.is_floating_point() else tensor for tensor in examples)
-        return model.requires_grad_(split.training).to(device), tuple(tensor.to(device) for tensor in examples)
+        # What the plan leaves as it is stays frozen.
+        model = model if split.training else model.requires_grad_(False)
+        return model.to(device), tuple(tensor.to(device) for tensor in examples)
 
     model, examples = built()
     batch = microbatches_of(examples, count, replica, asked.seed)
@@ -110,6 +112,8 @@ def main() -> int:
     if split.training and replicas > 1:
         for stage in stages:
             for weight in stage.submod.parameters():
+                if not weight.requires_grad:
+                    continue
                 if weight.grad is None:
                     weight.grad = torch.zeros_like(weight)
                 dist.all_reduce(weight.grad, group=mesh.get_group("data"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from partita.frontends.given import given_sizes, read_inputs
 from partita.frontends.kept.graphs import kept
-from partita.frontends.options import Asked, asked_of
+from partita.frontends.options import Adapters, Asked, asked_of
 from partita.frontends.torch import BuiltModel
 from partita.frontends.userfile import build_file
 from partita.ground.checks import check_at_least
@@ -31,6 +31,8 @@ def load_model(
     training: bool = False,
     decode: int | None = None,
     inputs: Mapping[str, object] | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     cache: bool = True,
 ) -> Graph:
     """Trace the model that ``spec`` names, or take its graph of an earlier trace.
@@ -63,6 +65,11 @@ def load_model(
         Arguments of the model that are given rather than made, by name: arrays as ``1x3x224x224:float32``,
         ``1x64:int64:0..99`` (values drawn between these), ``[3, 5]:int64``, or as a table of ``shape``, ``dtype``,
         ``low``, ``high`` or ``values``; or plain values. None leaves an argument out. For ONNX files, of its inputs.
+    lora
+        Training of low-rank adapters of this rank, with all other weights frozen (``partita.frontends.adapters``).
+    lora_targets
+        Ends of the names of the linear layers that have adapters, such as ``q_proj``; all but the output head unless
+        stated.
 
     Returns
     -------
@@ -78,7 +85,9 @@ def load_model(
         If the model cannot be built or traced.
     """
     given = read_inputs(inputs or {})
-    asked = Asked(batch_size, sequence_length, dtype, dict(set_fields or {}), task, training, decode, given)
+    adapters = Adapters.of(lora, lora_targets, training=training)
+    fields = dict(set_fields or {})
+    asked = Asked(batch_size, sequence_length, dtype, fields, task, training, decode, given, adapters)
     of_hub = _checked(spec, asked)
     return kept(spec, asked, lambda: _traced(spec, asked, of_hub)) if cache else _traced(spec, asked, of_hub)[0]
 

@@ -9,7 +9,7 @@ import logging
 import operator
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,32 @@ FLOATS = {
 
 
 @dataclass(frozen=True)
+class Adapters:
+    """Low-rank adapters that a model is trained with: their rank, and the ends of the names of layers that have them.
+
+    ``partita.frontends.adapters`` says what they are.
+    """
+
+    rank: int
+    targets: tuple[str, ...] = ()  #: Every linear layer but the output head if empty.
+
+    @classmethod
+    def of(cls, rank: object, targets: Sequence[str], *, training: bool) -> Adapters | None:
+        """What was asked for, None for nothing; what cannot be is an ``InputError``."""
+        if rank is None:
+            if targets:
+                raise InputError(
+                    "lora targets say which layers have adapters; give the rank of these, too, for example --lora 16"
+                )
+            return None
+        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+            raise InputError(f"lora rank {rank!r} is out of range; give a whole number of at least 1, for example 16")
+        if not training:
+            raise InputError("lora trains adapters beside frozen weights; add --training, or leave --lora out")
+        return cls(rank, tuple(targets))
+
+
+@dataclass(frozen=True)
 class Asked:
     """What a model is to be traced for, as :func:`partita.frontends.models.load_model` takes it."""
 
@@ -44,6 +70,7 @@ class Asked:
     training: bool
     decode: int | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
+    adapters: Adapters | None = None  #: Trained alone, beside frozen weights.
 
     @property
     def samples(self) -> int:
@@ -55,6 +82,8 @@ class Asked:
         given = {name: getattr(self, name) for name in _RECORDED}
         if self.inputs:
             given["inputs"] = dict(self.inputs)
+        if self.adapters is not None:
+            given |= {"lora": self.adapters.rank, "lora_targets": list(self.adapters.targets)}
         return Source(model=spec, settings={**given, "set": dict(self.fields)}, training=self.training)
 
 
@@ -69,13 +98,15 @@ def asked_of(source: Source) -> Asked:
     settings = dict(source.settings)
     fields = settings.pop("set", {})
     inputs = settings.pop("inputs", {})
+    lora, targets = settings.pop("lora", None), tuple(settings.pop("lora_targets", ()))
     unknown = sorted(set(settings) - set(_RECORDED))
     wrong = [*unknown, *(name for name, table in (("set", fields), ("inputs", inputs)) if not isinstance(table, dict))]
     if wrong:
         raise InputError(f"the source of model {source.model!r} has a setting {wrong[0]!r} that is unknown")
     given = {name: settings.get(name) for name in _RECORDED}
     fields = {name: str(value) for name, value in fields.items()}
-    return Asked(fields=fields, training=source.training, inputs=inputs, **given)
+    adapters = Adapters.of(lora, targets, training=source.training)
+    return Asked(fields=fields, training=source.training, inputs=inputs, adapters=adapters, **given)
 
 
 def parse_dtype(text: str) -> Any:

@@ -14,7 +14,7 @@ import msgspec
 from partita.frontends.assemble import assemble
 from partita.frontends.fill import unread, what_ran
 from partita.frontends.flops import with_expected_experts
-from partita.frontends.options import CACHED, Asked, one_line, parse_dtype
+from partita.frontends.options import CACHED, Adapters, Asked, one_line, parse_dtype
 from partita.ground.errors import InputError, PartitaError, TraceError, require
 from partita.inside.torchvision_inside import declare_where_missing
 from partita.nouns.graph import Graph
@@ -31,6 +31,8 @@ def trace(
     training: bool = False,
     name: str | None = None,
     dtype: str | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
 ) -> Graph:
     """Trace a PyTorch module into a graph, without its weights' data and without changing it.
 
@@ -55,6 +57,11 @@ def trace(
     dtype
         Number format to trace floating weights, buffers and arguments in, for example ``bfloat16``; by default each in
         its own.
+    lora
+        In training, of low-rank adapters of this rank on linear layers, with all other weights frozen.
+    lora_targets
+        Ends of the names of the linear layers that have adapters, such as ``q_proj``; all but the output head unless
+        stated.
 
     Returns
     -------
@@ -66,11 +73,20 @@ def trace(
     MissingExtraError
         If torch is not installed.
     InputError
-        If ``module`` is not a module, ``args`` not a sequence or ``dtype`` unknown.
+        If ``module`` is not a module, ``args`` not a sequence, ``dtype`` unknown, or adapters are asked for that cannot
+        be.
     TraceError
         If the module cannot be run, its control flow depends on data, or a used parameter gets no gradient.
     """
-    return trace_calls(module, args, kwargs, training, name, dtype)[0]
+    adapters = Adapters.of(lora, lora_targets, training=training)
+    if adapters is None:
+        return trace_calls(module, args, kwargs, training, name, dtype)[0]
+    require("torch", "torch")
+    from partita.frontends.adapters import adapted
+
+    with adapted(module, adapters) as notes:
+        graph = trace_calls(module, args, kwargs, training, name, dtype)[0]
+    return graph.replace(notes=(*graph.notes, *notes))
 
 
 def trace_calls(

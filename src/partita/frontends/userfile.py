@@ -37,7 +37,14 @@ def build_file(spec: str, asked: Asked, *, real: bool = False) -> BuiltModel:
                 sys.path.remove(entry)
     if asked.inputs:
         args, kwargs = fill_module(asked.inputs, module, args, kwargs, spec)
-    return BuiltModel(attribute, module, args, kwargs, asked, dtype=asked.dtype)
+    return BuiltModel(attribute, module, args, kwargs, asked, dtype=asked.dtype, notes=_adapted(module, asked))
+
+
+def _adapted(module: Any, asked: Asked) -> tuple[str, ...]:
+    """Give a module the adapters that were asked for; notes on them."""
+    from partita.frontends.adapters import attach
+
+    return attach(module, asked.adapters)
 
 
 def _find(path: Path, attribute: str) -> Callable[..., Any]:

@@ -66,6 +66,8 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     joined: bool = False  #: True when it runs in the kernel of an operator before it: nothing is launched for it.
     #: How many kernels are issued for it, one after the other: more than one for the loop of a program.
     launches: int = 1
+    #: Device-memory traffic of kernels that run before it and unpack the weights that it reads; 0 without packed ones.
+    unpacking_bytes: int = 0
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,7 +108,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     model: str  #: As it was named: ``hf:TYPE_OR_FILE``, or ``path/to/file.py:callable``.
     #: What it was asked for: ``batch_size``, ``sequence_length``, ``dtype``, ``task``, ``decode``, and changed fields
-    #: as text under ``set``; null is the model's own.
+    #: as text under ``set``; null is the model's own. With adapters ``lora``, their rank, and ``lora_targets``.
     settings: dict[str, Any] = {}
     training: bool = False  #: Whether forward and backward were traced.
 
@@ -209,7 +211,7 @@ def _check_indices(owner: str, indices: tuple[int, ...], count: int) -> None:
 
 def _check_operator(graph: Graph, index: int, op: Operator) -> None:
     owner = f"graph {graph.name!r}: operator {op.name!r}"
-    check_fields(owner, op, "flops", "bytes_read", "bytes_written", "workspace_bytes")
+    check_fields(owner, op, "flops", "bytes_read", "bytes_written", "workspace_bytes", "unpacking_bytes")
     if op.colocation is None:
         return
     if not 0 <= op.colocation < len(graph.operators):

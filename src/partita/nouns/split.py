@@ -129,6 +129,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     samples: int = 0
     sequence: int = 0
     dtype: str = ""  #: Number format of most of the weights; empty if not known.
+    packed: str = ""  #: What frozen weights are kept in, unpacked for each product; empty for their own format.
     sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens where they share out no features.
     overlap: bool = True  #: Whether replicas exchange gradients behind the backward part.
     #: Of training; None if not known.

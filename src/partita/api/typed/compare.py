@@ -42,6 +42,8 @@ class CompareKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
 
 
@@ -50,7 +52,7 @@ class ThroughputCompareSettings(CompareKeywords, total=False):
 
     contiguity: Literal["acyclic", "free"]
     """acyclic: stages in a row; free: any assignment. [default: "acyclic"]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -70,6 +72,10 @@ class ThroughputCompareSettings(CompareKeywords, total=False):
     """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
     schedule: Literal["1f1b", "gpipe"]
     """The schedule of the microbatches. [default: "1f1b"]"""
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
+    """
     recompute: bool
     """Keep only what enters a stage, and run its forward part again. [default: False]"""
     tied: Literal["copy", "together"]
@@ -115,7 +121,7 @@ class HybridCompareSettings(CompareKeywords, total=False):
     """Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
     if None, and without one 8. [devices; default: None]
     """
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -159,6 +165,10 @@ class HybridCompareSettings(CompareKeywords, total=False):
     gradient_dtype: str
     """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
     [default: "float32"]
+    """
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
     """
     zero1: bool
     """Replicas share out the optimizer's states, as zero 1. [default: False]"""
@@ -213,7 +223,7 @@ class HybridCompareSettings(CompareKeywords, total=False):
 class HostMemoryCompareSettings(CompareKeywords, total=False):
     """Of a model that is planned with objective "host-memory"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -242,7 +252,7 @@ class LatencyCompareSettings(CompareKeywords, total=False):
 
     episodes: int
     """Episodes that the learned baseline trains for. [episodes; default: 200]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -279,7 +289,7 @@ class LatencyCompareSettings(CompareKeywords, total=False):
 class Layer_PlacementCompareSettings(CompareKeywords, total=False):
     """Of a model that is planned with objective "layer_placement"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -318,7 +328,7 @@ class Layer_PlacementCompareSettings(CompareKeywords, total=False):
 class ServingCompareSettings(CompareKeywords, total=False):
     """Of a model that is planned with objective "serving"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -529,7 +539,7 @@ class AnyCompareSettings(TypedDict, total=False):
     """Of whatever it is."""
 
     contiguity: Literal["acyclic", "free"]
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     optimizer_dtype: str
     costs: CostSource | str | None
     runtime: str | None
@@ -542,6 +552,7 @@ class AnyCompareSettings(TypedDict, total=False):
         | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
         | None
     )
+    weights: Literal["nf4"] | str | None
     recompute: bool
     tied: Literal["copy", "together"]
     cuts: Literal["operator", "module", "layer"]
@@ -589,7 +600,6 @@ class AnyCompareSettings(TypedDict, total=False):
     prompt_tokens: int | None
     output_tokens: int | None
     engine: Literal["vllm", "trtllm", "sglang"]
-    weights: str | None
     cache: str | None
     tensor: int | None
     layers: int | None
@@ -628,6 +638,8 @@ class CompareAnyKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
     format: str | None
     kind: str | None
@@ -762,6 +774,8 @@ def compare(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     format: str | None = None,
     kind: str | None = None,
@@ -774,7 +788,7 @@ def compare(
     ----------
     what
         A model, as for ``plan``, or a problem or its file, as for ``solve``.
-    cluster, objective, training, batch_size, sequence_length, dtype, set, task, decode, inputs
+    cluster, objective, training, batch_size, sequence_length, dtype, set, task, decode, inputs, lora, lora_targets
         Of a model, as for ``plan``.
     experts
         Files of further plans to compare: result files, or others that plans of the problem are written in.
@@ -799,7 +813,7 @@ def compare(
     ----------------------------------
     contiguity : {"acyclic", "free"}
         acyclic: stages in a row; free: any assignment. [default: "acyclic"]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -817,6 +831,9 @@ def compare(
         Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
     schedule : {"1f1b", "gpipe"}
         The schedule of the microbatches. [default: "1f1b"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     recompute : bool
         Keep only what enters a stage, and run its forward part again. [default: False]
     tied : {"copy", "together"}
@@ -856,7 +873,7 @@ def compare(
     machine_devices : int | None
         Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
         if None, and without one 8. [devices; default: None]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -893,6 +910,9 @@ def compare(
     gradient_dtype : str
         Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
         [default: "float32"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     zero1 : bool
         Replicas share out the optimizer's states, as zero 1. [default: False]
     sequence_parallel : bool
@@ -937,7 +957,7 @@ def compare(
 
     Settings with objective host-memory
     -----------------------------------
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -962,7 +982,7 @@ def compare(
     -------------------------------
     episodes : int
         Episodes that the learned baseline trains for. [episodes; default: 200]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -994,7 +1014,7 @@ def compare(
 
     Settings with objective layer_placement
     ---------------------------------------
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -1028,7 +1048,7 @@ def compare(
 
     Settings with objective serving
     -------------------------------
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -1213,6 +1233,8 @@ def compare(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
         format=format,
         kind=kind,

@@ -56,6 +56,8 @@ class PlanKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
     search_replicas: bool
     jobs: int
@@ -68,7 +70,7 @@ class ThroughputPlanSettings(PlanKeywords, total=False):
 
     contiguity: Literal["acyclic", "free"]
     """acyclic: stages in a row; free: any assignment. [default: "acyclic"]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -88,6 +90,10 @@ class ThroughputPlanSettings(PlanKeywords, total=False):
     """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
     schedule: Literal["1f1b", "gpipe"]
     """The schedule of the microbatches. [default: "1f1b"]"""
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
+    """
     recompute: bool
     """Keep only what enters a stage, and run its forward part again. [default: False]"""
     tied: Literal["copy", "together"]
@@ -133,7 +139,7 @@ class HybridPlanSettings(PlanKeywords, total=False):
     """Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
     if None, and without one 8. [devices; default: None]
     """
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -177,6 +183,10 @@ class HybridPlanSettings(PlanKeywords, total=False):
     gradient_dtype: str
     """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
     [default: "float32"]
+    """
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
     """
     zero1: bool
     """Replicas share out the optimizer's states, as zero 1. [default: False]"""
@@ -231,7 +241,7 @@ class HybridPlanSettings(PlanKeywords, total=False):
 class HostMemoryPlanSettings(PlanKeywords, total=False):
     """Of a model that is planned with objective "host-memory"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -260,7 +270,7 @@ class LatencyPlanSettings(PlanKeywords, total=False):
 
     episodes: int
     """Episodes that the learned baseline trains for. [episodes; default: 200]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -297,7 +307,7 @@ class LatencyPlanSettings(PlanKeywords, total=False):
 class Layer_PlacementPlanSettings(PlanKeywords, total=False):
     """Of a model that is planned with objective "layer_placement"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -336,7 +346,7 @@ class Layer_PlacementPlanSettings(PlanKeywords, total=False):
 class ServingPlanSettings(PlanKeywords, total=False):
     """Of a model that is planned with objective "serving"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -402,7 +412,7 @@ class AnyPlanSettings(TypedDict, total=False):
     """Of whatever it is."""
 
     contiguity: Literal["acyclic", "free"]
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     optimizer_dtype: str
     costs: CostSource | str | None
     runtime: str | None
@@ -414,6 +424,7 @@ class AnyPlanSettings(TypedDict, total=False):
         | Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
         | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
     )
+    weights: Literal["nf4"] | str | None
     recompute: bool
     tied: Literal["copy", "together"]
     cuts: Literal["operator", "module", "layer"]
@@ -461,7 +472,6 @@ class AnyPlanSettings(TypedDict, total=False):
     prompt_tokens: int | None
     output_tokens: int | None
     engine: Literal["vllm", "trtllm", "sglang"]
-    weights: str | None
     cache: str | None
     tensor: int | None
     layers: int | None
@@ -496,6 +506,8 @@ class PlanAnyKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
     search_replicas: bool
     jobs: int
@@ -598,6 +610,8 @@ def plan(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     search_replicas: bool = False,
     jobs: int = 1,
@@ -630,6 +644,9 @@ def plan(
         What the model is traced for, as in ``load_model``; ``set`` has fields of its configuration.
     inputs
         Of a module its example arguments, as a tuple or by name; of others arguments that are given, by name.
+    lora, lora_targets
+        Train low-rank adapters of this rank, with all other weights frozen; and on which linear layers, by the ends of
+        their names, such as ``q_proj``: all but the output head unless stated.
     search_replicas, jobs, backend, address
         Training: search numbers of stages and replicas, each placed and simulated, by so many workers.
     settings
@@ -651,7 +668,7 @@ def plan(
 
     Settings with every objective
     -----------------------------
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -674,6 +691,9 @@ def plan(
         Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
     schedule : {"1f1b", "gpipe"}
         The schedule of the microbatches. [default: "1f1b"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     recompute : bool
         Keep only what enters a stage, and run its forward part again. [default: False]
     tied : {"copy", "together"}
@@ -736,6 +756,9 @@ def plan(
     gradient_dtype : str
         Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
         [default: "float32"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     zero1 : bool
         Replicas share out the optimizer's states, as zero 1. [default: False]
     sequence_parallel : bool
@@ -888,6 +911,8 @@ def plan(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
         search_replicas=search_replicas,
         jobs=jobs,

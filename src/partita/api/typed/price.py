@@ -30,13 +30,15 @@ class PriceKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
 
 
 class ThroughputPriceSettings(PriceKeywords, total=False):
     """Of a model that is planned with objective "throughput"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -56,6 +58,10 @@ class ThroughputPriceSettings(PriceKeywords, total=False):
     """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
     schedule: Literal["1f1b", "gpipe"]
     """The schedule of the microbatches. [default: "1f1b"]"""
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
+    """
     recompute: bool
     """Keep only what enters a stage, and run its forward part again. [default: False]"""
     tied: Literal["copy", "together"]
@@ -97,7 +103,7 @@ class ThroughputPriceSettings(PriceKeywords, total=False):
 class HybridPriceSettings(PriceKeywords, total=False):
     """Of a model that is planned with objective "hybrid"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -141,6 +147,10 @@ class HybridPriceSettings(PriceKeywords, total=False):
     gradient_dtype: str
     """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
     [default: "float32"]
+    """
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
     """
     zero1: bool
     """Replicas share out the optimizer's states, as zero 1. [default: False]"""
@@ -195,7 +205,7 @@ class HybridPriceSettings(PriceKeywords, total=False):
 class HostMemoryPriceSettings(PriceKeywords, total=False):
     """Of a model that is planned with objective "host-memory"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -222,7 +232,7 @@ class HostMemoryPriceSettings(PriceKeywords, total=False):
 class LatencyPriceSettings(PriceKeywords, total=False):
     """Of a model that is planned with objective "latency"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -259,7 +269,7 @@ class LatencyPriceSettings(PriceKeywords, total=False):
 class Layer_PlacementPriceSettings(PriceKeywords, total=False):
     """Of a model that is planned with objective "layer_placement"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -298,7 +308,7 @@ class Layer_PlacementPriceSettings(PriceKeywords, total=False):
 class ServingPriceSettings(PriceKeywords, total=False):
     """Of a model that is planned with objective "serving"."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -363,7 +373,7 @@ class ServingPriceSettings(PriceKeywords, total=False):
 class AnyPriceSettings(TypedDict, total=False):
     """Of whatever it is."""
 
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     optimizer_dtype: str
     costs: CostSource | str | None
     runtime: str | None
@@ -375,6 +385,7 @@ class AnyPriceSettings(TypedDict, total=False):
         | Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
         | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
     )
+    weights: Literal["nf4"] | str | None
     recompute: bool
     tied: Literal["copy", "together"]
     cuts: Literal["operator", "module", "layer"]
@@ -420,7 +431,6 @@ class AnyPriceSettings(TypedDict, total=False):
     prompt_tokens: int | None
     output_tokens: int | None
     engine: Literal["vllm", "trtllm", "sglang"]
-    weights: str | None
     cache: str | None
     tensor: int | None
     layers: int | None
@@ -449,6 +459,8 @@ class PriceAnyKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
 
 
@@ -519,6 +531,8 @@ def price(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     **settings: Unpack[AnyPriceSettings],
 ) -> Stated:
@@ -526,7 +540,7 @@ def price(
 
     Parameters
     ----------
-    model, cluster, training, batch_size, sequence_length, dtype, set, task, decode, inputs
+    model, cluster, training, batch_size, sequence_length, dtype, set, task, decode, inputs, lora, lora_targets
         As for ``plan``.
     objective
         What is planned for; None for the first problem in the list that models become.
@@ -543,7 +557,7 @@ def price(
 
     Settings with every objective
     -----------------------------
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -564,6 +578,9 @@ def price(
         Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
     schedule : {"1f1b", "gpipe"}
         The schedule of the microbatches. [default: "1f1b"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     recompute : bool
         Keep only what enters a stage, and run its forward part again. [default: False]
     tied : {"copy", "together"}
@@ -623,6 +640,9 @@ def price(
     gradient_dtype : str
         Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
         [default: "float32"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     zero1 : bool
         Replicas share out the optimizer's states, as zero 1. [default: False]
     sequence_parallel : bool
@@ -767,6 +787,8 @@ def price(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
         **settings,
     )

@@ -39,6 +39,8 @@ class SweepKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
     jobs: int
     backend: Backend
@@ -56,7 +58,7 @@ class ThroughputSweepSettings(SweepKeywords, total=False):
     """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
     contiguity: Literal["acyclic", "free"]
     """acyclic: stages in a row; free: any assignment. [default: "acyclic"]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -76,6 +78,10 @@ class ThroughputSweepSettings(SweepKeywords, total=False):
     """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
     schedule: Literal["1f1b", "gpipe"]
     """The schedule of the microbatches. [default: "1f1b"]"""
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
+    """
     recompute: bool
     """Keep only what enters a stage, and run its forward part again. [default: False]"""
     tied: Literal["copy", "together"]
@@ -123,7 +129,7 @@ class HybridSweepSettings(SweepKeywords, total=False):
     """Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
     if None, and without one 8. [devices; default: None]
     """
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -167,6 +173,10 @@ class HybridSweepSettings(SweepKeywords, total=False):
     gradient_dtype: str
     """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
     [default: "float32"]
+    """
+    weights: Literal["nf4"] | None
+    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
+    [default: None]
     """
     zero1: bool
     """Replicas share out the optimizer's states, as zero 1. [default: False]"""
@@ -223,7 +233,7 @@ class HostMemorySweepSettings(SweepKeywords, total=False):
     """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
     bandwidth: float | Sequence[float]
     """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -254,7 +264,7 @@ class LatencySweepSettings(SweepKeywords, total=False):
     """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
     episodes: int
     """Episodes that the learned baseline trains for. [episodes; default: 200]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -293,7 +303,7 @@ class Layer_PlacementSweepSettings(SweepKeywords, total=False):
     """Layers of the model. [layers; unchanged unless given]"""
     bandwidth: float | Sequence[float]
     """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -342,7 +352,7 @@ class ServingSweepSettings(SweepKeywords, total=False):
     """Seconds per token. [seconds; unchanged unless given]"""
     roles: Literal["both", "split", "any"] | Sequence[Literal["both", "split", "any"]]
     """Roles of units: both, split or any. [roles; unchanged unless given]"""
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     """The optimizer whose state is held. [default: "adam"]"""
     optimizer_dtype: str
     """The number format of the optimizer's state. [default: "float32"]"""
@@ -555,7 +565,7 @@ class AnySweepSettings(TypedDict, total=False):
     memory: float | str | Sequence[float | str]
     bandwidth: float | Sequence[float]
     contiguity: Literal["acyclic", "free"]
-    optimizer: Literal["adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"]
+    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
     optimizer_dtype: str
     costs: CostSource | str | None
     runtime: str | None
@@ -568,6 +578,7 @@ class AnySweepSettings(TypedDict, total=False):
         | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
         | None
     )
+    weights: Literal["nf4"] | str | None
     recompute: bool
     tied: Literal["copy", "together"]
     cuts: Literal["operator", "module", "layer"]
@@ -614,7 +625,6 @@ class AnySweepSettings(TypedDict, total=False):
     prompt_tokens: int | None
     output_tokens: int | None
     engine: Literal["vllm", "trtllm", "sglang"]
-    weights: str | None
     cache: str | None
     tensor: int | None
     overlap: bool | None
@@ -650,6 +660,8 @@ class SweepAnyKeywords(TypedDict, total=False):
     set: Mapping[str, object] | None
     task: str | None
     decode: int | None
+    lora: int | None
+    lora_targets: Sequence[str]
     inputs: Inputs | None
     jobs: int
     backend: Backend
@@ -785,6 +797,8 @@ def sweep(
     set: Mapping[str, object] | None = None,
     task: str | None = None,
     decode: int | None = None,
+    lora: int | None = None,
+    lora_targets: Sequence[str] = (),
     inputs: Inputs | None = None,
     jobs: int = 1,
     backend: Backend = "processes",
@@ -830,7 +844,7 @@ def sweep(
         Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     contiguity : {"acyclic", "free"}
         acyclic: stages in a row; free: any assignment. [default: "acyclic"]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -848,6 +862,9 @@ def sweep(
         Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
     schedule : {"1f1b", "gpipe"}
         The schedule of the microbatches. [default: "1f1b"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     recompute : bool
         Keep only what enters a stage, and run its forward part again. [default: False]
     tied : {"copy", "together"}
@@ -889,7 +906,7 @@ def sweep(
     machine_devices : int | None
         Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
         if None, and without one 8. [devices; default: None]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -926,6 +943,9 @@ def sweep(
     gradient_dtype : str
         Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
         [default: "float32"]
+    weights : {"nf4"} | None
+        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
+        None. [default: None]
     zero1 : bool
         Replicas share out the optimizer's states, as zero 1. [default: False]
     sequence_parallel : bool
@@ -972,7 +992,7 @@ def sweep(
         Bytes per accelerator, or inf. [bytes; unchanged unless given]
     bandwidth : float | Sequence[float]
         Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -999,7 +1019,7 @@ def sweep(
         Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     episodes : int
         Episodes that the learned baseline trains for. [episodes; default: 200]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -1033,7 +1053,7 @@ def sweep(
         Layers of the model. [layers; unchanged unless given]
     bandwidth : float | Sequence[float]
         Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -1077,7 +1097,7 @@ def sweep(
         Seconds per token. [seconds; unchanged unless given]
     roles : {"both", "split", "any"} | Sequence[{"both", "split", "any"}]
         Roles of units: both, split or any. [roles; unchanged unless given]
-    optimizer : {"adam", "adamw", "sgd", "sgd-momentum", "adafactor", "none"}
+    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
         The optimizer whose state is held. [default: "adam"]
     optimizer_dtype : str
         The number format of the optimizer's state. [default: "float32"]
@@ -1260,6 +1280,8 @@ def sweep(
         set=set,
         task=task,
         decode=decode,
+        lora=lora,
+        lora_targets=lora_targets,
         inputs=inputs,
         jobs=jobs,
         backend=backend,

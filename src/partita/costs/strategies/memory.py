@@ -74,5 +74,13 @@ def workspace_bytes(layer: int, modes: Modes, *, accumulates: bool) -> float:
         size = tensor.bytes * min((modes.seen_share(v, place, writes=True) for v in makers), default=1.0)
         change[min(pins)] += size
         change[max(pins) + 1] -= size
-    scratch = np.array([view.graph.operators[v].workspace_bytes * modes.share[v] for v in members])
+    scratch = np.array([view.graph.operators[v].workspace_bytes * _scratch_share(v, modes) for v in members])
     return float((np.cumsum(change[:-1]) + scratch).max(initial=0.0)) + gathered
+
+
+def _scratch_share(v: int, modes: Modes) -> float:
+    """A device's part of an operator's scratch memory: of copies of packed weights what it has of these."""
+    view = modes.splits.view
+    if not view.graph.operators[v].unpacking_bytes:
+        return modes.share[v]
+    return min((modes.parameter_share(v, place) for place in view.parameters[v]), default=1.0)

@@ -241,7 +241,8 @@ class LayerPricer:
         read += [(graph.parameters[p].bytes, modes.parameter_share(v, p)) for p in view.parameters[v]]
         written = [(graph.tensors[t].bytes, modes.seen_share(v, t, writes=True)) for t in view.outputs[v]]
         product = None if op.product is None else self._product(v, op.product, modes)
-        return part_of(op, modes.share[v], read, written, product)
+        weights = min((modes.parameter_share(v, p) for p in view.parameters[v]), default=1.0)
+        return part_of(op, modes.share[v], read, written, product, weights)
 
     def _product(self, v: int, shape: Shape, modes: Modes) -> Shape:
         """A device's part of a product: the dimension that the group shares out is smaller, the others are not."""

@@ -44,7 +44,8 @@ def shared_view(
         reads += [(graph.parameters[p].bytes, parameters.get(p, 1.0)) for p in view.parameters[v]]
         writes = [(graph.tensors[t].bytes, tensors.get(t, 1.0)) for t in view.outputs[v]]
         shape = product(v, op.product) if op.product is not None and v in work else op.product
-        operators[v] = part_of(op, share, reads, writes, shape)
+        unpacked = min((parameters.get(p, 1.0) for p in view.parameters[v]), default=1.0)
+        operators[v] = part_of(op, share, reads, writes, shape, unpacked)
     held = [
         msgspec.structs.replace(tensor, bytes=math.ceil(tensor.bytes * tensors[place])) if place in tensors else tensor
         for place, tensor in enumerate(graph.tensors)
@@ -65,16 +66,25 @@ def shared_view(
 
 
 def part_of(
-    op: Operator, share: float, reads: list[tuple[int, float]], writes: list[tuple[int, float]], product: Shape | None
+    op: Operator,
+    share: float,
+    reads: list[tuple[int, float]],
+    writes: list[tuple[int, float]],
+    product: Shape | None,
+    weights: float,
 ) -> Operator:
-    """A device's share of an operator's work, with traffic by the bytes of what it reads and writes and its share."""
+    """A device's share of an operator's work, with traffic by the bytes of what it reads and writes and its share.
+
+    ``weights`` is the share of its weights that it unpacks, where these are packed.
+    """
     return msgspec.structs.replace(
         op,
         flops=round(op.flops * share),
         bytes_read=round(op.bytes_read * _average(reads)),
         bytes_written=round(op.bytes_written * _average(writes)),
-        workspace_bytes=math.ceil(op.workspace_bytes * share),
+        workspace_bytes=math.ceil(op.workspace_bytes * (weights if op.unpacking_bytes else share)),
         product=product,
+        unpacking_bytes=round(op.unpacking_bytes * weights),
     )
 
 

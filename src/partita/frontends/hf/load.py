@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from partita.frontends.adapters import attach
 from partita.frontends.building import on_meta, with_values
 from partita.frontends.hf.build import RunOfParts, build, model_classes
 from partita.frontends.hf.configuration import configurations, settled_configuration
@@ -85,7 +86,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
                 except TraceError as error:
                     failure = failure or error
                     break
-                said = (*notes, *filled)
+                said = (*notes, *filled, *attach(module, asked.adapters))
                 if failure is not None:
                     said = (*said, f"This is {cls.__name__}: {failure}.")
                 try:
@@ -107,6 +108,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
 def _with_weights(model: BuiltModel, cls: Any, config: Any, task: str, number_format: Any) -> BuiltModel:
     """The chosen model again, initialised."""
     module, _ = build(cls, config, number_format, model.name, nullcontext)
+    attach(module, model.asked.adapters)
     for name, value in vars(model.module.config).items():
         # What the inputs of the trace needed of its configuration, which is a copy, those of the run need, too.
         if value is not None and getattr(module.config, name, None) is None:

@@ -65,6 +65,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     alike: bool = False  #: All blocks run the same again, and the model's ends nothing.
     offload: bool = False  #: Activations or weights may be kept in the host's memory.
     frozen: bool = True  #: Training may leave weights as they are.
+    packed: bool = True  #: Frozen weights may be kept in a few bits and unpacked for each product.
     #: What optimizers it has, empty for any; which number formats.
     optimizers: tuple[str, ...] = ()
     formats: Mixtures = "any"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from partita.costs.optimizer import formats_of
+from partita.costs.packed import packed_format
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.formats import format_refusals, needs_shares
 from partita.nouns.catalogue.meshes import MeshLimits
@@ -47,6 +48,9 @@ def check_training(
         raise InputError(
             f"{name} trains all weights of a model, and this one leaves {frozen} as it is; leave --runtime out"
         )
+    packed = packed_format(graph)
+    if packed and not limits.packed:
+        raise InputError(f"{name} is not told to keep weights in {packed} with such splits; leave --weights out")
     formats = formats_of(graph, settings.optimizer, settings.optimizer_dtype, settings.master_weights, gradient_dtype)
     wrong = next(format_refusals(limits.formats, formats, settings.optimizer, name), None)
     if wrong is not None:

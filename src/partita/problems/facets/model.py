@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Generic
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal
 
 import msgspec
 
@@ -105,6 +105,20 @@ class Pricing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     name: Annotated[
         str | None, setting("The problem's name; the model's and the cluster's if None.", python_only=True)
     ] = None
+
+
+#: What pricings of training that keep frozen weights packed declare as ``weights``.
+FrozenWeights = Annotated[
+    Literal["nf4"] | None,
+    setting(
+        "Frozen weights of linear layers are kept so, and unpacked for each product: nf4, as QLoRA does.",
+        metavar="FORMAT",
+        group="training",
+        training=True,
+        meaning="What frozen weights of linear layers are kept in, unpacked for each product; their own number format "
+        "if None.",
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from partita.costs.packed import with_packed_weights
 from partita.costs.strategies.machines import uneven
 from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
@@ -52,13 +53,13 @@ class HybridFromModel(TrainedModel):
         if settings.global_batch is None:
             if not settings.microbatches:
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
-            return model.price(graph, cluster, settings, change)
+            return model.price(with_packed_weights(graph, settings.weights), cluster, settings, change)
         found: list[Priced[HybridProblem]] = []
         for samples in microbatch_sizes(settings, graph.samples):
             traced = graph if samples == graph.samples else settings.trace(samples)
             number = settings.global_batch // samples
             sized = msgspec.structs.replace(settings, microbatches=(number,))
-            found += model.price(traced, cluster, sized, change)
+            found += model.price(with_packed_weights(traced, settings.weights), cluster, sized, change)
         return found
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec.structs import asdict
 
 from partita.ground.errors import InputError
-from partita.problems.facets.model import DeviceChanges, Pricing
+from partita.problems.facets.model import DeviceChanges, FrozenWeights, Pricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
@@ -124,6 +124,7 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             "weights.",
         ),
     ] = "float32"
+    weights: FrozenWeights = None
     zero1: Annotated[bool, setting("Replicas share out the optimizer's states, as --zero 1.")] = False
     sequence_parallel: Annotated[
         bool,

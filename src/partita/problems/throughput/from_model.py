@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from partita.costs.chain import chain_of
+from partita.costs.packed import with_packed_weights
 from partita.costs.table import cost_source
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import Mesh
@@ -44,7 +45,8 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
     ) -> Sequence[Priced[ThroughputProblem]]:
         runtime = runtime_for(settings.runtime, graph.workload)
         arguments = msgspec.structs.asdict(settings)
-        del arguments["runtime"]
+        del arguments["runtime"], arguments["weights"]
+        graph = with_packed_weights(graph, settings.weights)
         arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
 
         def priced(**more: Any) -> ThroughputProblem:

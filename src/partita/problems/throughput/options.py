@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from partita.nouns.pipeline import Contiguity, Plan
-from partita.problems.facets.model import DeviceChanges, Pricing
+from partita.problems.facets.model import DeviceChanges, FrozenWeights, Pricing
 from partita.problems.kind import SearchOptions
 from partita.problems.settings import setting
 from partita.problems.throughput.problem import Communication, ThroughputProblem, WorkingMemory
@@ -113,6 +113,7 @@ class ThroughputPricing(Pricing, frozen=True, kw_only=True):
         Literal["1f1b", "gpipe"],
         setting("Of the microbatches.", group="training", meaning="The schedule of the microbatches."),
     ] = "1f1b"
+    weights: FrozenWeights = None
     recompute: Annotated[
         bool, setting("Keep only what enters a stage, and run its forward part again.", group="training")
     ] = False

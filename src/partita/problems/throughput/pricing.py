@@ -130,7 +130,8 @@ def price(
     if training:
         if microbatches > 1:
             notes.append("The gradient of one microbatch is held beside the sum while it is added.")
-        kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {optimizer_dtype}"
+        state = "int8" if optimizer.endswith("-8bit") else optimizer_dtype
+        kept = "and no optimizer state" if optimizer == "none" else f"and {optimizer} state in {state}"
         copies = f", with a master copy of weights in {optimizer_dtype}" if mastered else ""
         notes.append(
             f"Each trained weight is held with a gradient in its own number format {kept}{copies}; the optimizer's "
