@@ -16,7 +16,7 @@ import pytest
 
 from partita.frontends.kept import graphs, installed
 from partita.frontends.kept.graphs import kept
-from partita.frontends.options import Asked
+from partita.frontends.options import Adapters, Asked
 from partita.ground.folders import kept_folder
 from partita.nouns.graph import Graph, Operator, Source, Tensor
 
@@ -94,6 +94,7 @@ def test_a_model_is_traced_once(folder: Path, tracer: Tracer) -> None:
         {"training": True},
         {"decode": 5},
         {"inputs": {"x": 1}},
+        {"adapters": Adapters(4)},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -106,7 +107,7 @@ def test_whatever_is_asked_for_counts(folder: Path, tracer: Tracer, change: dict
 
 def test_every_setting_is_among_those() -> None:
     """A setting that is added gets a line in the test above."""
-    named = {"batch_size", "sequence_length", "dtype", "fields", "task", "training", "decode", "inputs"}
+    named = {"batch_size", "sequence_length", "dtype", "fields", "task", "training", "decode", "inputs", "adapters"}
     assert {field.name for field in dataclasses.fields(Asked)} == named
 
 
