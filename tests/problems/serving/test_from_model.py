@@ -194,7 +194,7 @@ def test_forms_of_one_layout_share_its_prices(dense: Graph) -> None:
     units = priced(dense).units
     by_layout = {unit.layout: unit.prices for unit in units}
     assert all(unit.prices is by_layout[unit.layout] for unit in units)
-    assert {unit.rules.tokens for unit in units} == {512, 1024, 8192}
+    assert {unit.rules.tokens for unit in units} == {512, 1024, 2048, 8192}
     assert len({(unit.layout, unit.rules) for unit in units}) == len(units)
     # Prompts that are not cut need a step that holds them.
     whole = priced(dense, engine="trtllm", prompt_tokens=1000).units

@@ -9,6 +9,7 @@ from partita.engines.search.result import Bound
 from partita.problems.kind import BoundMethod
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.problem import ServingProblem
+from partita.problems.serving.whole_fleets import WholeFleets
 from partita.problems.serving.work import fitting, least_duration
 
 
@@ -48,7 +49,11 @@ class FleetCapacity(BoundMethod[ServingProblem]):
 
     def bound(self, problem: ServingProblem, monitor: Monitor) -> Bound:
         fleets = FleetBound(problem)
-        value = fleets.least_cost() if problem.goal == "cost" else fleets.least()
+        cost = problem.goal == "cost"
+        value = fleets.least_cost() if cost else fleets.least()
+        if not math.isinf(value) and not monitor.stopping:
+            whole = WholeFleets(fleets)
+            value = max(value, (whole.cheapest if cost else whole.least)(lambda: monitor.stopping))
         requests = ConservedWork()
         if requests.supports(problem) is None:
             # Where few requests are under way, each of them takes its time.

@@ -1,25 +1,32 @@
 """How many requests a unit takes at most: prices of its time that no way to schedule steps can beat.
 
-Let a step of a unit have p tokens of prompts and d decodes. It takes at least f(p, d): what its tokens take but for
-attention, which is linear in requests and counted with them. Between two tokens of a request lies at least the latency
-l(p, d) of the step that makes the second. A request *keeps* the TPOT target t if those sum up to at most t for each
-decode. So for all ν, μ >= 0 and
+Let a step of a unit have p tokens of prompts and d decodes whose contexts sum up to A tokens. It takes at least
+f(p, d): what its tokens take but for attention, which is linear in requests and counted with them. Between two tokens
+of a request lies at least the latency l(p, d, A) of the step that makes the second. A request *keeps* the TPOT target t
+if those sum up to at most t for each decode. The contexts of all decodes that are under way fit the cache of C tokens:
+in one step A <= C, and over all steps the sum of l · A is at most C times the duration, as steps of a pipeline that are
+under way together share it. So for all ν, μ, α, θ >= 0 with ν p <= f(p, 0) and
 
-    ω = min over steps of (f(p, d) − ν p)/d,    κ = min over steps of (f(p, d) − ν p)/d + μ (l(p, d) − t)
+    ω = min over steps of (f(p, d) − ν p − α A + θ l A / C)/d,
+    κ = min over steps of (f(p, d) − ν p − α A + θ l A / C)/d + μ (l(p, d, A) − t)
 
-with ν p <= f(p, 0), the time that a unit works is at least ν for every token of a prompt, κ for every decode of a
-request that keeps the target, and ω for every other decode: the Lagrangian of the linear program over mixes of steps,
-where ν is the price of prompts and μ that of latency. For every d, f and l are piecewise linear in p, so that the ends
-of pieces decide; all d are looked at. Which ν and μ are good is searched for; that they are valid needs no search.
+the time that a unit works is, but for a factor 1 + θ, at least ν for every token of a prompt, α for every token of a
+context of a decode, κ for every decode of a request that keeps the target, and ω for every other decode: the Lagrangian
+of the linear program over mixes of steps. For every d, f and l are piecewise linear in p and linear in A (of l · A the
+lower line is taken), so that the ends of pieces decide; all d are looked at. Which prices are good is searched for;
+that they are valid needs no search.
 
-Queues, padding, computing anew, the cache but for how many requests fit at once, and the TTFT target but for forms that
-miss it even alone are left out: they only cost more time. Decodes whose request was put back are as in
-``partita.problems.serving.work``.
+A decode may also be made by computing a request anew after it was put back: what is computed then is at the price of
+prompts, with their attention. Where that is cheaper than the decode, what it saves is taken off all prices.
+
+Queues, padding, the cache of prompts that are computed, and the TTFT target but for forms that miss it even alone are
+left out: they only cost more time. Windows and shared prefixes make caches smaller than contexts: there, α and θ are 0.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,8 +34,9 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Longs
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of
+from partita.problems.serving.mixes import NEVER, Anew, Multipliers, Steps
 from partita.problems.serving.problem import Role, ServingProblem, ServingUnit
-from partita.problems.serving.work import attention_s, least_per_token, least_step, may_put_back
+from partita.problems.serving.work import attention_s, least_per_token, least_step, may_put_back, pairs_of
 
 #: Relative room for rounding of all sums here.
 _ROOM = 1e-9
@@ -37,7 +45,10 @@ _MOST_KINDS = 12
 _BUCKETS = 4
 #: Prices of latency that are tried first, and how often the best are looked at more closely.
 _PRICES = np.concatenate([[0.0], np.geomspace(1e-5, 10.0, 13)])
+_CACHE = np.concatenate([[0.0], np.geomspace(1e-2, 10.0, 7)])
 _ROUNDS = 4
+#: Of the price of prompts, where only what is computed anew has one.
+_ASKED = np.append(0.0, np.geomspace(0.01, 1.0, 8))
 
 
 @dataclass(frozen=True)
@@ -90,24 +101,6 @@ class RequestPrices:
     other: Floats
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """Steps that decide: tokens of prompts, decodes, seconds but for attention, seconds from end to end."""
-
-    prompts: Floats
-    decodes: Floats
-    time: Floats
-    latency: Floats
-
-    def prices(self, prompt: Floats, latency: Floats, tpot_s: float | None) -> tuple[Floats, Floats]:
-        """κ and ω for prices of prompts and of latency, of any shape alike."""
-        others = (self.time - prompt[..., None] * self.prompts) / self.decodes
-        if tpot_s is None:
-            least: Floats = others.min(-1)
-            return least, least
-        return (others + latency[..., None] * (self.latency - tpot_s)).min(-1), others.min(-1)
-
-
 class UnitCapacity:
     """What one unit of a form does at most, with a role."""
 
@@ -115,21 +108,31 @@ class UnitCapacity:
         self.problem, self.form, self.kinds = problem, form, kinds
         prices, rules = form.prices, form.rules
         groups, stages = prices.attention_data, range(prices.stages)
-        self._again = may_put_back(form, drawn)
         longest = int((drawn.prompt_tokens + drawn.output_tokens).max())
+        shortest = int(kinds.prompt.min())
         self._most = groups * max(rules.tokens, rules.requests, 0 if rules.chunked else longest)
+        self._contexts = shortest + 1, longest
+        #: Whether the cache of a request is a number of bytes for every token of it.
+        self._plain = not kinds.cached and not any(prices.windows)
         # A request that decodes holds at least its prompt, but for what it shares.
-        least = max(1, int(kinds.prompt.min()) - kinds.cached)
-        seats = [rules.requests]
+        seats = [float(rules.requests)]
+        self._cache = math.inf
         for stage, budget in enumerate(prices.cache_budget_bytes):
-            held = bytes_of(form, stage, least) if not kinds.cached and not any(prices.windows) else 0
-            seats.append(int(budget // held) if held else rules.requests)
-        self._seats = max(1, groups * min(seats))
+            token = bytes_of(form, stage, rules.block_tokens) / rules.block_tokens
+            if self._plain and token:
+                seats.append(budget // bytes_of(form, stage, max(1, shortest)))
+                self._cache = min(self._cache, groups * budget / token)
+        self._seats = max(1, groups * int(min(seats)))
         points = np.array(prices.tokens, np.float64)
         self._points = np.append(points[points < self._most], self._most)
         self._mixed = self._rising(prices.dense_mixed_s, prices.mixed_step_s)
         self._alone = self._rising(prices.dense_s, prices.step_s)
-        shortest, reading = int(kinds.prompt.min()), np.zeros(prices.stages)
+        self._anew = self._computed_anew() if may_put_back(form, drawn) else NEVER
+        # Where windows or prefixes make computing anew another thing, decodes take the lower of both prices.
+        self._again = self._anew is not NEVER and not self._plain
+        if self._again:
+            self._anew = NEVER
+        reading = np.zeros(prices.stages)
         for place, window in enumerate(prices.windows):
             keys = min(shortest + 1, window) if window else shortest + 1
             rate = [
@@ -152,6 +155,24 @@ class UnitCapacity:
             for s, one in zip(stages, asked, strict=True)
         ]
 
+    def _computed_anew(self) -> Anew:
+        """By contexts from the shortest to the longest; means over stages, sums of what latencies lack."""
+        prices, stages = self.form.prices, range(self.form.prices.stages)
+        contexts = np.arange(self._contexts[0], self._contexts[1] + 1)
+        several = self.form.rules.block_tokens + 1, 2
+        pairs, shorter = [], 0.0
+        for s in stages:
+            shorter += float(np.max(sum(prices.decode_s[s]) * contexts + prices.request_s[s]))
+        for least in several:
+            # The last token alone would be a decode.
+            tokens = np.minimum(np.maximum(2, least), contexts) if self.form.rules.keeps else contexts
+            more = np.zeros(len(contexts))
+            for s in stages:
+                more += sum(prices.prompt_s[s]) * pairs_of(tokens, contexts - tokens, 0)
+                more -= sum(prices.decode_s[s]) * contexts + prices.request_s[s]
+            pairs.append((tokens.astype(np.float64), more / prices.stages))
+        return Anew(pairs[0], pairs[1], shorter)
+
     def _rising(self, tables: tuple[tuple[float, ...], ...], fixed: tuple[float, ...]) -> Floats:
         """(S, points) Seconds of a step with at least so many tokens."""
         points = np.array(self.form.prices.tokens, np.float64)
@@ -172,22 +193,33 @@ class UnitCapacity:
 
     @cached_property
     def late(self) -> bool:
-        """Whether no request keeps the TTFT target here, even alone."""
-        limit, prices = self.problem.targets.ttft_s, self.form.prices
-        first = np.max(self._stage_prompt, axis=0) + prices.arrival_s
-        return limit is not None and bool((first * (1 - _ROOM) > limit).all())
+        """Whether no request keeps the TTFT target here, even alone.
+
+        A prompt takes its work at the busiest stage; and its first chunk, which is all of it or fills its step, passes
+        all stages.
+        """
+        limit, prices, rules = self.problem.targets.ttft_s, self.form.prices, self.form.rules
+        if limit is None:
+            return False
+        first = np.minimum(self._new, rules.tokens) if rules.chunked else self._new
+        through = sum(np.interp(prices.attention_data * first, self._points, row) for row in self._mixed)
+        through = np.where(first > 0, through, 0.0)
+        least = np.maximum(np.max(self._stage_prompt, axis=0), through) + prices.arrival_s
+        return bool((least * (1 - _ROOM) > limit).all())
 
     @cached_property
     def least_gap_s(self) -> float:
         """Seconds between two tokens of a request at least: of a step that makes a token for it alone."""
-        return float(self._steps(np.ones(1)).latency.min()) * (1 - _ROOM)
+        steps = self._steps(np.ones(1))
+        found = steps.latency + steps.reading * steps.least - self._anew.shorter_s
+        return max(0.0, float(found.min())) * (1 - _ROOM)
 
     @cached_property
     def _prompt_price(self) -> float:
         """The most that a token of a prompt may cost."""
         return max(0.0, float((self._mixed.mean(0) / self._points).min()))
 
-    def _steps(self, decodes: Floats) -> _Steps:
+    def _steps(self, decodes: Floats) -> Steps:
         prices = self.form.prices
         d = np.repeat(decodes, len(self._points) + 2)
         ends = np.concatenate([np.stack([[one, one, *np.maximum(self._points, one)] for one in decodes]).reshape(-1)])
@@ -201,51 +233,107 @@ class UnitCapacity:
             )
             own += self._request[stage] * d
             time += own / prices.stages
-            latency += own + self._reading[stage] * d
-        return _Steps(ends - d, d, time, latency)
+            latency += own + (0.0 if self._plain else self._reading[stage]) * d
+        reading = float(sum(sum(row) for row in prices.decode_s)) if self._plain and not self._again else 0.0
+        if self._plain and self._again:
+            latency += float(self._reading.sum()) * d
+        least = self._contexts[0] * d
+        most = np.maximum(least, np.minimum(self._cache, self._contexts[1] * d))
+        rare = np.minimum(1.0, prices.attention_data * (prices.stages + 1) / d)
+        return Steps(ends - d, d, time, latency, least, most, reading, rare)
 
     @cached_property
-    def _few(self) -> _Steps:
-        return self._steps(np.unique(np.rint(np.geomspace(1, self._seats, 24))))
+    def _few(self) -> Steps:
+        some = np.append(np.geomspace(1, self._seats, 7), np.linspace(self._seats / 2, self._seats, 7))
+        return self._steps(np.unique(np.maximum(1.0, np.rint(some))))
 
     @cached_property
-    def _all(self) -> _Steps:
+    def _all(self) -> Steps:
         return self._steps(np.arange(1.0, min(self._seats, self._most) + 1))
 
-    def prices(self, role: Role) -> list[RequestPrices]:
-        """Prices of requests, each valid by itself; of units for prompts there is no TPOT target to keep."""
+    @property
+    def _budgeted(self) -> bool:
+        """Whether contexts have a price."""
+        return self._plain and not self._again and math.isfinite(self._cache)
+
+    def prices(self, role: Role, known: dict[tuple[Role, float, int], Multipliers]) -> list[RequestPrices]:
+        """Prices of requests, each valid by itself; of units for prompts there is no TPOT target to keep.
+
+        What is good for one form is mostly good for others on the same layout: ``known`` has what was found.
+        """
         if role == "prefill":
             only = (self._prompt_price * self._new + self._prompt_attention) * (1 - _ROOM)
             return [RequestPrices(only, only)]
         tpot, share = self.problem.targets.tpot_s, self.problem.targets.percentile
-        weights = self.kinds.count / self.kinds.count.sum()
-        prompt = 0.0 if role == "decode" else float((weights * self._new).sum())
-        decodes = float((weights * (self.kinds.output - 1)).sum())
         found = []
-        for kept in (0.0,) if tpot is None else (share, 1.0, 0.0):
-            found.append(self._priced(role, *self._best(role, kept, prompt, decodes)))
+        for kept in (0.0,) if tpot is None else (share, 0.0):
+            key = role, kept, self._seats
+            if key not in known:
+                known[key] = self._best(role, kept)
+            found.append(self._priced(role, known[key]))
         return found
 
-    def _best(self, role: Role, kept: float, prompt: float, decodes: float) -> tuple[float, float]:
-        """Prices of prompts and of latency that are good where a share of requests keeps the target."""
+    def _best(self, role: Role, kept: float) -> Multipliers:
+        """Prices that are good where a share of requests keeps the target: one after the other, finer each time."""
         tpot = self.problem.targets.tpot_s
-        asks = np.linspace(0.0, self._prompt_price, 11) if role == "both" else np.zeros(1)
-        delays = _PRICES if kept and tpot is not None else np.zeros(1)
-        best = (0.0, 0.0)
+        axes = {
+            "prompt": self._prompt_price * (np.linspace(0.0, 1.0, 11) if role == "both" else _ASKED),
+            "latency": _PRICES if kept and tpot is not None else np.zeros(1),
+            "context": np.zeros(1),
+            "cache": np.zeros(1),
+        }
+        if self._budgeted:
+            step = float(self._few.time[self._few.prompts == 0].max())
+            axes["context"] = np.append(0.0, np.geomspace(1e-2, 2.0, 8)) * step / self._cache
+            axes["cache"] = _CACHE if self.form.prices.stages > 1 else np.zeros(1)
+        best = dict.fromkeys(axes, 0.0)
         for _ in range(_ROUNDS):
-            x, y = (one.reshape(-1) for one in np.meshgrid(asks, delays, indexing="ij"))
-            keeping, others = self._few.prices(x, y, tpot)
-            at = int(np.argmax(x * prompt + (kept * keeping + (1 - kept) * others) * decodes))
-            best = (float(x[at]), float(y[at]))
-            asks, delays = _around(asks, best[0]), _around(delays, best[1])
-        return best
+            for pair in (("prompt", "latency"), ("latency", "context"), ("context", "cache"), ("prompt", "context")):
+                if all(len(axes[name]) == 1 for name in pair):
+                    continue
+                x, y = (one.reshape(-1) for one in np.meshgrid(*(axes[name] for name in pair), indexing="ij"))
+                tried = {name: np.full(len(x), value) for name, value in best.items()} | dict(
+                    zip(pair, (x, y), strict=True)
+                )
+                at = int(np.argmax(self._worth(role, kept, Multipliers(**tried))))
+                best |= {name: float(one[at]) for name, one in zip(pair, (x, y), strict=True)}
+            axes = {name: _around(values, best[name]) for name, values in axes.items()}
+        return Multipliers(**{name: np.array(value) for name, value in best.items()})
 
-    def _priced(self, role: Role, ask: float, delay: float) -> RequestPrices:
-        keeping, others = self._all.prices(np.array(ask), np.array(delay), self.problem.targets.tpot_s)
-        attention = self._attention - (self._prompt_attention if role == "decode" else 0.0)
-        fixed = attention + (0.0 if role == "decode" else ask * self._new)
-        decodes = self.kinds.output - 1
-        return RequestPrices(*(np.maximum(0.0, (fixed + one * decodes) * (1 - _ROOM)) for one in (keeping, others)))
+    def _worth(self, role: Role, kept: float, at: Multipliers) -> Floats:
+        """Seconds of a mean request at prices, by the few steps."""
+        weights = self.kinds.count / self.kinds.count.sum()
+        keeping, others = self._few.prices(at, self._anew, self.problem.targets.tpot_s, self._cache)
+        decodes = float((weights * (self.kinds.output - 1)).sum())
+        prompts = 0.0 if role == "decode" else float((weights * self._new).sum())
+        found = at.prompt * prompts + at.context * float((weights * self._held).sum())
+        worth: Floats = (found + (kept * keeping + (1 - kept) * others) * decodes) / (1 + at.cache)
+        return worth
+
+    @property
+    def _held(self) -> Floats:
+        """(K,) Contexts of all decodes of a request together."""
+        count = (self.kinds.output - 1).astype(np.float64)
+        found: Floats = count * self.kinds.prompt + count * (count + 1) / 2
+        return found
+
+    def _priced(self, role: Role, at: Multipliers) -> RequestPrices:
+        at = replace(at, prompt=np.minimum(at.prompt, self._prompt_price))
+        fixed = self._attention - (self._prompt_attention if role == "decode" else 0.0)
+        if role != "decode":
+            fixed = fixed + at.prompt * self._new
+        found, worth, once = [], float(at.context), 0.0
+        if role == "decode":
+            # One of its decodes may be computed anew because its cache came.
+            once = float(self._anew.saves(at, self._anew.rare, at.latency * self._seats))
+        for one in self._all.prices(at, self._anew, self.problem.targets.tpot_s, self._cache):
+            # Requests of a kind may be longer; where that would make them cheaper, so long as makes them cheapest.
+            count = self.kinds.output - 1.0
+            if worth:
+                count = np.maximum(count, -float(one) / worth - self.kinds.prompt - 0.5)
+            decodes = worth * (count * self.kinds.prompt + count * (count + 1) / 2) + float(one) * count
+            found.append(np.maximum(0.0, (fixed + decodes - once) * (1 - _ROOM) / (1 + float(at.cache))))
+        return RequestPrices(*found)
 
 
 def _around(values: Floats, at: float) -> Floats:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The deepest pipeline that is looked at where shallower ones hold the model, and the deepest of all.
 _DEEPEST, _LIMIT = 4, 64
 #: Shares of the engine's usual number of tokens in a step.
-_TOKEN_SHARES = (1, 8, 16)
+_TOKEN_SHARES = (1, 4, 8, 16)
 #: Requests at once.
 _REQUESTS = (256, 1024)
 #: Formats where nothing is said.
@@ -115,6 +115,9 @@ def sized(unit: ServingUnit, engine: EngineSpec, lengths: Sequence[tuple[int, in
     longest = max(prompt for prompt, _ in lengths)
     least = 1 if rules.chunked else longest
     tokens = {max(1, engine.step_tokens // share) for share in _TOKEN_SHARES if engine.step_tokens // share >= least}
+    if engine.step_tokens // _TOKEN_SHARES[1] < longest < engine.step_tokens:
+        # A prompt a step: the next one does not begin in what is left of it.
+        tokens.add(longest)
     shortest = min(prompt + 1 for prompt, _ in lengths)
     held = unit.prices.cache_tokens(shortest) // shortest // unit.prices.attention_data
     requests = [size for size in _REQUESTS if size < held]

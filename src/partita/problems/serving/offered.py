@@ -7,6 +7,7 @@ import math
 import msgspec
 
 from partita.engines.search.monitor import Monitor
+from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
 
@@ -74,3 +75,17 @@ def _whole(problem: ServingProblem, units: tuple[UnitGroup, ...], rate: float, m
             return rate
         rate *= 1 - _NEARER * (1 << look)
     return 0.0
+
+
+def prompts_of(workload: RequestWorkload) -> RequestWorkload:
+    """The same requests, of which each ends with its first token; when they come is open."""
+    trace = workload.trace
+    return msgspec.structs.replace(
+        workload,
+        output_tokens=None if workload.output_tokens is None else 1,
+        histogram=tuple(msgspec.structs.replace(bar, output_tokens=1) for bar in workload.histogram),
+        trace=trace and msgspec.structs.replace(trace, output_tokens=(1,) * len(trace.output_tokens)),
+        spread=0.0,
+        rate_per_s=None,
+        concurrency=None,
+    )

@@ -22,19 +22,23 @@ from partita.ground.errors import InputError
 from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
 from partita.problems.serving.evaluate import evaluate
-from partita.problems.serving.fleets import FleetBound, Item
-from partita.problems.serving.offered import most_offered
+from partita.problems.serving.fleets import FleetBound
+from partita.problems.serving.offered import most_offered, prompts_of
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.packing import unpacked
-from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup, UnitLayout
+from partita.problems.serving.request_values import Item
 from partita.problems.serving.rules import RULES, ByRule, Estimates, planned
+from partita.problems.serving.whole_fleets import WholeFleets
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
 #: Requests of a run of one unit, and forms of a kind that are tried.
 _LONE_REQUESTS, _TRIED = 1_500, 6
 #: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
-_PAIRS, _MATCHED = 4, 3
+_PAIRS, _MATCHED = 4, 2
+#: Forms for prompts that are simulated by themselves, on which share of the devices of their kind.
+_ASKED, _FOR_PROMPTS = 12, 0.6
 #: Of what lone units take, what fleets of them are asked for at first, and by which factor more each time.
 _SPARE, _MORE = 0.95, 1.03
 
@@ -83,8 +87,18 @@ class _Search:
         if fleets is not None and len(fleets) <= _FEW:
             self.all_of(fleets)
         else:
+            self.whole(cost)
             self.some()
         self.best.counters["simulated"] = self.simulated
+
+    def whole(self, cost: bool) -> None:
+        """The bound over whole units."""
+        whole = WholeFleets(self.bound)
+        least = (whole.cheapest if cost else whole.least)(lambda: self.monitor.stopping)
+        if math.isinf(least):
+            self.best.refute(self.name)
+        elif least > 0:
+            self.best.prove(least, self.name)
 
     @property
     def finite(self) -> bool:
@@ -273,34 +287,59 @@ class _Search:
                         return
                 asked *= _MORE
 
+    def asked_rates(self, kind: str) -> list[tuple[float, Item]]:
+        """Prompts per second of units that do prompts alone, and wait for each other, by simulation; the best first."""
+        found = []
+        problem = self.problem
+        workload = msgspec.structs.replace(prompts_of(problem.workload), requests=_LONE_REQUESTS)
+        targets = msgspec.structs.replace(problem.targets, tpot_s=None)
+        alone = problem.replace(workload=workload, goal="rate", roles="both", rates=(), unit="s", targets=targets)
+        for most, item in self.ranked("prefill", kind)[:_ASKED]:
+            if self.over:
+                break
+            count = max(1, int(problem.pool(kind).devices * _FOR_PROMPTS) // item.form.devices)
+            units = (UnitGroup(unit=item.number, count=count),)
+            plan = most_offered(alone, units, count * most * 0.85, self.monitor) if self.fits(units) else None
+            if plan is not None and plan.rate_per_s is not None:
+                found.append((plan.rate_per_s / count, item))
+        found.sort(key=lambda one: -one[0] / one[1].form.devices)
+        return found[:_PAIRS]
+
     def matched(self) -> None:
         """Units for prompts beside units for decoding, in numbers that match."""
         if self.problem.roles == "both":
             return
         kinds = [pool.kind for pool in self.problem.pools]
-        first = [one for kind in kinds for one in self.ranked("prefill", kind)[:_PAIRS]]
-        second = [one for kind in kinds for one in self.ranked("decode", kind)[:_PAIRS]]
+        first = [one for kind in kinds for one in self.asked_rates(kind)]
+        second = [one for kind in kinds for one in self.layouts("decode", kind)[:_PAIRS]]
         found = []
         for (ask, asker), (make, maker) in itertools.product(first, second):
             most = self.problem.devices
             for prompts in range(1, most // asker.form.devices + 1):
                 left = most - prompts * asker.form.devices
                 for decoders in range(1, left // maker.form.devices + 1):
-                    rate = min(prompts * ask * 0.85, decoders * make * 0.92)
-                    found.append((rate, -prompts, asker, maker, decoders))
+                    rate = min(prompts * ask, decoders * make * 0.95)
+                    found.append((rate, -prompts * asker.form.devices, asker, maker, prompts, decoders))
         found.sort(key=lambda one: one[:2], reverse=True)
         tried: Counter[tuple[int, int]] = Counter()
-        for rate, prompts, asker, maker, decoders in found:
+        for rate, _, asker, maker, prompts, decoders in found:
             if self.over or sum(tried.values()) >= _PAIRS * _MATCHED:
                 return
             pair = (asker.number, maker.number)
             units = (
-                UnitGroup(unit=pair[0], role="prefill", count=-prompts),
+                UnitGroup(unit=pair[0], role="prefill", count=prompts),
                 UnitGroup(unit=pair[1], role="decode", count=decoders),
             )
             if tried[pair] < _MATCHED and self.fits(units):
                 tried[pair] += 1
                 self.offer(most_offered(self.problem, units, rate, self.monitor))
+
+    def layouts(self, role: str, kind: str) -> list[tuple[float, Item]]:
+        """The best item of each layout, the best first."""
+        found: dict[UnitLayout, tuple[float, Item]] = {}
+        for most, item in self.ranked(role, kind):
+            found.setdefault(item.form.layout, (most, item))
+        return list(found.values())
 
     def raised(self) -> None:
         """The best fleet at higher rates, in whole runs."""

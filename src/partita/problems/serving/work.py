@@ -27,7 +27,7 @@ from partita.problems.serving.packing import blocks_of, fits
 from partita.problems.serving.problem import ServingProblem, ServingUnit
 
 
-def _pairs(count: Longs, before: Longs, window: int) -> Longs:
+def pairs_of(count: Longs, before: Longs, window: int) -> Longs:
     """Pairs of a query and a key, of ``count`` tokens behind ``before`` others, within a window (0 for none)."""
     whole = count * before + count * (count + 1) // 2
     if not window:
@@ -80,8 +80,8 @@ def attention_s(form: ServingUnit, stage: int, drawn: DrawnRequests, cached: int
     start = np.full(len(prompt), cached)
     for place, window in enumerate(prices.windows):
         asking, decoding = prices.prompt_s[stage][place], prices.decode_s[stage][place]
-        found += asking * _pairs(prompt - start, start, window)
-        found += (min(asking, decoding) if again else decoding) * _pairs(output - 1, prompt, window)
+        found += asking * pairs_of(prompt - start, start, window)
+        found += (min(asking, decoding) if again else decoding) * pairs_of(output - 1, prompt, window)
     return found if again else found + prices.request_s[stage] * (output - 1)
 
 
