@@ -221,10 +221,12 @@ class UnitCapacity:
 
     def _steps(self, decodes: Floats) -> Steps:
         prices = self.form.prices
-        d = np.repeat(decodes, len(self._points) + 2)
-        ends = np.concatenate([np.stack([[one, one, *np.maximum(self._points, one)] for one in decodes]).reshape(-1)])
+        # Decodes alone, as many in a step with a prompt, and every larger number of tokens where a piece ends.
+        rows, places = np.nonzero(self._points > decodes[:, None])
+        d = np.concatenate([decodes, decodes, decodes[rows]])
+        ends = np.concatenate([decodes, decodes, self._points[places]])
         time, latency = np.zeros(len(d)), np.full(len(d), (prices.stages - 1) * prices.hand_on_s)
-        alone = np.tile(np.arange(len(self._points) + 2) == 0, len(decodes))
+        alone = np.arange(len(d)) < len(decodes)
         for stage in range(prices.stages):
             own = np.where(
                 alone,

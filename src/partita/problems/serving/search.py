@@ -33,8 +33,8 @@ from partita.problems.serving.whole_fleets import WholeFleets
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
-#: Requests of a run of one unit, and forms of a kind that are tried.
-_LONE_REQUESTS, _TRIED = 1_500, 6
+#: Requests of a run of one unit, layouts of a kind that are tried, and of how many all sizes.
+_LONE_REQUESTS, _TRIED, _SIZED = 1_500, 12, 2
 #: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
 _PAIRS, _MATCHED = 4, 2
 #: Forms for prompts that are simulated by themselves, on which share of the devices of their kind.
@@ -195,23 +195,36 @@ class _Search:
     def lone_rates(self) -> dict[int, float]:
         """Requests per second of one unit of the most promising forms, by simulation."""
         found: dict[int, float] = {}
+        workload = self.problem.workload
+        workload = msgspec.structs.replace(workload, rate_per_s=None, requests=min(workload.count, _LONE_REQUESTS))
+        alone = self.problem.replace(workload=workload, goal="rate", rates=(), unit="s")
         for pool in self.problem.pools:
-            best = 0.0
-            for most, item in self.ranked("both", pool.kind)[:_TRIED]:
-                # What comes behind takes no more for its devices at best.
-                if self.over or most <= best * item.form.devices:
-                    break
-                units = (UnitGroup(unit=item.number),)
-                workload = self.problem.workload
-                workload = msgspec.structs.replace(
-                    workload, rate_per_s=None, requests=min(workload.count, _LONE_REQUESTS)
-                )
-                alone = self.problem.replace(workload=workload, goal="rate", rates=(), unit="s")
-                plan = most_offered(alone, units, most * 0.8, self.monitor)
-                if plan is not None and plan.rate_per_s is not None:
-                    found[item.number] = plan.rate_per_s
-                    best = max(best, plan.rate_per_s / item.form.devices)
+            self.simulated_alone(alone, self.layouts("both", pool.kind)[:_TRIED], found)
+            # Of the best layouts the other sizes.
+            own = [n for n in found if self.problem.form(n).kind == pool.kind]
+            own.sort(key=lambda n: -found[n] / self.problem.form(n).devices)
+            best = [self.problem.form(n).layout for n in own[:_SIZED]]
+            others = [
+                (most, item)
+                for most, item in self.ranked("both", pool.kind)
+                if item.form.layout in best and item.number not in found
+            ]
+            self.simulated_alone(alone, others[:_TRIED], found)
         return found
+
+    def simulated_alone(
+        self, alone: ServingProblem, ranked: Sequence[tuple[float, Item]], found: dict[int, float]
+    ) -> None:
+        """Add rates of items by themselves, while they may be the best for their devices."""
+        best = max((found[item.number] / item.form.devices for _, item in ranked if item.number in found), default=0.0)
+        for most, item in ranked:
+            # What comes behind takes no more for its devices at best.
+            if self.over or most <= best * item.form.devices:
+                break
+            plan = most_offered(alone, (UnitGroup(unit=item.number),), most * 0.8, self.monitor)
+            if plan is not None and plan.rate_per_s is not None:
+                found[item.number] = plan.rate_per_s
+                best = max(best, plan.rate_per_s / item.form.devices)
 
     def filled(self, rates: dict[int, float], rooms: dict[str, int]) -> Counter[int]:
         """The units of most rate in so many devices of each kind."""
