@@ -186,6 +186,10 @@ USAGE = [
     (("plan", "hf:openai/gpt2", "--cluster", "2xL4"), "download it first"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--set", "n_layer=-1"), "'n_layer' of the configuration of 'gpt2' is -1"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "sgd"), "add --training"),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--lora", "16"), "add --training, or leave --lora out"),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--training", "--lora", "0"), "0 is not in the range x>=1"),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--training", "--lora-targets", "c_attn"), "give the rank of these, too"),
+    (("plan", "hf:gpt2", "--cluster", "2xL4", "--weights", "nf4"), "--weights is about training; add --training"),
     (
         ("plan", "hf:gpt2", "--cluster", "2xL4", "--batch-size", "1000000000"),
         "batch size 1,000,000,000 is out of range",
