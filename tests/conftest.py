@@ -3,7 +3,8 @@
 Hypothesis runs the profile named by ``HYPOTHESIS_PROFILE``: ``ci`` (the default: the same examples on every run, no
 deadline, because the first call of a kernel compiles it) or ``thorough`` (twenty times as many, other ones each time).
 
-Tests marked ``slow`` are skipped unless ``--run-slow`` or ``-m slow`` is given.
+Tests marked ``slow`` are skipped unless ``--run-slow`` or ``-m slow`` is given. ``--run-slow`` also draws three times
+as many examples (profile ``slow``, where no other one is named).
 
 Published instance files lie in ``../shared/data`` relative to the repository root, and are not part of it; tests that
 ask for the fixture ``published_data`` are skipped where that folder is absent.
@@ -36,6 +37,9 @@ _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "ci", max_examples=USUAL_EXAMPLES, derandomize=True, deadline=None, suppress_health_check=_CHECKS
 )
+settings.register_profile(
+    "slow", max_examples=3 * USUAL_EXAMPLES, derandomize=True, deadline=None, suppress_health_check=_CHECKS
+)
 settings.register_profile("thorough", max_examples=20 * USUAL_EXAMPLES, deadline=None, suppress_health_check=_CHECKS)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
@@ -43,6 +47,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ``--run-slow``."""
     parser.addoption("--run-slow", action="store_true", default=False, help="run tests marked slow, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """More examples for who has the time; tests read how many when they are imported, which is later."""
+    if config.getoption("--run-slow") and "HYPOTHESIS_PROFILE" not in os.environ:
+        settings.load_profile("slow")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
+from instances.strategies import examples
 from partita.ground.errors import InputError, NoBatchSizeError
 from partita.nouns.graph import Graph
 from running.command_line import Run
@@ -401,7 +402,7 @@ def test_packed_weights_have_their_size(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(60)
 def test_reshapes_are_views_where_torch_has_a_view(shape: list[int], data: Any) -> None:
     order = data.draw(st.permutations(range(len(shape))))
     source = torch.empty(shape).permute(order)
