@@ -29,7 +29,7 @@ from models.onnx_models import HUB, PLAIN, Built  # noqa: E402
 from partita.frontends.onnx.shapes import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
-_LONG = {"t5", "bert", "llama", "resnet", "swin", "whisper-encoder"}
+_LONG = {"t5", "t5-encoder", "bert", "llama", "resnet", "swin", "vit", "whisper-encoder"}
 _MODELS = {**PLAIN, **HUB}
 _CASES = [pytest.param(name, marks=[pytest.mark.slow] if name in _LONG else []) for name in _MODELS]
 
