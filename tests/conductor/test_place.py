@@ -12,8 +12,9 @@ import partita as pt
 from partita.conductor.place import place, place_staged, placing_facet, staged_plan, step_on
 from partita.nouns.pipeline import Plan, Stage
 from partita.nouns.topology import topology
+from partita.nouns.topology.counted import counted
 from partita.nouns.topology.topology import Topology
-from partita.problems.hybrid.layer import Configuration, Edge, Layer
+from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.step.layout import MeshLayout, equal_parts, uniform_plan
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, Training
@@ -29,6 +30,9 @@ from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageW
 from partita.simulator.placed import all_reduce_s
 
 RATE = 1e9
+
+#: Of the problems of meshes.
+MESH_DEVICES = 768
 
 
 def row(
@@ -261,10 +265,11 @@ def test_replicas_exchange_in_levels_over_machines() -> None:
 # -- steps of uniform meshes -------------------------------------------------------------------------------------------
 
 
-def mesh_plan(seed: int) -> tuple[HybridProblem, Plan]:
+def mesh_plan(seed: int, context: int = 1, expert: int = 1) -> tuple[HybridProblem, Plan]:
     """Layers with weights on machines of four devices, under any schedule, degrees and stage of ZeRO that run."""
     draw = random.Random(seed)
     stages, data, tensor = draw.choice((1, 2, 3)), draw.choice((1, 2, 4, 8)), draw.choice((1, 2))
+    data *= max(1, expert // context)
     schedule = draw.choice(("1f1b", "gpipe", "zero-bubble"))
     count = stages * draw.randint(1, 2)
     layers = []
@@ -284,15 +289,26 @@ def mesh_plan(seed: int) -> tuple[HybridProblem, Plan]:
             optimizer_bytes=4.0,
             update_time=draw.choice((0.0, 0.5)),
             weight_gradient_time=draw.choice((None, 0.0, 1.0)),
+            experts=LayerState(
+                parameter_bytes=draw.randint(0, 4),
+                gradient_bytes=draw.randint(0, 8),
+                optimizer_bytes=2.0,
+                update_time=draw.choice((0.0, 0.5)),
+            )
+            if expert > 1 and draw.random() < 0.7
+            else None,
         )
         layers.append(Layer(id=v, configurations={tensor: (choice,)}, states={tensor: state}))
     problem = HybridProblem(
         name=f"mesh {seed}",
         unit="s",
-        devices=48,
+        devices=MESH_DEVICES,
         bandwidth_bytes_per_unit=4.0,
         microbatches=data * draw.randint(stages, 6),
         layers=tuple(layers),
+        spreads=(ContextExpertLayers(context=context, expert=expert, layers=tuple(layers), reserves={}),)
+        if context * expert > 1
+        else (),
         edges=tuple(Edge(source=v, target=v + 1, bytes=draw.randint(1, 6)) for v in range(count - 1)),
         hierarchy=Hierarchy(devices_per_machine=4, machine_bandwidth_bytes_per_unit=draw.choice((2.0, 8.0))),
         training=Training(
@@ -305,28 +321,55 @@ def mesh_plan(seed: int) -> tuple[HybridProblem, Plan]:
             switched=(True, False),
         ),
     )
-    layout = MeshLayout(tensor=tensor, pipeline=stages, data=data, zero=draw.choice(ZERO_STAGES), schedule=schedule)
+    layout = MeshLayout(
+        tensor=tensor,
+        pipeline=stages,
+        data=data,
+        zero=draw.choice(ZERO_STAGES),
+        schedule=schedule,
+        context=context,
+        expert=expert,
+    )
     starts = [0, *sorted(draw.sample(range(1, count), stages - 1))]
     return problem, uniform_plan(
         problem, layers, equal_parts(count, starts), dict.fromkeys(range(count), "none"), layout
     )
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_mesh_in_the_order_of_its_ranks_takes_what_its_time_line_does(seed: int) -> None:
-    problem, plan = mesh_plan(seed)
+def machines_of(problem: HybridProblem) -> tuple[Topology, Topology]:
+    """The machines of a mesh with all links listed, and counted."""
     assert problem.hierarchy is not None
-    machine_of = tuple(device // 4 for device in range(48))
+    machine_of = tuple(device // 4 for device in range(MESH_DEVICES))
     outside = problem.hierarchy.machine_bandwidth_bytes_per_unit / 4
-    here = Topology(
-        name="machines",
-        names=tuple(f"d{device}" for device in range(48)),
-        bandwidth_bytes_per_s=np.where(np.equal.outer(machine_of, machine_of), 4.0, outside),
-        machine_of=machine_of,
+    matrix = np.where(np.equal.outer(machine_of, machine_of), 4.0, outside)
+    return tuple(
+        Topology(
+            name="machines",
+            names=tuple(f"d{device}" for device in range(MESH_DEVICES)),
+            bandwidth_bytes_per_s=links,
+            machine_of=machine_of,
+        )
+        for links in (matrix, counted([(4, 4.0, outside)] * (MESH_DEVICES // 4)))
     )
+
+
+#: Groups that share out the sequence, and experts.
+SHARED = [(1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2), (2, 4), (4, 2), (8, 1), (1, 8)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "context", "expert"),
+    [(seed, *shared) for shared in SHARED for seed in range(60 if shared == (1, 1) else 10)],
+)
+def test_a_mesh_in_the_order_of_its_ranks_takes_what_its_time_line_does(seed: int, context: int, expert: int) -> None:
+    problem, plan = mesh_plan(seed, context, expert)
+    here, counted_here = machines_of(problem)
     staged = staged_plan(problem, plan)
     step = step_on(staged, tuple(stage.own for stage in staged.stages), here)
     assert step is not None
     assert step.time == pytest.approx(pt.simulate(problem, plan).step_time, rel=1e-9)
     if len(plan.stages) == 1:
         assert step.time == pytest.approx(pt.evaluate(problem, plan).objective, rel=1e-9)
+    again = step_on(staged, tuple(stage.own for stage in staged.stages), counted_here)
+    assert again is not None
+    assert again.time == pytest.approx(step.time, rel=1e-12)

@@ -236,7 +236,7 @@ def test_a_matrix_replaces_the_links() -> None:
         ({"machines": (Machine(devices=(("A", 0),)),)}, "count 0"),
         ({"machines": (Machine(devices=(("C", 1),)),)}, "'C' is not among its devices"),
         ({"machines": (Machine(devices=(("A", 1),), link="x"),)}, "'x' is not among its links"),
-        ({"machines": (Machine(devices=(("A", 99999),)),)}, "at most 16384"),
+        ({"machines": (Machine(devices=(("A", 999999),)),)}, "at most 131072"),
         ({"network": "x"}, "'x' is not among its links"),
         ({"matrix_bytes_per_s": ((0.0,),)}, "2 rows and columns"),
         ({"matrix_bytes_per_s": ((0.0, 1.0), (-1.0, 0.0))}, "from device 1 to 0 is -1.0"),
@@ -318,7 +318,7 @@ def test_a_file_may_hold_a_short_form_and_a_matrix(tmp_path: Path) -> None:
         ("machines = [{devices = 'L4', count = 0}]", FormatError, "count of a machine is 0"),
         ("machines = [{devices = 'L4', speed = 1}]", FormatError, "unknown key 'speed'; valid keys are count"),
         ("machines = [{devices = 'L4@pcie3', link = 'pcie4'}]", FormatError, "stated twice"),
-        ("machines = [{devices = '2xL4', count = 1000000000000}]", InputError, "at most 16384"),
+        ("machines = [{devices = '2xL4', count = 1000000000000}]", InputError, "at most 131072"),
         ("machines = [{devices = '2xL4:ndr'}]", InputError, "the network belongs to the cluster"),
         ("machines = [{devices = 'L5'}]", InputError, "there is no device 'L5'"),
         ("cluster = 'X'\n[devices.X]\nmemory_bytes = 1", InputError, "missing"),
@@ -421,14 +421,16 @@ def test_memory_of_own_devices_with_a_unit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "count", "remedy"),
     [
-        ("2400xL4", 2400, "300x(8xH100-80GB)"),
         ("dgx1:300", 2400, "300x(8xH100-80GB)"),
-        ("flat:2049:device=L4", 2049, "257x(8xH100-80GB)"),
+        ("uniform:2049:device=L4", 2049, "257x(8xH100-80GB)"),
+        ("(1000xL4+1000xCPU)+49x(L4+CPU)", 2098, "263x(8xH100-80GB)"),
     ],
 )
 def test_the_remedy_for_too_many_devices_is_one(text: str, count: int, remedy: str) -> None:
     """What is recommended has as many devices as were asked for, and can be planned for."""
-    with pytest.raises(InputError, match="at most 2048: take a part of it, or for a plan that is not placed") as found:
+    with pytest.raises(
+        InputError, match="at most 2048: take a part of it, or a cluster of machines that are alike"
+    ) as found:
         topology(text)
     assert f"{remedy}:infiniband-ndr" in str(found.value)
     assert 0 <= read_cluster(remedy).device_count - count < 8

@@ -50,7 +50,7 @@ LISTED: dict[str, Checks] = {
     ),
     "partita.makespan": Checks(makespan_plan.worth, (WeightedWork, EarliestEnds, SeparatorPotentials)),
     "partita.latency": Checks(latency_plan.worth, (EarliestPieceEnds,)),
-    "partita.layer-placement": Checks(layer_placement_plan.worth, (WorkOfLayers,)),
+    "partita.layer-placement": Checks(layer_placement_plan.worth, (WorkOfLayers,), layer_placement_plan.not_covered),
     "partita.mapping": Checks(mapping_plan.worth, (CrowdedDevices,)),
     "partita.hybrid": Checks(hybrid_plan.worth, (SuffixSets,), hybrid_plan.not_covered, hybrid_plan.covers),
 }

@@ -74,16 +74,26 @@ def _described(family: Any) -> tuple[dict[str, Any], list[str]]:
 
 
 def _document(found: Topology) -> dict[str, Any]:
-    """Everything; the matrix's diagonal, which nobody reads, is 0."""
-    count = found.device_count
-    matrix = found.bandwidth_bytes_per_s.tolist()
+    """Everything; the matrix's diagonal, which nobody reads, is 0. Counted machines stand for a matrix."""
+    import msgspec
+
+    from partita.nouns.topology.counted import CountedLinks
+
+    count, links = found.device_count, found.bandwidth_bytes_per_s
+    said: dict[str, Any]
+    if isinstance(links, CountedLinks):
+        said = {"bandwidth_bytes_per_s": None, "machines": msgspec.to_builtins(links.machines)}
+    else:
+        matrix = links.tolist()
+        rows = [[0.0 if i == j else matrix[i][j] for j in range(count)] for i in range(count)]
+        said = {"bandwidth_bytes_per_s": rows}
     return {
         "name": found.name,
         "devices": [
             {"name": name, "machine": machine, "kind": found.kinds[i] if found.kinds else None}
             for i, (name, machine) in enumerate(zip(found.names, found.machine_of, strict=True))
         ],
-        "bandwidth_bytes_per_s": [[0.0 if i == j else matrix[i][j] for j in range(count)] for i in range(count)],
+        **said,
         "switches": list(found.switches),
         "links": [dict(link._asdict()) for link in found.links],
         "notes": list(found.notes),
@@ -95,12 +105,19 @@ def _summary(found: Topology) -> list[Any]:
     import numpy as np
 
     from partita.documents.tables.text import new_table, paragraphs
+    from partita.nouns.topology.counted import CountedLinks
 
     kinds = Counter(found.kinds) or Counter({"not stated": found.device_count})
     said = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
     machines = "1 machine" if found.machine_count == 1 else f"{found.machine_count} machines"
     parts: list[Any] = [f"{found.name}: {found.device_count} devices in {machines} ({said})"]
-    matrix = found.bandwidth_bytes_per_s / 1e9
+    links = found.bandwidth_bytes_per_s
+    if isinstance(links, CountedLinks):
+        table = new_table("Bandwidth between two devices", ["GB/s", "pairs"])
+        for level, number in sorted(links.pairs().items(), reverse=True):
+            table.add_row(f"{level / 1e9:.4g}", f"{number}")
+        return [*parts, table, paragraphs("Notes", found.notes)]
+    matrix = links / 1e9
     pairs = matrix[~np.eye(found.device_count, dtype=bool)]
     if pairs.size:
         levels, counts = np.unique(np.round(pairs, 9), return_counts=True)

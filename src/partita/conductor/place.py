@@ -13,7 +13,9 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError, UnsupportedError
 from partita.ground.shown import brief
+from partita.nouns.topology.counted import CountedLinks
 from partita.nouns.topology.read import topology as read_topology
+from partita.nouns.topology.topology import MAX_TOPOLOGY
 from partita.problems import kind_of, kinds
 from partita.problems.facets.stages import FromResult
 from partita.problems.kind import AnyResult, Stated
@@ -114,7 +116,10 @@ def placing_facet() -> FromResult[Any]:
 
 def uneven(topology: Topology) -> bool:
     """Whether it matters where something goes."""
-    matrix = topology.bandwidth_bytes_per_s[~np.eye(topology.device_count, dtype=bool)]
+    links = topology.bandwidth_bytes_per_s
+    if isinstance(links, CountedLinks):
+        return len(links.pairs()) > 1
+    matrix = links[~np.eye(topology.device_count, dtype=bool)]
     return matrix.size > 0 and bool(matrix.min() < matrix.max())
 
 
@@ -230,21 +235,29 @@ def _told_apart(staged: Pipeline, topology: Topology) -> tuple[str, ...]:
 
 
 def placement_document(found: PlacedPlan) -> dict[str, Any]:
-    """A placement as plain values: the ``placement`` of a result document."""
+    """A placement as plain values: the ``placement`` of a result document.
+
+    Of layouts beside the chosen one, devices are listed up to as many as have their links listed.
+    """
     topology, result, chosen = found.topology, found.result, found.chosen
     report = kind_of(result.problem).report
 
-    def summary(one: PlacedLayout) -> dict[str, Any]:
+    def worth(one: PlacedLayout) -> dict[str, Any]:
         return {
             "name": one.name,
             "objective": one.objective,
             "step_time": None if one.step is None else one.step.time,
             "bubble_fraction": None if one.step is None else one.step.bubble,
-            "stages": [
-                [{"devices": list(group), "names": [topology.names[d] for d in group]} for group in row]
-                for row in one.layout
-            ],
         }
+
+    def summary(one: PlacedLayout) -> dict[str, Any]:
+        if topology.device_count > MAX_TOPOLOGY:
+            return worth(one)
+        rows = [
+            [{"devices": list(group), "names": [topology.names[d] for d in group]} for group in row]
+            for row in one.layout
+        ]
+        return {**worth(one), "stages": rows}
 
     return {
         "topology": topology.name,
@@ -253,7 +266,7 @@ def placement_document(found: PlacedPlan) -> dict[str, Any]:
         "bound": None if result.bound is None else result.bound.value,
         "gap": result.gap,
         "status": str(result.status),
-        **summary(chosen),
+        **worth(chosen),
         "stages": [
             {
                 "stage": found.staged.number(rank),

@@ -255,6 +255,21 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """A device's share of its machine's network cards."""
         return self.machine_network_bytes_per_s(machine) / sum(count for _, count in self._networked(machine))
 
+    def reach_bytes_per_s(self, machine: int) -> tuple[float, float] | None:
+        """What each device of a machine reaches inside it, and outside it; None where its devices differ in that.
+
+        Of two machines the smaller counts. As ``bandwidth_bytes_per_s`` says it of every pair, without the matrix.
+        """
+        own = self.machines[machine]
+        found = set()
+        for name, _ in own.devices:
+            spec = self.devices[name]
+            host = self.links[spec.to_host].achievable_bytes_per_s
+            peer = own.link if own.link is not None and spec.accelerator else spec.link
+            inside = self.links[peer].achievable_bytes_per_s if spec.accelerator else host
+            found.add((spec.accelerator, inside, min(host, self._device_network_bytes_per_s(machine))))
+        return next(iter(found))[1:] if len(found) == 1 else None
+
     def slowest_path(self, group: DeviceGroup, *, inside: bool = False) -> LinkPath | None:
         """The slowest way from a device of a group to one it may have to talk to; None where it is alone.
 

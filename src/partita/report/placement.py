@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: What a document says of a shape.
 _OF_SHAPES = ("stages", "replicas", "group", "zero", "schedule", "recompute")
 
-#: Replicas of a stage that are written out, and shapes of a search.
-_LISTED, _SHOWN = 8, 12
+#: Replicas of a stage that are written out, devices of each of them, and shapes of a search.
+_LISTED, _TOGETHER, _SHOWN = 8, 4, 12
 
 
 def placement_tables(found: PlacedPlan) -> list[RenderableType]:
@@ -28,7 +28,7 @@ def placement_tables(found: PlacedPlan) -> list[RenderableType]:
     table.add_column("devices", overflow="fold", ratio=2)
     for rank, (stage, row) in enumerate(zip(staged.ranks, chosen.layout, strict=True)):
         machines = sorted({topology.machine_of[device] for group in row for device in group})
-        named = ["+".join(topology.names[device] for device in group) for group in row[:_LISTED]]
+        named = [_named([topology.names[device] for device in group]) for group in row[:_LISTED]]
         more = f" … {len(row) - _LISTED} more" if len(row) > _LISTED else ""
         where = ", ".join(map(str, machines[:_LISTED])) + (" …" if len(machines) > _LISTED else "")
         table.add_row(
@@ -40,6 +40,11 @@ def placement_tables(found: PlacedPlan) -> list[RenderableType]:
             ", ".join(named) + more,
         )
     return [table, paragraphs("Where it runs", placement_sentences(found))]
+
+
+def _named(names: list[str]) -> str:
+    """The devices of a replica; of many the first and the last, since they are neighbours."""
+    return "+".join(names) if len(names) <= _TOGETHER else f"{names[0]} … {names[-1]}"
 
 
 def placement_sentences(found: PlacedPlan) -> list[str]:

@@ -24,8 +24,9 @@ import numpy as np
 
 from partita.costs.collectives import sent_share
 from partita.ground.rounding import TOLERANCE
+from partita.nouns.topology.counted import CountedLinks
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
-from partita.simulator.placed import Floats, Layout, placed_step
+from partita.simulator.placed import Bandwidths, Layout, placed_step
 
 #: What a bound is lowered by: long batches are simulated by turns that are alike within
 #: ``TOLERANCE``, and sums of up to a million parts, none of which is negative, are off by less.
@@ -47,9 +48,11 @@ class FastLinks:
         return max(self.inside, self.across) or 1.0
 
 
-def fast_links(bandwidth: Floats, machine_of: Sequence[int]) -> FastLinks:
+def fast_links(bandwidth: Bandwidths, machine_of: Sequence[int]) -> FastLinks:
     """The fastest links of devices with these bandwidths, [device, device] bytes per second, in these machines."""
     machine = np.asarray(machine_of)
+    if isinstance(bandwidth, CountedLinks):
+        return FastLinks(*bandwidth.fastest(), tuple(np.bincount(machine).tolist()))
     together = machine[:, None] == machine[None, :]
     apart = ~np.eye(len(machine), dtype=bool)
     inside, across = (float(bandwidth[pairs].max(initial=0.0)) for pairs in (together & apart, ~together))

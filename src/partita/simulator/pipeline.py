@@ -36,23 +36,31 @@ class StageWork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """What the replicas of a stage exchange once in a step, layer by layer in the order of the forward part."""
+class Exchanged:
+    """What groups of devices that hold the same weights exchange, layer by layer in the order of the forward part."""
 
-    #: The work that hides exchanges.
-    forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
-    #: Of each layer: gradients that all have, and weights of which each replica has a share.
+    #: Of each layer: gradients that all have, and weights of which each group has a share.
     reduce_bytes: tuple[float, ...]
     gather_bytes: tuple[float, ...]
     #: What an exchange takes beside its bytes.
     reduce_wait_s: tuple[float, ...]
     gather_wait_s: tuple[float, ...]
+    width: int = 0  #: Devices of a group, counted through all replicas of the stage; 0 for those of a replica.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Exchanged):
+    """What the replicas of a stage exchange once in a step, and the work behind which that hides."""
+
+    #: The work that hides exchanges.
+    forward_s: tuple[float, ...]
+    backward_s: tuple[float, ...]
     scattered: bool  #: Whether each replica wants its share of the sum of gradients alone.
     #: Whether exchanges hide: of gradients behind the last backward part, of weights ahead of the first forward part.
     overlap: bool
     occupied: float = 0.0  #: Part of a device that they take away from the work that hides them.
     rest_s: float = 0.0  #: What is waited for besides.
+    experts: Exchanged | None = None  #: Of weights that a group shares out among its devices, so that it is larger.
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,7 @@ class PipelineStage:
     #: What replicas exchange once in a step, where that is known by layer; otherwise they reduce ``parameter_bytes``,
     #: evenly behind the backward part.
     exchange: Exchange | None = None
+    together: int = 1  #: Replicas, one after the other, that have to be neighbours, because they share out experts.
 
     __repr__ = brief
 

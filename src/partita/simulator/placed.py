@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time, exposed_once
 from partita.ground.errors import InputError
+from partita.nouns.topology.counted import CountedLinks
 from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Program, Step
 from partita.simulator.schedules import find_schedule
@@ -23,6 +24,9 @@ from partita.simulator.steps import StepSummary, step_summary
 from partita.simulator.timeline import BACKWARD
 
 Floats = npt.NDArray[np.float64]
+
+#: [device, device] bytes per second: a matrix, or what is indexed as one.
+Bandwidths = Floats | CountedLinks
 
 #: Parts of the gradients that are exchanged one after the other while the backward part goes on.
 BUCKETS = 8
@@ -36,14 +40,21 @@ def ring_bytes(stage: PipelineStage) -> float:
     return 2.0 * (stage.data_parallel - 1) / stage.data_parallel * stage.parameter_bytes
 
 
-def link_of(bandwidth: Floats, ends: Sequence[int], others: Sequence[int]) -> float:
+def link_of(bandwidth: Bandwidths, ends: Sequence[int], others: Sequence[int]) -> float:
     """Bytes per second between two groups: the slowest of the pairs that exchange the same part."""
-    count = max(len(ends), len(others))
-    return min(float(bandwidth[ends[i % len(ends)], others[i % len(others)]]) for i in range(count))
+    return float(links_of(bandwidth, [ends], [others])[0])
+
+
+def links_of(bandwidth: Bandwidths, ends: Sequence[Sequence[int]], others: Sequence[Sequence[int]]) -> Floats:
+    """(n,) The same of n pairs of groups; all of one side have as many devices."""
+    one, other = np.array(ends, dtype=np.int64), np.array(others, dtype=np.int64)
+    part = np.arange(max(one.shape[1], other.shape[1]))
+    found: Floats = bandwidth[one[:, part % one.shape[1]], other[:, part % other.shape[1]]].min(axis=1)
+    return found
 
 
 def all_reduce_s(
-    stage: PipelineStage, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int] = ()
+    stage: PipelineStage, row: Sequence[tuple[int, ...]], bandwidth: Bandwidths, machine_of: Sequence[int] = ()
 ) -> float:
     """Seconds of a stage's all-reduce on given devices: one ring, or in levels over machines if that is faster.
 
@@ -67,25 +78,37 @@ def all_reduce_s(
 
 
 def _exchange_s(
-    exchange: Exchange, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int]
+    exchange: Exchange, row: Sequence[tuple[int, ...]], bandwidth: Bandwidths, machine_of: Sequence[int]
 ) -> float:
     """What the replicas of a stage wait for once in a step."""
     of_sum = "reduce-scatter" if exchange.scattered else "all-reduce"
-    rates = [_seconds_per_byte(kind, row, bandwidth, machine_of) for kind in (of_sum, "all-gather")]
-    reduce, gather = (
-        [size * rate + wait if size > 0 else 0.0 for size, wait in zip(sizes, waits, strict=True)]
-        for sizes, waits, rate in (
-            (exchange.reduce_bytes, exchange.reduce_wait_s, rates[0]),
-            (exchange.gather_bytes, exchange.gather_wait_s, rates[1]),
-        )
-    )
+    reduce, gather = ([0.0] * len(exchange.forward_s) for _ in range(2))
+    for part in (exchange, exchange.experts):
+        if part is None:
+            continue
+        groups = _cut(row, part.width) if part.width else row
+        for kind, found, sizes, waits in (
+            (of_sum, reduce, part.reduce_bytes, part.reduce_wait_s),
+            ("all-gather", gather, part.gather_bytes, part.gather_wait_s),
+        ):
+            rate = _seconds_per_byte(kind, groups, bandwidth, machine_of)
+            for place, (size, wait) in enumerate(zip(sizes, waits, strict=True)):
+                found[place] += size * rate + wait if size > 0 else 0.0
     if not exchange.overlap:
         return exchange.rest_s + sum(reduce) + sum(gather)
     waited = exposed_once(exchange.forward_s, exchange.backward_s, reduce, gather, exchange.occupied)
     return exchange.rest_s + waited
 
 
-def _seconds_per_byte(kind: str, row: Sequence[tuple[int, ...]], bandwidth: Floats, machine_of: Sequence[int]) -> float:
+def _cut(row: Sequence[tuple[int, ...]], width: int) -> list[tuple[int, ...]]:
+    """The devices of all replicas in groups of so many."""
+    devices = [device for group in row for device in group]
+    return [tuple(devices[first : first + width]) for first in range(0, len(devices), width)]
+
+
+def _seconds_per_byte(
+    kind: str, row: Sequence[tuple[int, ...]], bandwidth: Bandwidths, machine_of: Sequence[int]
+) -> float:
     """Of a collective of a stage's replicas: in levels where each machine has as many of them, else around one ring."""
     machines: dict[int, list[tuple[int, ...]]] = {}
     for group in row if machine_of else ():
@@ -102,12 +125,12 @@ def _seconds_per_byte(kind: str, row: Sequence[tuple[int, ...]], bandwidth: Floa
     return collective_time(kind, 1.0, levels)
 
 
-def _slowest(members: Sequence[tuple[int, ...]], bandwidth: Floats) -> float:
+def _slowest(members: Sequence[tuple[int, ...]], bandwidth: Bandwidths) -> float:
     """Bytes per second of the slowest link of a ring."""
-    return min(link_of(bandwidth, members[r - 1], members[r]) for r in range(len(members)))
+    return float(links_of(bandwidth, [members[-1], *members[:-1]], members).min())
 
 
-def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Floats) -> float:
+def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Bandwidths) -> float:
     """Seconds of a ring all-reduce over its slowest link: 2·(R − 1)/R of the bytes pass each of R."""
     count = len(members)
     return 2.0 * (count - 1) / count * size / _slowest(members, bandwidth)
@@ -116,7 +139,7 @@ def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Floats) ->
 def placed_program(
     plan: Pipeline,
     layout: Layout,
-    bandwidth: Floats,
+    bandwidth: Bandwidths,
     *,
     kinds: Sequence[str] = (),
     machine_of: Sequence[int] = (),
@@ -191,7 +214,7 @@ def _timed(
     return replace(step, times=np.where(whole, backward, backward - later))
 
 
-def placed_step(plan: Pipeline, layout: Layout, bandwidth: Floats, **settings: object) -> StepSummary:
+def placed_step(plan: Pipeline, layout: Layout, bandwidth: Bandwidths, **settings: object) -> StepSummary:
     """The step of a plan on given devices; parameters and errors as for ``placed_program``."""
     total = settings.pop("microbatches", None)
 
@@ -217,16 +240,16 @@ def max_work(stage: PipelineStage, kinds: Sequence[str]) -> tuple[float, float]:
 
 
 def _times(
-    plan: Pipeline, layout: Layout, bandwidth: Floats, kinds: Sequence[str], microbatches: int
+    plan: Pipeline, layout: Layout, bandwidth: Bandwidths, kinds: Sequence[str], microbatches: int
 ) -> list[tuple[Floats, Floats]]:
     """By stage, (microbatches,) seconds of its forward and of its backward part with its transfers."""
     found = [_work(stage, row, kinds, microbatches) for stage, row in zip(plan.stages, layout, strict=True)]
     counted = 0.5 if plan.duplex else 1.0
     for one in plan.handovers:
         a, b = plan.stages[one.source].data_parallel, plan.stages[one.target].data_parallel
-        for m in range(math.lcm(a, b)):
-            source, target = layout[one.source][m % a], layout[one.target][m % b]
-            mine = slice(m, None, math.lcm(a, b))
-            found[one.source][one.backward][mine] += counted * one.bytes / link_of(bandwidth, source, target)
-            found[one.target][one.backward][mine] += counted * one.bytes / link_of(bandwidth, target, source)
+        turns = range(min(math.lcm(a, b), microbatches))
+        sources, targets = ([layout[end][m % n] for m in turns] for end, n in ((one.source, a), (one.target, b)))
+        turn = np.arange(microbatches) % math.lcm(a, b)
+        for end, mine, theirs in ((one.source, sources, targets), (one.target, targets, sources)):
+            found[end][one.backward][:] += (counted * one.bytes / links_of(bandwidth, mine, theirs))[turn]
     return found

@@ -371,7 +371,7 @@ DAMAGED: list[tuple[str, str, str]] = [
     ("n.yml", ASTRA.replace("100.0", "-1"), "line 3: bandwidth has -1"),
     ("n.yml", ASTRA.replace("500.0", "soon"), "line 4: latency has 'soon'"),
     ("n.yml", ASTRA.replace("latency", "delay"), "there is no 'latency'"),
-    ("n.yml", ASTRA.replace("4, 2, 2", "4000, 2, 2"), "16000 devices; a topology has at most 2048"),
+    ("n.yml", ASTRA.replace("4, 2, 2", "4000, 2, 2"), "16000 devices; a topology of this kind has at most 2048"),
     # Matrices.
     ("m.csv", "0,1\n1,0,1\n", "line 2: row 2 has 3 numbers; there are 2 rows"),
     ("m.csv", "x,a,b\na,-,1\nb,0,-\n", "line 3: the bandwidth from b to a is '0'"),

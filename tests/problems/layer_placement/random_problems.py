@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import random
 
-from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, TokenLink
+import msgspec
 
-__all__ = ["random_problem"]
+from partita.problems.layer_placement.problem import (
+    LayerMachine,
+    LayerPlacementProblem,
+    LayerSteps,
+    MachineEnd,
+    PublishedFlow,
+    TokenLink,
+)
+
+__all__ = ["random_problem", "random_served"]
 
 
 def random_problem(seed: int, most: int = 4, *, overlap: bool | None = None) -> LayerPlacementProblem:
@@ -47,4 +56,41 @@ def random_problem(seed: int, most: int = 4, *, overlap: bool | None = None) -> 
         machines=tuple(LayerMachine(name=name, tokens_per_s=table) for name, table in zip(names, drawn, strict=True)),
         links=tuple(links),
         overlap=rng.random() < 0.4 if overlap is None else overlap,
+    )
+
+
+def random_served(seed: int, most: int = 3) -> LayerPlacementProblem:
+    """A problem of tokens served: rates alone are known of some machines, of others their steps and prompts, too."""
+    rng = random.Random(seed)
+    problem = random_problem(seed, most)
+    output = rng.randint(1, 6)
+
+    def steps(rate: float) -> LayerSteps | None:
+        if rate <= 0 or rng.random() < 0.5:
+            return None
+        prompt = rng.choice((None, output / rate * rng.choice((0.1, 0.5, 1.5))))
+        requests = rng.randint(1, 5)
+        return LayerSteps(requests=requests, step_s=requests / rate * rng.choice((0.0, 0.3, 0.9)), prompt_s=prompt)
+
+    def told(table: dict[int, float]) -> dict[int, LayerSteps]:
+        return {k: found for k, rate in table.items() if (found := steps(rate)) is not None}
+
+    def end(machine: LayerMachine) -> MachineEnd | None:
+        table = {k: rate * rng.choice((0.5, 1.0)) for k, rate in machine.tokens_per_s.items()}
+        return rng.choice((None, None, MachineEnd(tokens_per_s=table, steps=told(table))))
+
+    machines = tuple(
+        msgspec.structs.replace(one, steps=told(one.tokens_per_s), first=end(one), last=end(one))
+        for one in problem.machines
+    )
+    links = tuple(msgspec.structs.replace(one, latency_s=rng.choice((0.0, 0.0, 0.125, 0.01))) for one in problem.links)
+    return problem.replace(
+        machines=machines,
+        links=links,
+        worth="served",
+        output_tokens=output,
+        prompt_tokens=rng.choice((None, rng.randint(1, 9))),
+        layer_requests=rng.randint(1, 4),
+        run_requests=rng.randint(1, 12),
+        published=rng.choice((None, PublishedFlow(objective=rng.choice((1.0, 3.0, 8.0))))),
     )

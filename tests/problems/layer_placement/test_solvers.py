@@ -15,7 +15,7 @@ from instances.strategies import examples
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import lowered
 from partita.problems.kind import SearchOptions
-from partita.problems.layer_placement.baselines import petals, swarm
+from partita.problems.layer_placement.rules import petals, swarm
 from partita.problems.layer_placement.bounds.rows import SideBySide
 from partita.problems.layer_placement.chains import any_row, best_chains, two_chains
 from partita.problems.layer_placement.generators import random_layer_placement

@@ -323,6 +323,16 @@ class Layer_PlacementCompareSettings(CompareKeywords, total=False):
     """Layers of the model. [layers; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+    worth: Literal["flow", "served"] | None
+    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
+    caches and the length of paths. [unchanged unless given]
+    """
+    run_requests: int | None
+    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    layer_requests: int | None
+    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+    known. [requests; unchanged unless given]
+    """
 
 
 class ServingCompareSettings(CompareKeywords, total=False):
@@ -512,6 +522,20 @@ class Layer_PlacementProblemCompareSettings(CompareProblemKeywords, total=False)
     """Layers of the model. [layers; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [tokens; unchanged unless given]"""
+    output_tokens: int | None
+    """Tokens of every output. [tokens; unchanged unless given]"""
+    worth: Literal["flow", "served"] | None
+    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
+    caches and the length of paths. [unchanged unless given]
+    """
+    run_requests: int | None
+    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    layer_requests: int | None
+    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+    known. [requests; unchanged unless given]
+    """
 
 
 class ServingProblemCompareSettings(CompareProblemKeywords, total=False):
@@ -604,6 +628,9 @@ class AnyCompareSettings(TypedDict, total=False):
     tensor: int | None
     layers: int | None
     overlap: bool | None
+    worth: Literal["flow", "served"] | None
+    run_requests: int | None
+    layer_requests: int | None
     requests: str | None
     concurrency: int | None
     rate: float | None
@@ -1045,6 +1072,14 @@ def compare(
         Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+    worth : {"flow", "served"} | None
+        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
+        for caches and the length of paths. [unchanged unless given]
+    run_requests : int | None
+        Requests of the run in which tokens served are counted. [unchanged unless given]
+    layer_requests : int | None
+        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+        known. [requests; unchanged unless given]
 
     Settings with objective serving
     -------------------------------
@@ -1196,6 +1231,18 @@ def compare(
         Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+    prompt_tokens : int | None
+        Tokens of every prompt. [tokens; unchanged unless given]
+    output_tokens : int | None
+        Tokens of every output. [tokens; unchanged unless given]
+    worth : {"flow", "served"} | None
+        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
+        for caches and the length of paths. [unchanged unless given]
+    run_requests : int | None
+        Requests of the run in which tokens served are counted. [unchanged unless given]
+    layer_requests : int | None
+        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+        known. [requests; unchanged unless given]
 
     Settings of serving problems
     ----------------------------

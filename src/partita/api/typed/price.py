@@ -303,6 +303,16 @@ class Layer_PlacementPriceSettings(PriceKeywords, total=False):
     """Layers of the model. [layers; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+    worth: Literal["flow", "served"] | None
+    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
+    caches and the length of paths. [unchanged unless given]
+    """
+    run_requests: int | None
+    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    layer_requests: int | None
+    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+    known. [requests; unchanged unless given]
+    """
 
 
 class ServingPriceSettings(PriceKeywords, total=False):
@@ -435,6 +445,9 @@ class AnyPriceSettings(TypedDict, total=False):
     tensor: int | None
     layers: int | None
     overlap: bool | None
+    worth: Literal["flow", "served"] | None
+    run_requests: int | None
+    layer_requests: int | None
     requests: str | None
     concurrency: int | None
     rate: float | None
@@ -731,6 +744,14 @@ def price(
         Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+    worth : {"flow", "served"} | None
+        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
+        for caches and the length of paths. [unchanged unless given]
+    run_requests : int | None
+        Requests of the run in which tokens served are counted. [unchanged unless given]
+    layer_requests : int | None
+        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+        known. [requests; unchanged unless given]
 
     Settings with objective serving
     -------------------------------

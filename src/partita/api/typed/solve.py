@@ -160,6 +160,20 @@ class Layer_PlacementSolveSettings(SolveProblemKeywords, total=False):
     """Layers of the model. [layers; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [tokens; unchanged unless given]"""
+    output_tokens: int | None
+    """Tokens of every output. [tokens; unchanged unless given]"""
+    worth: Literal["flow", "served"] | None
+    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
+    caches and the length of paths. [unchanged unless given]
+    """
+    run_requests: int | None
+    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    layer_requests: int | None
+    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+    known. [requests; unchanged unless given]
+    """
 
 
 class ServingSolveSettings(SolveProblemKeywords, total=False):
@@ -213,6 +227,11 @@ class AnySolveSettings(TypedDict, total=False):
     replicas: int | None
     layers: int | None
     overlap: bool | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    worth: Literal["flow", "served"] | None
+    run_requests: int | None
+    layer_requests: int | None
     concurrency: int | None
     rate: float | None
     ttft: float | None
@@ -436,6 +455,18 @@ def solve(
         Layers of the model. [layers; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+    prompt_tokens : int | None
+        Tokens of every prompt. [tokens; unchanged unless given]
+    output_tokens : int | None
+        Tokens of every output. [tokens; unchanged unless given]
+    worth : {"flow", "served"} | None
+        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
+        for caches and the length of paths. [unchanged unless given]
+    run_requests : int | None
+        Requests of the run in which tokens served are counted. [unchanged unless given]
+    layer_requests : int | None
+        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+        known. [requests; unchanged unless given]
 
     Settings of serving problems
     ----------------------------

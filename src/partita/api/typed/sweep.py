@@ -335,6 +335,16 @@ class Layer_PlacementSweepSettings(SweepKeywords, total=False):
     """
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+    worth: Literal["flow", "served"] | None
+    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
+    caches and the length of paths. [unchanged unless given]
+    """
+    run_requests: int | None
+    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    layer_requests: int | None
+    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+    known. [requests; unchanged unless given]
+    """
 
 
 class ServingSweepSettings(SweepKeywords, total=False):
@@ -537,6 +547,20 @@ class Layer_PlacementProblemSweepSettings(SweepProblemKeywords, total=False):
     """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
     overlap: bool | None
     """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
+    prompt_tokens: int | None
+    """Tokens of every prompt. [tokens; unchanged unless given]"""
+    output_tokens: int | None
+    """Tokens of every output. [tokens; unchanged unless given]"""
+    worth: Literal["flow", "served"] | None
+    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
+    caches and the length of paths. [unchanged unless given]
+    """
+    run_requests: int | None
+    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    layer_requests: int | None
+    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+    known. [requests; unchanged unless given]
+    """
 
 
 class ServingProblemSweepSettings(SweepProblemKeywords, total=False):
@@ -628,6 +652,9 @@ class AnySweepSettings(TypedDict, total=False):
     cache: str | None
     tensor: int | None
     overlap: bool | None
+    worth: Literal["flow", "served"] | None
+    run_requests: int | None
+    layer_requests: int | None
     concurrency: int | Sequence[int]
     rate: float | Sequence[float]
     ttft: float | Sequence[float]
@@ -1082,6 +1109,14 @@ def sweep(
         [devices; default: None]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+    worth : {"flow", "served"} | None
+        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
+        for caches and the length of paths. [unchanged unless given]
+    run_requests : int | None
+        Requests of the run in which tokens served are counted. [unchanged unless given]
+    layer_requests : int | None
+        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+        known. [requests; unchanged unless given]
 
     Settings with objective serving
     -------------------------------
@@ -1246,6 +1281,18 @@ def sweep(
         Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]
     overlap : bool | None
         Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
+    prompt_tokens : int | None
+        Tokens of every prompt. [tokens; unchanged unless given]
+    output_tokens : int | None
+        Tokens of every output. [tokens; unchanged unless given]
+    worth : {"flow", "served"} | None
+        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
+        for caches and the length of paths. [unchanged unless given]
+    run_requests : int | None
+        Requests of the run in which tokens served are counted. [unchanged unless given]
+    layer_requests : int | None
+        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
+        known. [requests; unchanged unless given]
 
     Settings of serving problems
     ----------------------------

@@ -15,6 +15,11 @@ SOURCE, SINK = "source", "sink"
 Layers = Mapping[str, tuple[int, int]]
 
 
+def not_covered(problem: Problem, plan: Mapping[str, Any]) -> str | None:
+    """What is not known here: tokens served, which a simulated run says."""
+    return "tokens served in a simulated run" if problem.get("worth", "flow") == "served" else None
+
+
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     """The objective of a plan: 1 over what reaches the sink."""
     held = _held(problem, plan)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from fractions import Fraction
 
 from partita.checker.certificate import Certificate, Problem
-from partita.checker.mapping.plan import counts, exchanged, own_time, reduced, seconds
+from partita.checker.mapping.plan import counts, device_count, exchanged, own_time, reduced, seconds
 from partita.checker.numbers import FailedCheckError, least
 
 
@@ -51,7 +51,7 @@ class BestLoads:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.devices = len(problem["bandwidth_bytes_per_s"])
+        self.devices = device_count(problem)
         self.exchanges = exchanged(problem)
         self.rings = [reduced(problem, s) for s in range(len(problem["stages"]))]
         self.count = counts(problem)

@@ -51,11 +51,33 @@ def own_time(problem: Problem, stage: int, device: int) -> Fraction:
     return exact(entry["time_s"] if entry.get("times_s") is None else entry["times_s"][device])
 
 
+def device_count(problem: Problem) -> int:
+    """Devices of the matrix, or of counted machines."""
+    counted = sum(entry["count"] * entry["devices"] for entry in problem.get("machines", ()))
+    return counted or len(problem["bandwidth_bytes_per_s"])
+
+
 def seconds(problem: Problem, source: int, target: int) -> Fraction:
     """Seconds per byte from one device to another; none from a device to itself."""
     if source == target:
         return Fraction(0)
+    if problem.get("machines"):
+        (here, one), (there, other) = _machine(problem, source), _machine(problem, target)
+        if here == there:
+            return 1 / exact(one["inside_bytes_per_s"])
+        return max(1 / exact(entry["outside_bytes_per_s"]) for entry in (one, other))
     return 1 / exact(problem["bandwidth_bytes_per_s"][source][target])
+
+
+def _machine(problem: Problem, device: int) -> tuple[int, Problem]:
+    """The number of the machine of a device among all, and the entry that it is counted in."""
+    machines = 0
+    for entry in problem["machines"]:
+        if device < entry["count"] * entry["devices"]:
+            return machines + device // entry["devices"], entry
+        device -= entry["count"] * entry["devices"]
+        machines += entry["count"]
+    raise FailedCheckError("a replica is on a device that there is not")
 
 
 def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
@@ -69,7 +91,7 @@ def worth(problem: Problem, plan: Mapping[str, Any]) -> Fraction:
     devices = [device for row in home for device in row]
     if any(type(device) is not int for device in devices) or len(set(devices)) < len(devices):
         raise FailedCheckError("two replicas are on one device")
-    if not set(devices) <= set(range(len(problem["bandwidth_bytes_per_s"]))):
+    if not set(devices) <= set(range(device_count(problem))):
         raise FailedCheckError("a replica is on a device that there is not")
     exchanges = exchanged(problem)
     loads = []

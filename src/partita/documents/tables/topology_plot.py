@@ -93,7 +93,7 @@ def _shown(topology: Topology) -> Sequence[Link]:
     """What is drawn: physical links, else pairs, the widest if there are too many."""
     if topology.links:
         return topology.links
-    matrix = topology.bandwidth_bytes_per_s
+    matrix = topology.matrix()
     first, second = np.triu_indices(topology.device_count, 1)
     order = np.argsort(-matrix[first, second], kind="stable")[:MOST_PAIRS]
     return [Link(int(first[i]), int(second[i]), float(matrix[first[i], second[i]])) for i in order]
@@ -130,7 +130,7 @@ def _draw(ax: Axes, topology: Topology, labels: Mapping[int, str] | None) -> Non
 def _draw_matrix(ax: Axes, topology: Topology) -> None:
     from matplotlib.colors import LogNorm
 
-    matrix = topology.bandwidth_bytes_per_s / 1e9
+    matrix = topology.matrix() / 1e9
     inner = matrix[np.isfinite(matrix)]
     if not inner.size:
         ax.set_axis_off()

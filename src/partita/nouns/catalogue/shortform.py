@@ -19,7 +19,7 @@ from itertools import accumulate
 from partita.ground.errors import InputError
 
 #: More devices than this are taken for a slip of the keyboard.
-MAX_DEVICES = 16384
+MAX_DEVICES = 131_072
 
 _COUNTED = re.compile(r"(\d+)[x×*](.+)", re.IGNORECASE)
 

@@ -147,7 +147,8 @@ def hybrid_program(
 class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
     """Work, weights and edges of every stage.
 
-    What a stage moves inside its groups for tensors of other stages is part of its work, at the problem's bandwidth.
+    What a stage moves inside its groups for tensors of other stages is part of its work, at the problem's bandwidth;
+    so is what groups move that share out a sequence or experts, which stay neighbours.
     """
 
     kind: HybridKind
@@ -158,11 +159,11 @@ class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
                 f"problem {problem.name!r} counts time in {problem.unit}, not in seconds, so bandwidths of a topology "
                 "mean nothing to it; only plans of models can be placed"
             )
-        degrees = plan.stages[0]
-        if degrees.context_parallel > 1 or degrees.expert_parallel > 1:
+        context, expert = plan.stages[0].context_parallel, plan.stages[0].expert_parallel
+        if max(context, expert) % min(context, expert):
             raise InputError(
-                f"{problem.name}: devices that share out a sequence or experts are neighbours, so the plan's ranks "
-                "fill the machines in their order"
+                f"{problem.name}: {context} groups share out the sequence and {expert} share out experts; where "
+                "neither number divides the other, they make no blocks that could be placed"
             )
         if problem.others:
             raise UnsupportedError(f"{problem.name}: plans for several kinds of devices are not placed on topologies")

@@ -1,8 +1,9 @@
 """The objective and the feasibility of a layer placement: the only place where they are defined.
 
-The worth of intervals is a largest flow, computed anew without rounding (``network``); the objective is its inverse,
-seconds per token. The flows of a plan must keep every width, end where they begin but for source and sink, and carry
-that worth. Source: Helix, §4.2.
+The worth of intervals is a largest flow, computed anew without rounding (``network``), or what a simulated run serves
+in which requests are shared out like this flow (``served``); the objective is its inverse, seconds per token. The
+flows of a plan must keep every width, end where they begin but for source and sink, and carry the largest flow.
+Source: Helix, §4.2.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from partita.problems.layer_placement.problem import (
     LayerPlacementProblem,
     LinkFlow,
 )
+from partita.problems.layer_placement.served import ServedRun, served
 
 
 class MachineFlow(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +39,13 @@ class MachineFlow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerPlacementEvaluation(PlanEvaluation, frozen=True, kw_only=True):
-    """What a placement is worth: the inverse of its largest flow; infinite where nothing flows."""
+    """What a placement is worth: the inverse of its tokens per second; infinite where nothing flows."""
 
-    tokens_per_s: float
+    tokens_per_s: float  #: What counts: the largest flow, or what is served in the run.
+    flow_tokens_per_s: float  #: The largest flow.
     machines: tuple[MachineFlow, ...]  #: As in the plan.
     limiting_links: tuple[tuple[str, str], ...]  #: Those in the least cut.
+    run: ServedRun | None = None  #: Where tokens served count.
 
 
 def intervals(problem: LayerPlacementProblem, plan: LayerPlacement) -> dict[str, tuple[int, int]]:
@@ -74,11 +78,14 @@ def evaluate(problem: LayerPlacementProblem, plan: LayerPlacement) -> LayerPlace
     """
     held = intervals(problem, plan)
     found = largest_flow(problem, held)
-    worth, passes = float(found.worth), rates(problem, held)
+    passes = rates(problem, held)
+    run = served(problem, held, found) if problem.worth == "served" else None
+    worth = float(found.worth) if problem.worth == "flow" else 0.0 if run is None else run.tokens_per_s
     return LayerPlacementEvaluation(
         objective=1.0 / worth if worth > 0 else math.inf,
         violations=tuple(_violations(problem, plan, held, found)),
         tokens_per_s=worth,
+        flow_tokens_per_s=float(found.worth),
         machines=tuple(
             MachineFlow(
                 name=name,
@@ -90,6 +97,7 @@ def evaluate(problem: LayerPlacementProblem, plan: LayerPlacement) -> LayerPlace
             for name, layers in held.items()
         ),
         limiting_links=found.cut_links,
+        run=run,
     )
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.layer_placement.evaluate import plan_of
+from partita.problems.layer_placement.evaluate import evaluate, plan_of
 from partita.problems.layer_placement.network import largest_flow
+from partita.problems.layer_placement.pace import capped
 from partita.problems.layer_placement.problem import SINK, SOURCE, LayerPlacement, LayerPlacementProblem
 
 
@@ -34,6 +35,8 @@ class LayerInstance:
 
     def __init__(self, problem: LayerPlacementProblem) -> None:
         self.problem, self.layers = problem, problem.layers
+        #: What no placement passes more than: of tokens served, caches hold requests for some time at least.
+        tables = capped(problem) if problem.worth == "served" else problem
         self.names = [machine.name for machine in problem.machines]
         self.count = len(self.names)
         number = {name: place for place, name in enumerate((*self.names, SOURCE, SINK))}
@@ -47,7 +50,7 @@ class LayerInstance:
         def table(first: int) -> Floats:
             """Of intervals from a layer on; from a negative one, to the last."""
             found: Floats = np.zeros((self.count, widest + 1))
-            for place, machine in enumerate(problem.machines):
+            for place, machine in enumerate(tables.machines):
                 for k in machine.tokens_per_s:
                     if k <= widest:
                         low = first if first >= 0 else self.layers - k
@@ -57,7 +60,7 @@ class LayerInstance:
             return capped
 
         self.rate: Floats = np.zeros((self.count, widest + 1))
-        for place, machine in enumerate(problem.machines):
+        for place, machine in enumerate(tables.machines):
             for k, rate in machine.tokens_per_s.items():
                 if k <= widest:
                     self.rate[place, k] = rate
@@ -125,9 +128,15 @@ class LayerInstance:
         return plan_of(self.problem, self._named(held))
 
     def offer(self, best: Incumbent[LayerPlacement], held: Mapping[int, tuple[int, int]], by: str) -> float:
-        """Offer a plan of intervals, without those that tables say nothing of at their ends of the model; its flow."""
+        """Offer a plan of intervals, without those that tables say nothing of at their ends of the model; its worth."""
         machines = self.problem.machines
         held = {i: layers for i, layers in held.items() if machines[i].passes(*layers, self.layers) is not None}
+        if self.problem.worth == "served":
+            plan = self.plan(held)
+            served = evaluate(self.problem, plan)
+            if served.feasible:
+                best.offer(served.objective, plan, by)
+            return served.tokens_per_s
         flow = self.flow(held)
         if flow > 0 and 1.0 / flow < best.value:
             best.offer(1.0 / flow, self.plan(held), by)

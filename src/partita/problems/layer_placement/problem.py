@@ -12,7 +12,7 @@ its table says for the number of layers that it holds, a link as many as it carr
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -47,7 +47,7 @@ class LayerMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     #: Tokens per second that it passes, by the number of layers that it holds; it holds no number that is not named.
     tokens_per_s: dict[int, float]
     type: str = ""  #: For people.
-    #: By the number of layers; where it says nothing, it is taken from the rates (``serving.assumed_steps``).
+    #: By the number of layers; where it says nothing, see ``pace``.
     steps: dict[int, LayerSteps] = {}
     #: Where it holds the first or the last layer, and passes no more than these say, too; None for no difference. The
     #: tables of the last layer say of a machine that holds all layers what it does with both ends.
@@ -69,6 +69,14 @@ class LayerMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ]
         known = [rate for rate in rates if rate is not None]
         return min(known) if len(known) == len(rates) else None
+
+    def told(self, layers: int) -> bool:
+        """Whether all its tables say how it steps with every number of layers, up to those of the model."""
+        return all(k in one.steps for one in self.tables() for k in one.tokens_per_s if k <= layers)
+
+    def tables(self) -> list[LayerMachine | MachineEnd]:
+        """Its own, and those of the ends that differ."""
+        return [self, *(end for end in (self.first, self.last) if end is not None)]
 
     @property
     def most_layers(self) -> int:
@@ -140,8 +148,38 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
         bool, setting("Tokens may enter a machine in the middle of its layers (Helix's overlap rule).", group="problem")
     ] = False
     #: Of the requests that rates are for; None where nothing is known of them.
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
+    prompt_tokens: Annotated[
+        int | None,
+        setting("Tokens of every prompt.", metavar="P", least=1, group="problem", unit="tokens", stated=True),
+    ] = None
+    output_tokens: Annotated[
+        int | None,
+        setting("Tokens of every output.", metavar="O", least=1, group="problem", unit="tokens", stated=True),
+    ] = None
+    worth: Annotated[
+        Literal["flow", "served"],
+        setting(
+            "What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room "
+            "for caches and the length of paths.",
+            group="problem",
+        ),
+    ] = "flow"
+    run_requests: Annotated[
+        int, setting("Requests of the run in which tokens served are counted.", metavar="N", least=1, group="problem")
+    ] = 500
+    #: Of ``served`` where machines do not say for how many requests they have room.
+    layer_requests: Annotated[
+        int | None,
+        setting(
+            "Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are "
+            "known.",
+            metavar="N",
+            least=1,
+            group="problem",
+            unit="requests",
+            stated=True,
+        ),
+    ] = None
     published: PublishedFlow | None = None
 
     def __post_init__(self) -> None:
@@ -172,6 +210,23 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
             check_number(owner, "latency_s", link.latency_s)
         if self.published is not None:
             check_positive(f"{where}: published", "objective", self.published.objective)
+        for name in ("prompt_tokens", "output_tokens", "run_requests", "layer_requests"):
+            if getattr(self, name) is not None:
+                check_at_least(f"{where}: {name}", getattr(self, name))
+        if self.worth == "served":
+            self._check_served(where)
+
+    def _check_served(self, where: str) -> None:
+        """Refuse what cannot be simulated."""
+        if self.output_tokens is None:
+            raise InputError(f"{where}: tokens served are counted in requests; say how long (--output-tokens)")
+        unknown = next((machine.name for machine in self.machines if not machine.told(self.layers)), None)
+        if unknown is not None and self.layer_requests is None:
+            raise InputError(
+                f"{where}: machine {unknown!r} does not say for how many requests it has room beside its layers "
+                "(steps); say how many requests' caches of a layer take as much memory as its weights "
+                "(--layer-requests)"
+            )
 
     def shortage(self) -> str | None:
         """Why there is no plan, where counting shows it; None where it does not."""

@@ -10,6 +10,7 @@ from partita.problems.facets.records import StageSummary
 from partita.problems.facets.report import Reporting, network_sentences
 from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
+from partita.problems.layer_placement.served import ServedRun
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,6 +39,8 @@ class LayerPlacementReport(Reporting[LayerPlacementProblem, LayerPlacement, Laye
         self, problem: LayerPlacementProblem, plan: LayerPlacement, evaluation: LayerPlacementEvaluation
     ) -> Sequence[RenderableType]:
         found: list[RenderableType] = [_machines(problem, evaluation)]
+        if evaluation.run is not None:
+            found.append(_run(evaluation, evaluation.run))
         if problem.published is not None:
             found.append(_published(problem, evaluation))
         return found
@@ -64,12 +67,16 @@ class LayerPlacementReport(Reporting[LayerPlacementProblem, LayerPlacement, Laye
     def verdict(self, problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> dict[str, Any]:
         return {
             "tokens_per_s": evaluation.tokens_per_s,
+            "flow_tokens_per_s": evaluation.flow_tokens_per_s,
             "limiting_machines": [machine.name for machine in evaluation.machines if machine.limits],
             "limiting_links": [list(pair) for pair in evaluation.limiting_links],
         }
 
     def result_document(self, result: Any) -> dict[str, Any]:
-        document: dict[str, Any] = {"tokens_per_s": None, "limiting_machines": [], "limiting_links": []}
+        document: dict[str, Any] = dict.fromkeys(("tokens_per_s", "flow_tokens_per_s")) | {
+            "limiting_machines": [],
+            "limiting_links": [],
+        }
         if result.evaluation is not None:
             document = self.verdict(result.problem, result.evaluation)
         bound = None if result.bound is None else result.bound.value
@@ -86,11 +93,19 @@ class LayerPlacementReport(Reporting[LayerPlacementProblem, LayerPlacement, Laye
         return [*about, *super().answer_tables(answer)]
 
     def row_document(self, result: Any, row: Any) -> dict[str, Any]:
-        return {"tokens_per_s": row.evaluation.tokens_per_s if row.feasible else None}
+        found = row.evaluation
+        return {
+            "tokens_per_s": found.tokens_per_s if row.feasible else None,
+            "flow_tokens_per_s": found.flow_tokens_per_s if row.feasible else None,
+        }
 
     def why(self, result: Any, row: Any) -> str:
         if result.evaluation is None or row.evaluation.tokens_per_s >= result.evaluation.tokens_per_s:
             return str(row.summary)
+        if row.evaluation.run is not None:
+            return (
+                f"{row.evaluation.run.stages} machines in a row, flow {row.evaluation.flow_tokens_per_s:.6g} tokens/s"
+            )
         return _limits(row.evaluation)
 
 
@@ -110,7 +125,16 @@ def _limits(evaluation: LayerPlacementEvaluation) -> str:
 
 def _sentences(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> Iterator[str]:
     held = len(evaluation.machines)
-    yield f"{evaluation.tokens_per_s:.6g} tokens/s over {held} of {len(problem.machines)} machines"
+    run = evaluation.run
+    doing = "tokens/s" if run is None else "tokens/s served"
+    yield f"{evaluation.tokens_per_s:.6g} {doing} over {held} of {len(problem.machines)} machines"
+    if run is not None:
+        yield (
+            f"{run.requests} requests in {run.duration_s:.4g} s, {run.under_way:.4g} of them under way on average, up "
+            f"to {run.stages} machines in a row; {run.first_token_s:.3g} s to the first token, {run.token_s:.3g} s for "
+            "each behind it"
+        )
+        yield f"the largest flow of these layers is {evaluation.flow_tokens_per_s:.6g} tokens/s, of full steps"
     yield f"the flow is {_limits(evaluation)}"
     full = [machine.name for machine in evaluation.machines if machine.tokens_per_s >= machine.most_tokens_per_s]
     idle = sorted({machine.name for machine in problem.machines} - {machine.name for machine in evaluation.machines})
@@ -119,8 +143,9 @@ def _sentences(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluat
     if idle:
         yield f"{_named(idle)} hold{'s' * (len(idle) == 1)} nothing"
     if problem.published is not None:
-        share = evaluation.tokens_per_s / problem.published.objective
-        yield f"published: {problem.published.objective:.6g} tokens/s; this plan has {share:.3f} times as many"
+        share = evaluation.flow_tokens_per_s / problem.published.objective
+        what = "published" if run is None else "published flow"
+        yield f"{what}: {problem.published.objective:.6g} tokens/s; this plan has {share:.3f} times as many"
 
 
 def _machines(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> Table:
@@ -138,12 +163,23 @@ def _machines(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluati
     return table
 
 
+def _run(evaluation: LayerPlacementEvaluation, run: ServedRun) -> Table:
+    """What machines did in the run, along the layers."""
+    table = new_table("In the run", ("first layer", "requests", "room for", "tokens a step", "busy"), "machine")
+    for one in sorted(evaluation.machines, key=lambda one: (one.layers, one.name)):
+        did = run.machines.get(one.name)
+        if did is not None:
+            figures = f"{did.held:.1f}", str(did.requests), f"{did.batch:.1f}", f"{did.busy:.0%}"
+            table.add_row(str(one.layers[0]), *figures, one.name)
+    return table
+
+
 def _published(problem: LayerPlacementProblem, evaluation: LayerPlacementEvaluation) -> Table:
     """What is published beside the plan."""
     assert problem.published is not None
     one = problem.published
     table = new_table("Beside what is published", ("tokens/s", "bound", "seconds"), "plan")
-    table.add_row(f"{evaluation.tokens_per_s:.6g}", "", "", "this plan")
+    table.add_row(f"{evaluation.flow_tokens_per_s:.6g}", "", "", "this plan")
     bound = "" if one.bound is None else f"{one.bound:.6g}"
     table.add_row(f"{one.objective:.6g}", bound, "" if one.seconds is None else f"{one.seconds:g}", "published")
     return table

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from partita.problems.layer_placement.problem import SINK, SOURCE, LayerMachine, LayerPlacementProblem, TokenLink
+from partita.problems.layer_placement.problem import (
+    SINK,
+    SOURCE,
+    LayerMachine,
+    LayerPlacementProblem,
+    PublishedFlow,
+    TokenLink,
+)
 
 
 def _problem(
@@ -38,4 +45,9 @@ SLOW_LINKS = _problem("slow links", 6, [_LARGE, _LARGE, _SMALL, _SMALL], 1.5)
 #: Where tokens may enter a machine in the middle of its layers.
 OVERLAP = _problem("overlap", 4, [_LARGE, _SMALL, _SMALL], 8.0, overlap=True)
 
-SAMPLES = ((THREE, SLOW_LINKS, OVERLAP),)
+#: Tokens served count, in a run of six requests.
+SERVED = THREE.replace(
+    worth="served", output_tokens=4, layer_requests=3, run_requests=6, published=PublishedFlow(objective=5.0)
+)
+
+SAMPLES = ((THREE, SLOW_LINKS, OVERLAP, SERVED),)

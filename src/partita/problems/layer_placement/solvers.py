@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from partita.engines.mip.solve import available, missing
@@ -14,12 +15,14 @@ from partita.problems.kind import SearchOptions
 from partita.problems.layer_placement.arc_flow import ArcFlow
 from partita.problems.layer_placement.bounds.arc_flow import LARGEST, WITH_LINKS, ArcFlowBound
 from partita.problems.layer_placement.bounds.area import LayerArea, most_by_area, seconds_per_token
+from partita.problems.layer_placement.bounds.caches import CacheRoom, most_by_caches
 from partita.problems.layer_placement.bounds.rows import Rows, SideBySide
 from partita.problems.layer_placement.chains import FEW, any_row, best_chains, two_chains
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.local_search import PATIENCE, SHORT, LayerRowSearch
 from partita.problems.layer_placement.options import Outcome, Solver
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
+from partita.problems.layer_placement.serving_search import ServingSearch
 from partita.problems.outcome import searched
 
 #: Chains that are tried, from the largest flow down.
@@ -157,6 +160,28 @@ class LayerPlacementRun:
                 self.options.seed,
             )
 
+    def flow_plan(self, problem: LayerPlacementProblem, left: int) -> LayerPlacement | None:
+        """A plan of large flow of another problem, the first of so many; half of the time is for them all."""
+        inside = LayerPlacementRun(problem, self.options, self.monitor)
+        inside.quickly(lambda: self.best.done, self.monitor.remaining_s / 2 / left)
+        return inside.best.answer
+
+    def quickly(self, over: Callable[[], bool] = lambda: False, seconds: float = math.inf) -> None:
+        """Plans of large flow, by chains and a little annealing."""
+        if self.instance.problem.shortage() is not None:
+            self.best.refute("counting layers")
+            return
+        self.area()
+        self.chains()
+        if not self.best.done:
+            self.chains_beside()
+        self.annealing.run(over, seconds=seconds, rounds=_FEWER)
+        self.any_flow()
+
+    def served(self) -> None:
+        """Plans that serve most in their runs."""
+        ServingSearch(self.instance, self.best, self.options.seed, self.flow_plan).search()
+
 
 class LayerPlacementCombined(LayerPlacementSolver):
     """See ``search``."""
@@ -171,6 +196,11 @@ class LayerPlacementCombined(LayerPlacementSolver):
     def search(self, run: LayerPlacementRun) -> None:
         """The quick bounds and plans first; then the program beside the annealing, which has the other thread."""
         run.area()
+        if run.instance.problem.worth == "served":
+            run.prove(most_by_caches(run.instance), CacheRoom.name)
+            run.side_by_side()
+            run.served()
+            return
         run.chains()
         run.side_by_side()
         if not run.best.done:
@@ -200,7 +230,14 @@ class LayerPlacementCombined(LayerPlacementSolver):
             run.arc_flow(blind=False)
 
 
-class LayerPlacementAnnealing(LayerPlacementSolver):
+class _LargestFlow(LayerPlacementSolver):
+    """A part of the default that looks for the largest flow alone."""
+
+    def supports(self, problem: LayerPlacementProblem, options: SearchOptions) -> str | None:
+        return "it looks for the largest flow; use combined" if problem.worth == "served" else None
+
+
+class LayerPlacementAnnealing(_LargestFlow):
     """See ``partita.problems.layer_placement.local_search``."""
 
     name = "row annealing"
@@ -212,7 +249,7 @@ class LayerPlacementAnnealing(LayerPlacementSolver):
         run.annealing.run(patience=SHORT)
 
 
-class LayerPlacementChain(LayerPlacementSolver):
+class LayerPlacementChain(_LargestFlow):
     """See ``partita.problems.layer_placement.chains``."""
 
     name = "chain"
@@ -224,7 +261,7 @@ class LayerPlacementChain(LayerPlacementSolver):
         run.chains()
 
 
-class LayerPlacementArcFlow(LayerPlacementSolver):
+class LayerPlacementArcFlow(_LargestFlow):
     """See ``partita.problems.layer_placement.arc_flow``."""
 
     name = "arc flow"
@@ -232,6 +269,9 @@ class LayerPlacementArcFlow(LayerPlacementSolver):
     argument = "branch and bound over who holds which layers left no plan with a larger flow"
 
     def supports(self, problem: LayerPlacementProblem, options: SearchOptions) -> str | None:
+        other = super().supports(problem, options)
+        if other is not None:
+            return other
         size = ArcFlow.size(LayerInstance(problem), blind=False)
         if size > _WITH_LINKS_AT_LAST:
             return f"its program would have about {size} variables, and takes {_WITH_LINKS_AT_LAST}; use combined"

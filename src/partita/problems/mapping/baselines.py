@@ -10,13 +10,13 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EasyForm, bisection, heavier_form
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.instance import MappingInstance, MappingReplicas
 from partita.problems.mapping.options import Outcome, Solver
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.problem import MappingProblem, Placement
 
 #: Makes a mapping of a problem with devices enough.
-Make = Callable[[MappingInstance, SearchOptions, Monitor], Ints]
+Make = Callable[[MappingReplicas, SearchOptions, Monitor], Ints]
 
 
 class MappingBaseline(Solver):
@@ -28,7 +28,7 @@ class MappingBaseline(Solver):
         self.name, self.summary, self.devices = name, summary, devices
 
     def solve(self, problem: MappingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
-        instance = MappingInstance(problem)
+        instance = MappingReplicas(problem)
         missing = problem.shortage()
         if missing is not None:
             return Outcome(None, infeasible=True, reason=missing)
@@ -38,7 +38,8 @@ class MappingBaseline(Solver):
 def _parmesan(form: EasyForm | None) -> Make:
     """See ``partita.problems.mapping.bisection``; in the form that the rule chooses unless one is given."""
 
-    def devices(instance: MappingInstance, options: SearchOptions, monitor: Monitor) -> Ints:
+    def devices(replicas: MappingReplicas, options: SearchOptions, monitor: Monitor) -> Ints:
+        instance = MappingInstance(replicas.problem)
         chosen = heavier_form(instance) if form is None else form
         found: list[Ints] = []
         run: Incumbent[Placement] = Incumbent()

@@ -17,9 +17,9 @@ _MOST = 50_000
 
 def certify(problem: MappingProblem, bound: Bound) -> CrowdedDevices | None:
     """A certificate that shows a bound; None where the fastest links alone do not."""
-    instance = MappingInstance(problem)
-    if not instance.enough or instance.count * instance.devices > _MOST:
+    if problem.shortage() is not None or problem.used * problem.device_count > _MOST:
         return None
+    instance = MappingInstance(problem)
 
     def made(stated: Problem) -> CrowdedDevices | None:
         return _crowded(instance, bound.value, BestLoads(stated))

@@ -15,6 +15,8 @@ Source: Parmesan, equations (6) to (9); with both terms, which its §V.B names a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from partita.engines.search.result import PlanEvaluation
@@ -49,8 +51,9 @@ def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
     the problem's devices are not said.
     """
     _check_shape(problem, plan)
+    link = problem.links.link if problem.machines else problem.link
     rows = tuple(
-        tuple(_load(problem, plan.placement, ends, s, r) for r, ends in enumerate(row))
+        tuple(_load(problem, link, plan.placement, ends, s, r) for r, ends in enumerate(row))
         for s, row in enumerate(problem.exchanges())
     )
     worst, critical = -1.0, (0, 0)
@@ -62,14 +65,19 @@ def evaluate(problem: MappingProblem, plan: Placement) -> MappingEvaluation:
 
 
 def _load(
-    problem: MappingProblem, placement: tuple[tuple[int, ...], ...], ends: list[tuple[int, int, float]], s: int, r: int
+    problem: MappingProblem,
+    link: Callable[[int, int], float],
+    placement: tuple[tuple[int, ...], ...],
+    ends: list[tuple[int, int, float]],
+    s: int,
+    r: int,
 ) -> ReplicaLoad:
     stage, device = problem.stages[s], placement[s][r]
-    moved = sum(size / problem.link(device, placement[other][end]) for other, end, size in ends)
+    moved = sum(size / link(device, placement[other][end]) for other, end, size in ends)
     reduced = 0.0
     count = len(placement[s])
     if count > 1 and problem.form != "point-to-point":
-        slower = min(problem.link(device, placement[s][(r + step) % count]) for step in (1, -1))
+        slower = min(link(device, placement[s][(r + step) % count]) for step in (1, -1))
         reduced = 2.0 * (count - 1) / count * stage.parameter_bytes / slower
     own = stage.time_s if stage.times_s is None else stage.times_s[device]
     assert own is not None
@@ -81,7 +89,7 @@ def _check_shape(problem: MappingProblem, plan: Placement) -> None:
     check_devices(problem)
     if len(plan.placement) != len(problem.stages):
         raise InputError(f"the plan has {len(plan.placement)} stages; the problem has {len(problem.stages)}")
-    count = len(problem.bandwidth_bytes_per_s)
+    count = problem.device_count
     for s, (row, replicas) in enumerate(zip(plan.placement, problem.counts, strict=True)):
         if len(row) != replicas:
             raise InputError(f"the plan has {len(row)} replicas of stage {s}; the problem has {replicas}")
@@ -92,7 +100,7 @@ def _check_shape(problem: MappingProblem, plan: Placement) -> None:
 
 def check_devices(problem: MappingProblem) -> None:
     """Refuse a problem whose devices are still to be said."""
-    if not problem.bandwidth_bytes_per_s:
+    if not problem.device_count:
         raise InputError(
             f"problem {problem.name!r} has no bandwidth_bytes_per_s; give the devices with --topology, or the "
             "matrix in the file"

@@ -25,7 +25,8 @@ from partita.engines.kernels.mapping.placing import FOUND, NONE, depth_first
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP
 from partita.problems.mapping.bisection import placing_order
-from partita.problems.mapping.bounds.neighbours import best_loads, lowered
+from partita.problems.mapping.bounds.moving import lowered
+from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import Placement
 

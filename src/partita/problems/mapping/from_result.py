@@ -17,18 +17,21 @@ tensors of M/R; the ring of the replicas reduces the parameters once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
+from typing import Any
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.loader import load_catalogue
-from partita.nouns.topology.topology import Topology
+from partita.nouns.topology.counted import CountedLinks, counted
+from partita.nouns.topology.topology import Bandwidths, Topology
 from partita.problems.facets.stages import FromResult
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer, Placement
-from partita.simulator.pipeline import Pipeline
+from partita.simulator.pipeline import Pipeline, PipelineStage
 from partita.simulator.placed import Layout, max_work, ring_bytes
 
 #: MappingStage and replica.
@@ -54,18 +57,27 @@ class PlacedStages:
     def __init__(self, staged: Pipeline, topology: Topology) -> None:
         self.staged, self.topology = staged, topology
         self.kinds = _kinds(staged, topology)
-        size = max(stage.group for stage in staged.ranks)
+        size = max(stage.group * stage.together for stage in staged.ranks)
         self.blocks = _blocks(topology, self.kinds, size)  #: By device of the problem, those of the topology.
-        self.uniform = len({stage.group for stage in staged.ranks}) == 1
+        self.uniform = len({(stage.group, stage.together) for stage in staged.ranks}) == 1
+        self.together = staged.ranks[0].together if self.uniform else 1  #: Replicas of a block.
         #: By stage and replica of the problem, the replicas of the plan that are there.
         self.packs: list[list[list[Replica]]]
         if self.uniform:
-            self.packs = [[[(s, r)] for r in range(stage.data_parallel)] for s, stage in enumerate(staged.ranks)]
+            self.packs = [
+                [
+                    [(s, r) for r in range(first, first + self.together)]
+                    for first in range(0, stage.data_parallel, self.together)
+                ]
+                for s, stage in enumerate(staged.ranks)
+            ]
         else:
             self.packs = [[pack] for pack in _packs(staged, size)]
         needed = sum(len(row) for row in self.packs)
         if needed > len(self.blocks):
             groups = "devices" if size == 1 else f"groups of {size} consecutive devices of a machine"
+            if size > max(Counter(topology.machine_of).values()):
+                groups = f"groups of {size} consecutive devices that fill machines"
             raise InputError(
                 f"{staged.name}: the plan needs {needed} {groups}, and {topology.name} has {len(self.blocks)}; plan it "
                 "for fewer devices, or take a larger topology"
@@ -120,10 +132,14 @@ class PlacedStages:
         stages = []
         limit = 2.0 * self._as_it_is(bandwidth)
         replicas = len(self.packs[0])
+        # Blocks of the same kinds of devices are alike.
+        made = [tuple(self.kinds[device] for device in block) for block in self.blocks]
         for row in self.packs:
-            times = [max(self._batch_s(one, block, limit) for one in row[0]) for block in self.blocks]
+            known = {kinds: max(self._batch_s(one, kinds, limit) for one in row[0]) for kinds in dict.fromkeys(made)}
+            times = [known[kinds] for kinds in made]
             members = sorted({s for s, _ in row[0]})
             name = ", ".join(staged.ranks[s].name for s in members)
+            stage = staged.ranks[members[0]]
             if not self.uniform:
                 name += f" (replica {', '.join(str(r) for _, r in row[0])})"
             alike = len(set(times)) == 1
@@ -132,23 +148,36 @@ class PlacedStages:
                     name=name,
                     time_s=times[0] if alike else None,
                     times_s=None if alike else tuple(times),
-                    parameter_bytes=staged.ranks[members[0]].parameter_bytes if self.uniform else 0.0,
+                    parameter_bytes=self._reduced(stage, len(row)) if self.uniform else 0.0,
                     replicas=None if len(row) == replicas else len(row),
                 )
             )
         names = self.topology.names
+        devices: dict[str, Any]
+        if isinstance(bandwidth, CountedLinks):
+            devices = {"machines": bandwidth.machines}
+        else:
+            devices = {
+                "bandwidth_bytes_per_s": tuple(map(tuple, bandwidth.tolist())),
+                "devices": tuple(
+                    names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
+                    for block in self.blocks
+                ),
+            }
         return MappingProblem(
             name=f"{staged.name} on {self.topology.name}",
             replicas=replicas,
             stages=tuple(stages),
             transfers=tuple(self._transfers()),
-            bandwidth_bytes_per_s=tuple(map(tuple, bandwidth.tolist())),
-            devices=tuple(
-                names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
-                for block in self.blocks
-            ),
+            **devices,
             notes=(*staged.notes, *self.topology.notes, *self._notes()),
         )
+
+    def _reduced(self, stage: PipelineStage, blocks: int) -> float:
+        """Bytes of parameters with which a ring of blocks moves as much as that of the replicas in them."""
+        if self.together == 1:
+            return stage.parameter_bytes
+        return ring_bytes(stage) * blocks / (2.0 * (blocks - 1)) if blocks > 1 else 0.0
 
     def _notes(self) -> list[str]:
         notes = [f"Times are of a batch of {self.staged.microbatches} microbatches."]
@@ -156,8 +185,12 @@ class PlacedStages:
             notes.append("Interleaved plans are placed by what each device moves, without a simulated step.")
         size = len(self.blocks[0])
         if size > 1:
+            wide = any(s.together > 1 or (s.exchange is not None and s.exchange.width) for s in self.staged.ranks)
             notes.append(
-                f"A device is a block of {size} consecutive devices of a machine: the largest tensor-parallel group."
+                f"A device is a block of {size} consecutive devices, which share out sequences or experts."
+                if wide
+                else f"A device is a block of {size} consecutive devices of a machine: the largest tensor-parallel "
+                "group."
             )
         if not self.uniform:
             notes.append(
@@ -166,9 +199,18 @@ class PlacedStages:
             )
         return notes
 
-    def _bandwidth(self) -> Floats:
+    def _bandwidth(self) -> Bandwidths:
         """[block, block] bytes per second."""
         matrix = self.topology.bandwidth_bytes_per_s
+        if isinstance(matrix, CountedLinks):
+            # Between two blocks every device has its own link, and all of a machine's are alike.
+            machine = self.topology.machine_of
+            sizes = Counter(machine[block[0]] for block in self.blocks)
+            entries = {machine[block[0]]: matrix.home(block[0])[2] for block in self.blocks}
+            return counted(
+                (size, entries[number].inside_bytes_per_s, entries[number].outside_bytes_per_s)
+                for number, size in sizes.items()
+            )
         members = np.array(self.blocks)
         found = np.full((len(members), len(members)), math.inf)
         for column in members.T:
@@ -176,19 +218,22 @@ class PlacedStages:
         np.fill_diagonal(found, 0.0)
         return found
 
-    def _batch_s(self, one: Replica, block: tuple[int, ...], otherwise: float) -> float:
-        """Seconds of a replica for its share of a batch on the devices of a block."""
+    def _batch_s(self, one: Replica, kinds: tuple[str, ...], otherwise: float) -> float:
+        """Seconds of a replica for its share of a batch on the devices of a block of some kinds."""
         stage = self.staged.ranks[one[0]]
-        found = sum(max_work(stage, [self.kinds[device] for device in block]))
+        found = sum(max_work(stage, kinds))
         return otherwise if math.isinf(found) else self._turns(one) * found + stage.update_s
 
     def _turns(self, one: Replica) -> float:
         """Microbatches of a batch that a replica works on."""
         return self.staged.microbatches / self.staged.ranks[one[0]].data_parallel
 
-    def _as_it_is(self, bandwidth: Floats) -> float:
+    def _as_it_is(self, bandwidth: Bandwidths) -> float:
         """More than any replica takes where it is allowed to be, whatever its links."""
-        slowest = float(bandwidth[bandwidth > 0].min(initial=math.inf))
+        if isinstance(bandwidth, CountedLinks):
+            slowest = min(bandwidth.pairs(), default=math.inf)
+        else:
+            slowest = float(bandwidth[bandwidth > 0].min(initial=math.inf))
         staged = self.staged
         moved = sum(one.bytes for one in staged.handovers) * staged.microbatches * 2
         moved += sum(2 * ring_bytes(stage) for stage in staged.ranks)
@@ -211,7 +256,9 @@ class PlacedStages:
         for one in staged.handovers:
             a, b = staged.ranks[one.source].data_parallel, staged.ranks[one.target].data_parallel
             if self.uniform:
-                add((one.source, 0), (one.target, 0), one.bytes * staged.microbatches / len(self.packs[0]))
+                # Each replica of a block has its own links.
+                count = len(self.packs[0]) * self.together
+                add((one.source, 0), (one.target, 0), one.bytes * staged.microbatches / count)
                 continue
             turn = math.lcm(a, b)
             for m in range(turn):
@@ -244,15 +291,23 @@ def _kinds(staged: Pipeline, topology: Topology) -> tuple[str, ...]:
 
 
 def _blocks(topology: Topology, kinds: Sequence[str], size: int) -> list[tuple[int, ...]]:
-    """Blocks of so many consecutive devices of a machine, of those that some stage can use."""
+    """Blocks of so many consecutive devices, in one machine or filling several, of those that some stage can use."""
     found: list[tuple[int, ...]] = []
     members: dict[int, list[int]] = {}
     for device, machine in enumerate(topology.machine_of):
         if kinds[device] != "\0":
             members.setdefault(machine, []).append(device)
-    for row in members.values():
-        found += [tuple(row[first : first + size]) for first in range(0, len(row) - size + 1, size)]
+    for number, alike in groupby(members.values(), key=len):
+        # Blocks that are larger than machines are of whole ones.
+        rows = [list(chain.from_iterable(some)) for some in _runs(list(alike), max(1, size // number))]
+        for row in rows if size <= number or size % number == 0 else ():
+            found += [tuple(row[first : first + size]) for first in range(0, len(row) - size + 1, size)]
     return found
+
+
+def _runs(rows: list[list[int]], size: int) -> Iterator[list[list[int]]]:
+    """So many rows at a time, in order; what is left over is no run."""
+    return (rows[first : first + size] for first in range(0, len(rows) - size + 1, size))
 
 
 def _packs(staged: Pipeline, size: int) -> list[list[Replica]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -40,17 +40,23 @@ def change(problem: MappingProblem, changes: MappingChanges) -> MappingProblem:
 
     Raises ``InputError`` if there is no such topology, or the problem cannot be changed so.
     """
-    fields = {name: value for name in ("form", "replicas") if (value := getattr(changes, name)) is not None}
+    fields: dict[str, Any] = {
+        name: value for name in ("form", "replicas") if (value := getattr(changes, name)) is not None
+    }
     if changes.topology is not None:
         import numpy as np
 
         from partita.nouns.topology import topology
+        from partita.nouns.topology.counted import CountedLinks
 
         machine = topology(changes.topology)
-        fields["devices"] = tuple(machine.names)
-        matrix = machine.bandwidth_bytes_per_s.copy()
-        # Infinite there, which JSON cannot say.
-        np.fill_diagonal(matrix, 0.0)
-        fields["bandwidth_bytes_per_s"] = tuple(map(tuple, matrix.tolist()))
+        links = machine.bandwidth_bytes_per_s
+        if isinstance(links, CountedLinks):
+            fields |= {"machines": links.machines, "bandwidth_bytes_per_s": (), "devices": ()}
+        else:
+            # Infinite there, which JSON cannot say.
+            matrix = np.where(np.isfinite(links), links, 0.0)
+            fields |= {"machines": (), "devices": tuple(machine.names)}
+            fields["bandwidth_bytes_per_s"] = tuple(map(tuple, matrix.tolist()))
         fields["notes"] = (*problem.notes, *machine.notes)
     return problem.replace(**fields) if fields else problem

@@ -11,25 +11,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.instance import MappingInstance, MappingReplicas
 
 #: Swaps that improve the halves of a split, at most, as a share of its devices.
 _SWAPS = 0.5
 
 
-def consecutive(instance: MappingInstance) -> Ints:
+def consecutive(instance: MappingReplicas) -> Ints:
     """All replicas of the first stage on the first devices, then those of the second: all-reduce first."""
     return np.arange(instance.count, dtype=np.int32)
 
 
-def chains(instance: MappingInstance) -> Ints:
+def chains(instance: MappingReplicas) -> Ints:
     """All stages of the first replica on the first devices, then those of the second: point-to-point first."""
     found = np.empty(instance.count, dtype=np.int32)
     found[in_turn(instance)] = np.arange(instance.count, dtype=np.int32)
     return found
 
 
-def in_turn(instance: MappingInstance) -> Ints:
+def in_turn(instance: MappingReplicas) -> Ints:
     """Numbers of all replicas, one replica of all stages after another; of many replicas as many as their share."""
     counts = instance.problem.counts
     turns = [(r / counts[s], s) for s, r in instance.turns]
@@ -46,7 +46,7 @@ def constructions(instance: MappingInstance) -> Iterator[Ints]:
         yield found
 
 
-def replica_order(instance: MappingInstance, policy: str) -> Ints:
+def replica_order(instance: MappingReplicas, policy: str) -> Ints:
     """Numbers of all replicas, halves of halves one after the other.
 
     A split parts ``stages`` first, ``replicas`` first, in turn (``alternate``), or what costs less ``traffic``. Where
@@ -54,7 +54,6 @@ def replica_order(instance: MappingInstance, policy: str) -> Ints:
     """
     if not instance.even:
         return in_turn(instance) if policy == "replicas" else np.arange(instance.count, dtype=np.int32)
-    a = instance.arrays
     found: list[int] = []
 
     def split(stages: range, replicas: range, depth: int) -> None:
@@ -65,7 +64,7 @@ def replica_order(instance: MappingInstance, policy: str) -> Ints:
         crossing = sum(
             moved for s in stages[:middle] for t, moved in instance.exchanges(s) if t in stages[middle:]
         ) * len(replicas)
-        reduced = sum(float(a.ring[s]) for s in stages) * (2.0 if len(replicas) == instance.replicas else 1.0)
+        reduced = sum(float(instance.ring[s]) for s in stages) * (2.0 if len(replicas) == instance.replicas else 1.0)
         by_stages = {"traffic": crossing <= reduced, "stages": True, "replicas": False, "alternate": depth % 2 == 0}[
             policy
         ]

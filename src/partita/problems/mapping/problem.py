@@ -14,6 +14,7 @@ import msgspec
 from partita.ground.checks import check_at_least, check_fields, check_number, check_positive
 from partita.ground.errors import InputError
 from partita.ground.shown import brief
+from partita.nouns.machines import AlikeMachines, MachineCounts
 from partita.problems.kind import Stated
 
 #: What the time of a replica holds beside its own: transfers and all-reduce, or only one of them.
@@ -59,8 +60,8 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     Raises
     ------
     InputError
-        If a value is negative or not finite, a transfer names no stage, a bandwidth is not positive, or a list has
-        another length than there are devices.
+        If a value is negative or not finite, a transfer names no stage, a bandwidth is not positive, a list has
+        another length than there are devices, or these are said twice.
     """
 
     kind: ClassVar[str] = "mapping"
@@ -73,6 +74,9 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
     #: From each device (row) to each (column), above 0; the diagonal means nothing and may be None. Empty in a file
     #: whose devices are still to be said, with ``--topology``.
     bandwidth_bytes_per_s: tuple[tuple[float | None, ...], ...] = ()
+    #: The same of devices that are counted: machines that are alike, in the order of their devices. Instead of a
+    #: matrix, which would be too large.
+    machines: tuple[AlikeMachines, ...] = ()
     devices: tuple[str, ...] = ()  #: Their names; empty for numbers.
     form: Form = "both"  #: Which terms the time of a replica has.
 
@@ -81,7 +85,11 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
         check_at_least(f"{where}: replicas", self.replicas)
         if not self.stages:
             raise InputError(f"{where} has no stages; give at least one")
-        count = len(self.bandwidth_bytes_per_s)
+        if self.machines and self.bandwidth_bytes_per_s:
+            raise InputError(f"{where} has machines, and bandwidth_bytes_per_s beside them; state one of the two")
+        for number, entry in enumerate(self.machines):
+            entry.check(f"{where}: machines: entry {number}")
+        count = self.device_count
         for number, stage in enumerate(self.stages):
             _check_stage(f"{where}: stage {number} ({stage.name!r})", stage, count)
         for number, transfer in enumerate(self.transfers):
@@ -105,6 +113,16 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
                 if source != target and not (bandwidth is not None and 0 < bandwidth < math.inf):
                     what = f"bandwidth from device {source} to device {target}"
                     check_positive(where, what, math.nan if bandwidth is None else bandwidth)
+
+    @property
+    def links(self) -> MachineCounts:
+        """The links of counted machines."""
+        return MachineCounts(self.machines)
+
+    @property
+    def device_count(self) -> int:
+        """Devices that there are; 0 where they are still to be said."""
+        return len(self.bandwidth_bytes_per_s) or self.links.device_count
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -134,7 +152,7 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
 
     def shortage(self) -> str | None:
         """What is missing for a plan; None if there are devices enough, with which there always is one."""
-        have = len(self.bandwidth_bytes_per_s)
+        have = self.device_count
         if have >= self.used:
             return None
         even = len(set(self.counts)) == 1
@@ -146,11 +164,16 @@ class MappingProblem(Stated, frozen=True, kw_only=True):
 
     def link(self, source: int, target: int) -> float:
         """Bytes per second from one device to another; infinite from a device to itself."""
+        if self.machines:
+            return self.links.link(source, target)
         found = self.bandwidth_bytes_per_s[source][target]
         return math.inf if source == target or found is None else found
 
     def device_name(self, device: int) -> str:
         """A device for people."""
+        if self.machines and not self.devices:
+            machine, place, entry = self.links.home(device)
+            return f"machine{machine}" if entry.devices == 1 else f"machine{machine}/{place}"
         return self.devices[device] if self.devices else f"device {device}"
 
     def scale_communication(self, factor: float) -> MappingProblem:

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from partita.documents.tables.text import new_table
 from partita.ground.units import format_time
+from partita.nouns.topology.counted import CountedLinks
 from partita.nouns.topology.topology import Topology
 from partita.problems.facets.records import OperatorPlace, StageSummary
 from partita.problems.facets.report import Reporting
 from partita.problems.mapping.evaluate import MappingEvaluation, ReplicaLoad, evaluate
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.instance import MappingReplicas, bandwidths
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.problems.mapping.timeline import simulated_step
@@ -94,13 +94,13 @@ class MappingReport(Reporting[MappingProblem, Placement, MappingEvaluation]):
         return found
 
     def topology(self, problem: MappingProblem, plan: Placement) -> tuple[Topology, dict[int, str]]:
-        """Devices by their bandwidths, in one machine, because nothing is said of several."""
-        count = len(problem.bandwidth_bytes_per_s)
+        """Devices by their bandwidths, in one machine where nothing is said of several."""
+        count, links = problem.device_count, bandwidths(problem)
         found = Topology(
             name=problem.name,
             names=problem.devices or tuple(problem.device_name(device) for device in range(count)),
-            bandwidth_bytes_per_s=np.array(problem.bandwidth_bytes_per_s, dtype=np.float64),
-            machine_of=(0,) * count,
+            bandwidth_bytes_per_s=links,
+            machine_of=tuple(links.machine_of.tolist()) if isinstance(links, CountedLinks) else (0,) * count,
         )
         return found, {device: str(stage) for stage, row in enumerate(plan.placement) for device in row}
 
@@ -166,7 +166,7 @@ def _stages(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluat
         slowest, parts = format_time(worst.total, problem.unit), _times(worst, problem.unit)
         share = worst.total / evaluation.objective if evaluation.objective > 0 else 0.0
         devices = plan.placement[s]
-        named = [problem.devices[d] if problem.devices else str(d) for d in devices[:_LISTED]]
+        named = [problem.device_name(d).removeprefix("device ") for d in devices[:_LISTED]]
         more = f" … {len(devices) - _LISTED} more" if len(devices) > _LISTED else ""
         table.add_row(str(s), stage.name, slowest, f"{share:.0%}", *parts, ", ".join(named) + more)
     return table
@@ -174,7 +174,7 @@ def _stages(problem: MappingProblem, plan: Placement, evaluation: MappingEvaluat
 
 def _beside(problem: MappingProblem, evaluation: MappingEvaluation) -> Table:
     """What the orders that people take are worth."""
-    instance = MappingInstance(problem)
+    instance = MappingReplicas(problem)
     table = new_table("Beside it", ("objective", "against the plan"), "mapping", _TERMS)
     rows = [("this plan", evaluation)]
     for name, order in (("consecutive", consecutive(instance)), ("point-to-point-first", chains(instance))):

@@ -15,9 +15,11 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
 from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
-from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound, lowered
+from partita.problems.mapping.bounds.moving import lowered
+from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
+from partita.problems.mapping.counted_search import counted_search
 from partita.problems.mapping.exact import settle
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
 from partita.problems.mapping.options import Outcome, Solver
 from partita.problems.mapping.orders import chains, consecutive
@@ -36,12 +38,15 @@ class MappingSolver(Solver):
     """A solver that searches in the background, where there are devices for all."""
 
     anneals = True  #: Whether its moves are counted.
+    counts = True  #: Whether it takes more devices than have all their links listed, where machines are counted.
 
     @abstractmethod
     def search(self, search: MappingSearch, options: SearchOptions) -> None:
         """Offer and prove what can be found, until the incumbent of the search is done."""
 
     def solve(self, problem: MappingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
+        if self.counts and not listable(problem):
+            return counted_search(problem, monitor)
         best: Incumbent[Placement] = Incumbent()
         search = MappingSearch(MappingInstance(problem), best, options.seed, options.threads)
 
@@ -124,7 +129,7 @@ class MappingExact(MappingSolver):
     name = "branch-and-bound"
     summary = "depth-first assignment under targets, symmetric mappings once; exact, for some ten replicas"
     argument = "every assignment under a target was tried, symmetric ones once"
-    anneals = False
+    anneals = counts = False
 
     def search(self, search: MappingSearch, options: SearchOptions) -> None:
         instance, best = search.instance, search.best

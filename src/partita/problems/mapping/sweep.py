@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from partita.problems.facets.sweep import DEVICE_AXES, Axis, Sweep, listed
 from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.problems.settings import setting
@@ -32,6 +34,16 @@ class MappingSweep(Sweep[MappingProblem, Placement]):
             problem = problem.replace(replicas=replicas)
         if bandwidth == 1.0:
             return problem
+        if problem.machines:
+            faster = (
+                msgspec.structs.replace(
+                    one,
+                    inside_bytes_per_s=one.inside_bytes_per_s * bandwidth,
+                    outside_bytes_per_s=one.outside_bytes_per_s * bandwidth,
+                )
+                for one in problem.machines
+            )
+            return problem.replace(machines=tuple(faster))
         rows = tuple(
             tuple(None if entry is None else entry * bandwidth for entry in row)
             for row in problem.bandwidth_bytes_per_s
@@ -47,9 +59,16 @@ class MappingSweep(Sweep[MappingProblem, Placement]):
         same = ("replicas", "stages", "transfers", "form")
         if any(getattr(a, field) != getattr(b, field) for field in same):
             return False
-        devices = range(len(a.bandwidth_bytes_per_s))
-        if len(devices) != len(b.bandwidth_bytes_per_s):
+        devices = range(a.device_count)
+        if len(devices) != b.device_count or bool(a.machines) != bool(b.machines):
             return False
+        if a.machines:
+            return len(a.machines) == len(b.machines) and all(
+                (one.count, one.devices) == (other.count, other.devices)
+                and one.inside_bytes_per_s >= other.inside_bytes_per_s
+                and one.outside_bytes_per_s >= other.outside_bytes_per_s
+                for one, other in zip(a.machines, b.machines, strict=True)
+            )
         return all(a.link(source, target) >= b.link(source, target) for source in devices for target in devices)
 
     def transfer(self, plan: Placement, problem: MappingProblem) -> Placement | None:

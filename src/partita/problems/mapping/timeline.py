@@ -11,12 +11,11 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 from partita.ground.dags import topological_order
 from partita.ground.errors import InputError
 from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.mapping.evaluate import MappingEvaluation
+from partita.problems.mapping.instance import bandwidths
 from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.simulator.pipeline import Handover, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import all_reduce_s, placed_program
@@ -63,15 +62,22 @@ def mapping_program(problem: MappingProblem, plan: Placement, microbatches: int 
             f"problem {problem.name!r}: {total} microbatches are too many to simulate, and it takes {turn} to give "
             "every replica as many; numbers of replicas that divide each other need fewer"
         )
-    bandwidth = np.array(problem.bandwidth_bytes_per_s, dtype=np.float64)
-    np.fill_diagonal(bandwidth, np.inf)
+    bandwidth = bandwidths(problem)
     pipeline = lowered(problem, total)
     layout = tuple(tuple((device,) for device in plan.placement[number]) for number in pipeline.numbers)
-    kinds = [str(device) for device in range(len(bandwidth))]
+    kinds = _kinds(problem)
     program = placed_program(pipeline, layout, bandwidth, kinds=kinds, microbatches=total)
     rings = [all_reduce_s(stage, row, bandwidth) for stage, row in zip(pipeline.ranks, layout, strict=True)]
     # Pipelines in one direction have none of their own.
     return dataclasses.replace(program, ends=tuple(End(sync=time) for time in rings) if any(rings) else ())
+
+
+def _kinds(problem: MappingProblem) -> list[str]:
+    """By device, the number of the first one on which all stages take as long."""
+    stated = [stage.times_s for stage in problem.stages if stage.times_s is not None]
+    first: dict[tuple[float, ...], str] = {}
+    every = zip(*stated, strict=True) if stated else ((),) * problem.device_count
+    return [first.setdefault(times, str(device)) for device, times in enumerate(every)]
 
 
 def simulated_step(problem: MappingProblem, plan: Placement) -> float | None:
@@ -97,11 +103,12 @@ def lowered(problem: MappingProblem, total: int) -> Pipeline:
     numbers = tuple(order if row else range(count))
     place = {stage: rank for rank, stage in enumerate(numbers)}
     stages = []
+    kinds = sorted(set(_kinds(problem)))
     for number in numbers:
         stage, replicas = problem.stages[number], problem.counts[number]
         turns = total / replicas
-        times = [stage.time_s] * len(problem.bandwidth_bytes_per_s) if stage.times_s is None else stage.times_s
-        work_s = {str(device): ((time or 0.0) / turns, 0.0) for device, time in enumerate(times)}
+        times = {kind: stage.time_s if stage.times_s is None else stage.times_s[int(kind)] for kind in kinds}
+        work_s = {kind: ((time or 0.0) / turns, 0.0) for kind, time in times.items()}
         stages.append(
             PipelineStage(
                 name=stage.name,

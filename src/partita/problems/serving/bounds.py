@@ -49,11 +49,9 @@ class FleetCapacity(BoundMethod[ServingProblem]):
 
     def bound(self, problem: ServingProblem, monitor: Monitor) -> Bound:
         fleets = FleetBound(problem)
-        cost = problem.goal == "cost"
-        value = fleets.least_cost() if cost else fleets.least()
+        value = fleets.least()
         if not math.isinf(value) and not monitor.stopping:
-            whole = WholeFleets(fleets)
-            value = max(value, (whole.cheapest if cost else whole.least)(lambda: monitor.stopping))
+            value = max(value, WholeFleets(fleets).least(lambda: monitor.stopping))
         requests = ConservedWork()
         if requests.supports(problem) is None:
             # Where few requests are under way, each of them takes its time.

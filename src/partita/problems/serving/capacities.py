@@ -34,17 +34,15 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Longs
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of
-from partita.problems.serving.mixes import NEVER, Anew, Multipliers, Steps
+from partita.problems.serving.mixes import NEVER, ROOM, Anew, Multipliers, Steps
 from partita.problems.serving.problem import Role, ServingProblem, ServingUnit
 from partita.problems.serving.work import attention_s, least_per_token, least_step, may_put_back, pairs_of
 
-#: Relative room for rounding of all sums here.
-_ROOM = 1e-9
 #: Kinds of requests that are told apart; above, some are taken for the shortest of their kind.
 _MOST_KINDS = 12
 _BUCKETS = 4
-#: Prices of latency that are tried first, and how often the best are looked at more closely.
-_PRICES = np.concatenate([[0.0], np.geomspace(1e-5, 10.0, 13)])
+#: Prices that are tried first, of latency and of the cache's time; and how often the best are looked at more closely.
+_LATENCY = np.concatenate([[0.0], np.geomspace(1e-5, 10.0, 13)])
 _CACHE = np.concatenate([[0.0], np.geomspace(1e-2, 10.0, 7)])
 _ROUNDS = 4
 #: Of the price of prompts, where only what is computed anew has one.
@@ -127,11 +125,10 @@ class UnitCapacity:
         self._points = np.append(points[points < self._most], self._most)
         self._mixed = self._rising(prices.dense_mixed_s, prices.mixed_step_s)
         self._alone = self._rising(prices.dense_s, prices.step_s)
-        self._anew = self._computed_anew() if may_put_back(form, drawn) else NEVER
+        back = may_put_back(form, drawn)
+        self._anew = self._computed_anew() if back and self._plain else NEVER
         # Where windows or prefixes make computing anew another thing, decodes take the lower of both prices.
-        self._again = self._anew is not NEVER and not self._plain
-        if self._again:
-            self._anew = NEVER
+        self._again = back and not self._plain
         reading = np.zeros(prices.stages)
         for place, window in enumerate(prices.windows):
             keys = min(shortest + 1, window) if window else shortest + 1
@@ -205,14 +202,14 @@ class UnitCapacity:
         through = sum(np.interp(prices.attention_data * first, self._points, row) for row in self._mixed)
         through = np.where(first > 0, through, 0.0)
         least = np.maximum(np.max(self._stage_prompt, axis=0), through) + prices.arrival_s
-        return bool((least * (1 - _ROOM) > limit).all())
+        return bool((least * (1 - ROOM) > limit).all())
 
     @cached_property
     def least_gap_s(self) -> float:
         """Seconds between two tokens of a request at least: of a step that makes a token for it alone."""
         steps = self._steps(np.ones(1))
         found = steps.latency + steps.reading * steps.least - self._anew.shorter_s
-        return max(0.0, float(found.min())) * (1 - _ROOM)
+        return max(0.0, float(found.min())) * (1 - ROOM)
 
     @cached_property
     def _prompt_price(self) -> float:
@@ -236,9 +233,7 @@ class UnitCapacity:
             own += self._request[stage] * d
             time += own / prices.stages
             latency += own + (0.0 if self._plain else self._reading[stage]) * d
-        reading = float(sum(sum(row) for row in prices.decode_s)) if self._plain and not self._again else 0.0
-        if self._plain and self._again:
-            latency += float(self._reading.sum()) * d
+        reading = float(sum(sum(row) for row in prices.decode_s)) if self._plain else 0.0
         least = self._contexts[0] * d
         most = np.maximum(least, np.minimum(self._cache, self._contexts[1] * d))
         rare = np.minimum(1.0, prices.attention_data * (prices.stages + 1) / d)
@@ -256,7 +251,7 @@ class UnitCapacity:
     @property
     def _budgeted(self) -> bool:
         """Whether contexts have a price."""
-        return self._plain and not self._again and math.isfinite(self._cache)
+        return self._plain and math.isfinite(self._cache)
 
     def prices(self, role: Role, known: dict[tuple[Role, float, int], Multipliers]) -> list[RequestPrices]:
         """Prices of requests, each valid by itself; of units for prompts there is no TPOT target to keep.
@@ -264,7 +259,7 @@ class UnitCapacity:
         What is good for one form is mostly good for others on the same layout: ``known`` has what was found.
         """
         if role == "prefill":
-            only = (self._prompt_price * self._new + self._prompt_attention) * (1 - _ROOM)
+            only = (self._prompt_price * self._new + self._prompt_attention) * (1 - ROOM)
             return [RequestPrices(only, only)]
         tpot, share = self.problem.targets.tpot_s, self.problem.targets.percentile
         found = []
@@ -279,8 +274,8 @@ class UnitCapacity:
         """Prices that are good where a share of requests keeps the target: one after the other, finer each time."""
         tpot = self.problem.targets.tpot_s
         axes = {
-            "prompt": self._prompt_price * (np.linspace(0.0, 1.0, 11) if role == "both" else _ASKED),
-            "latency": _PRICES if kept and tpot is not None else np.zeros(1),
+            "prompt": self._prompt_price * self._asked(role),
+            "latency": _LATENCY if kept and tpot is not None else np.zeros(1),
             "context": np.zeros(1),
             "cache": np.zeros(1),
         }
@@ -302,21 +297,25 @@ class UnitCapacity:
             axes = {name: _around(values, best[name]) for name, values in axes.items()}
         return Multipliers(**{name: np.array(value) for name, value in best.items()})
 
+    def _asked(self, role: Role) -> Floats:
+        """Parts of the most that prompts may cost; where only what is computed anew has a price, small ones, too."""
+        if role == "both":
+            return np.linspace(0.0, 1.0, 11)
+        return _ASKED if self._anew is not NEVER else np.zeros(1)
+
     def _worth(self, role: Role, kept: float, at: Multipliers) -> Floats:
         """Seconds of a mean request at prices, by the few steps."""
         weights = self.kinds.count / self.kinds.count.sum()
         keeping, others = self._few.prices(at, self._anew, self.problem.targets.tpot_s, self._cache)
         decodes = float((weights * (self.kinds.output - 1)).sum())
         prompts = 0.0 if role == "decode" else float((weights * self._new).sum())
-        found = at.prompt * prompts + at.context * float((weights * self._held).sum())
+        found = at.prompt * prompts + at.context * float((weights * self._held(self.kinds.output - 1)).sum())
         worth: Floats = (found + (kept * keeping + (1 - kept) * others) * decodes) / (1 + at.cache)
         return worth
 
-    @property
-    def _held(self) -> Floats:
-        """(K,) Contexts of all decodes of a request together."""
-        count = (self.kinds.output - 1).astype(np.float64)
-        found: Floats = count * self.kinds.prompt + count * (count + 1) / 2
+    def _held(self, decodes: Floats | Longs) -> Floats:
+        """(K,) Contexts of so many decodes of a request together."""
+        found: Floats = decodes * self.kinds.prompt + decodes * (decodes + 1) / 2
         return found
 
     def _priced(self, role: Role, at: Multipliers) -> RequestPrices:
@@ -327,14 +326,14 @@ class UnitCapacity:
         found, worth, once = [], float(at.context), 0.0
         if role == "decode":
             # One of its decodes may be computed anew because its cache came.
-            once = float(self._anew.saves(at, self._anew.rare, at.latency * self._seats))
+            once = float(self._anew.saves(at, self._anew.least(at, self._anew.rare), at.latency * self._seats))
         for one in self._all.prices(at, self._anew, self.problem.targets.tpot_s, self._cache):
             # Requests of a kind may be longer; where that would make them cheaper, so long as makes them cheapest.
-            count = self.kinds.output - 1.0
+            count: Floats = (self.kinds.output - 1).astype(np.float64)
             if worth:
                 count = np.maximum(count, -float(one) / worth - self.kinds.prompt - 0.5)
-            decodes = worth * (count * self.kinds.prompt + count * (count + 1) / 2) + float(one) * count
-            found.append(np.maximum(0.0, (fixed + decodes - once) * (1 - _ROOM) / (1 + float(at.cache))))
+            decodes = worth * self._held(count) + float(one) * count
+            found.append(np.maximum(0.0, (fixed + decodes - once) * (1 - ROOM) / (1 + float(at.cache))))
         return RequestPrices(*found)
 
 

@@ -222,8 +222,7 @@ def cost_of(problem: ServingProblem, plan: ServingPlan) -> float:
     found = []
     for group in plan.units:
         form = problem.form(group.unit)
-        price = problem.pool(form.kind).price_per_hour
-        found.append(group.count * form.devices * (1.0 if price is None else price))
+        found.append(group.count * form.devices * problem.pool(form.kind).cost_per_device)
     return math.fsum(found)
 
 

@@ -19,13 +19,12 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats
 from partita.problems.serving.capacities import UnitCapacity, drawn_of, kinds_of
 from partita.problems.serving.evaluate import most_late
-from partita.problems.serving.mixes import Multipliers
+from partita.problems.serving.mixes import ROOM, Multipliers
 from partita.problems.serving.packing import blocks_of
 from partita.problems.serving.problem import Role, ServingProblem, UnitLayout
 from partita.problems.serving.request_values import Item, values_of
 from partita.problems.serving.work import fitting
 
-_ROOM = 1e-9
 #: Rows of values that fleets of whole units are found for.
 _ROWS = 100
 
@@ -74,6 +73,10 @@ class FleetBound:
         return fastest if fastest.gap_s > limit else None
 
     def least(self) -> float:
+        """The objective of every fleet at least, seconds per request or costs of what keeps up; infinite for none."""
+        return self.least_cost() if self.problem.goal == "cost" else self.least_time()
+
+    def least_time(self) -> float:
         """Seconds per request that every fleet takes at least; infinite where there is none."""
         if not self.items or self.too_fast is not None:
             return math.inf
@@ -85,16 +88,20 @@ class FleetBound:
 
     def _promising(self) -> Iterator[tuple[float, Floats]]:
         """Totals and capacities of the rows that say most where fleets may have parts of units."""
-        sizes = np.array([item.form.devices for item in self.items])
-        most = np.zeros(len(self.values.total))
+        with np.errstate(divide="ignore"):
+            order = np.argsort(-self.values.total / self.in_parts(self.capacities), kind="stable")[:_ROWS]
+        for place in order.tolist():
+            yield float(self.values.total[place]), self.capacities[place]
+
+    def in_parts(self, capacities: Floats) -> Floats:
+        """(V,) The most of fleets that may have parts of units, by (V, items) capacities of units."""
+        most = np.zeros(len(capacities))
         for pool in self.problem.pools:
             own = np.array([item.form.kind == pool.kind for item in self.items])
             if own.any():
-                most += pool.devices * (self.capacities[:, own] / sizes[own]).max(-1)
-        with np.errstate(divide="ignore"):
-            order = np.argsort(-self.values.total / most, kind="stable")[:_ROWS]
-        for place in order.tolist():
-            yield float(self.values.total[place]), self.capacities[place]
+                sizes = np.array([item.form.devices for item in self.items])[own]
+                most += pool.devices * (capacities[:, own] / sizes).max(-1)
+        return most
 
     def least_of(self, counts: Sequence[int]) -> float:
         """The same of the fleet with so many units of each item."""
@@ -117,12 +124,11 @@ class FleetBound:
         for total, capacities in self._promising():
             choices = [(0.0, 0.0)]
             for pool in self.problem.pools:
-                price = 1.0 if pool.price_per_hour is None else pool.price_per_hour
-                curve = self._curve(pool.kind, capacities)
+                price, curve = pool.cost_per_device, self._curve(pool.kind, capacities)
                 choices = _pareto([(c + price * n, v + more) for c, v in choices for n, more in enumerate(curve)])
-            asked = total / self.longest_s * (1 - _ROOM) if self.longest_s > 0 else math.inf
+            asked = total / self.longest_s * (1 - ROOM) if self.longest_s > 0 else math.inf
             found = max(found, min((cost for cost, made in choices if made >= asked), default=math.inf))
-        return found * (1 - _ROOM)
+        return found * (1 - ROOM)
 
     def _curve(self, kind: str, capacities: Floats) -> list[float]:
         """The most capacity of 0, 1, … devices of a pool."""
@@ -137,7 +143,7 @@ class FleetBound:
         whole = knapsack(units, pool.devices)
         machine = knapsack(stages, max(pool.machines, default=0))
         most = math.fsum(machine[size] for size in pool.machines)
-        return [min(value, most * (1 + _ROOM)) for value in whole]
+        return [min(value, most * (1 + ROOM)) for value in whole]
 
 
 def knapsack(worth: dict[int, float], room: int) -> list[float]:

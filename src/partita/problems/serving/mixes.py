@@ -8,6 +8,9 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 
+#: Relative room for rounding of sums of prices and values.
+ROOM = 1e-9
+
 
 @dataclass(frozen=True)
 class Multipliers:
@@ -41,17 +44,17 @@ class Steps:
         base = self.time - ask * self.prompts
         # Of latency times contexts the line at the least contexts.
         worth = worth - room * (self.latency + self.reading * self.least) / cache
-        wide = Multipliers(ask, delay, at.context[..., None], room)
-        none = np.zeros_like(room)
+        wide = Multipliers(ask, delay, worth, room)
+        often, rare = (anew.least(wide, pair) for pair in (anew.often, anew.rare))
         others = (base - np.maximum(worth * self.least, worth * self.most)) / self.decodes
-        others = others - anew.saves(wide, anew.often, none) - self.rare * anew.saves(wide, anew.rare, none)
+        others = others - anew.saves(wide, often, 0.0) - self.rare * anew.saves(wide, rare, 0.0)
         if tpot_s is None:
             least: Floats = others.min(-1)
             return least, least
         slope = worth / self.decodes - delay * self.reading
         kept = base / self.decodes + delay * (self.latency - tpot_s) - np.maximum(slope * self.least, slope * self.most)
         delays = delay * self.decodes
-        kept = kept - anew.saves(wide, anew.often, delays) - self.rare * anew.saves(wide, anew.rare, delays)
+        kept = kept - anew.saves(wide, often, delays) - self.rare * anew.saves(wide, rare, delays)
         return kept.min(-1), others.min(-1)
 
 
@@ -72,11 +75,13 @@ class Anew:
     rare: tuple[Floats, Floats]
     shorter_s: float
 
-    def saves(self, at: Multipliers, pair: tuple[Floats, Floats], latency: Floats) -> Floats:
+    def least(self, at: Multipliers, pair: tuple[Floats, Floats]) -> Floats:
+        """Seconds that computing anew takes more at least, by one of the pairs; infinite where none is."""
+        more: Floats = (at.prompt[..., None] * (pair[0] - 1) + pair[1]).min(-1, initial=np.inf)
+        return more
+
+    def saves(self, at: Multipliers, more: Floats, latency: Floats | float) -> Floats:
         """Seconds that such a decode takes less at most, where the latency of its step has a price."""
-        if not len(pair[0]):
-            return np.zeros(np.broadcast_shapes(at.prompt.shape, latency.shape))
-        more = (at.prompt[..., None] * (pair[0] - 1) + pair[1]).min(-1)
         found: Floats = np.maximum(0.0, (latency + at.cache) * self.shorter_s - more)
         return found
 

@@ -131,6 +131,11 @@ class DevicePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """Devices of all machines."""
         return sum(self.machines)
 
+    @property
+    def cost_per_device(self) -> float:
+        """What a device costs in an hour; one where it has no price, so that devices are counted."""
+        return 1.0 if self.price_per_hour is None else self.price_per_hour
+
 
 class RequestClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requests that shares are stated of: those up to these lengths that no class before it has."""

@@ -14,9 +14,9 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.problems.serving.capacities import RequestKinds, RequestPrices
+from partita.problems.serving.mixes import ROOM
 from partita.problems.serving.problem import Role, ServingProblem, ServingUnit
 
-_ROOM = 1e-9
 #: Parts of a request's value that its prompt may have.
 _PARTS = np.linspace(0.05, 0.95, 19)
 #: Units of each role whose prices are tried as values.
@@ -54,7 +54,7 @@ class Values:
             keeping = before * self.prompt + after * self.keeping
             other = before * self.prompt + after * self.other
             rates = [np.maximum(_most(keeping, one.keeping), _most(other, one.other)) for one in item.prices]
-            found[:, place] = np.min(rates, axis=0) * item.form.apart * (1 + _ROOM)
+            found[:, place] = np.min(rates, axis=0) * item.form.apart * (1 + ROOM)
             if item.late and before:
                 found[~self.prompt_late, place] = 0.0
         return found
@@ -121,10 +121,10 @@ def _lacking(
     lacking = 0.0
     if targets.tpot_s is not None:
         lacking = _largest((keeping - other)[several], counts[several], targets.percentile)
-    yield prompt, keeping, other, True, (whole - lacking) * (1 - _ROOM)
+    yield prompt, keeping, other, True, (whole - lacking) * (1 - ROOM)
     if targets.ttft_s is not None and any(item.late for item in items):
         missed = _largest(prompt + keeping, counts, targets.percentile)
-        yield prompt, keeping, other, False, (whole - lacking) * (1 - _ROOM) - missed * (1 + _ROOM)
+        yield prompt, keeping, other, False, (whole - lacking) * (1 - ROOM) - missed * (1 + ROOM)
 
 
 def _largest(values: Floats, counts: Longs, percentile: float) -> float:

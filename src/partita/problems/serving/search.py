@@ -21,7 +21,7 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
-from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.evaluate import cost_of, evaluate
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.offered import most_offered, prompts_of
 from partita.problems.serving.options import Outcome, Solver
@@ -77,8 +77,7 @@ class _Search:
         if not self.bound.items:
             self.best.refute(self.name)
             return
-        cost = self.problem.goal == "cost"
-        least = self.bound.least_cost() if cost else self.bound.least()
+        least = self.bound.least()
         if math.isinf(least):
             self.best.refute(self.name)
             return
@@ -87,14 +86,13 @@ class _Search:
         if fleets is not None and len(fleets) <= _FEW:
             self.all_of(fleets)
         else:
-            self.whole(cost)
+            self.whole()
             self.some()
         self.best.counters["simulated"] = self.simulated
 
-    def whole(self, cost: bool) -> None:
+    def whole(self) -> None:
         """The bound over whole units."""
-        whole = WholeFleets(self.bound)
-        least = (whole.cheapest if cost else whole.least)(lambda: self.monitor.stopping)
+        least = WholeFleets(self.bound).least(lambda: self.monitor.stopping)
         if math.isinf(least):
             self.best.refute(self.name)
         elif least > 0:
@@ -133,7 +131,9 @@ class _Search:
     def all_of(self, fleets: list[tuple[int, ...]]) -> None:
         """Simulate all of them, those first that take least at best; whatever is left then is no better."""
         if self.problem.goal == "cost":
-            ranked = sorted((self.cost(self.groups(counts)), counts) for counts in fleets)
+            ranked = sorted(
+                (cost_of(self.problem, ServingPlan(units=self.groups(counts))), counts) for counts in fleets
+            )
         else:
             ranked = sorted((self.bound.least_of(counts), counts) for counts in fleets)
         for least, counts in ranked:
@@ -147,14 +147,6 @@ class _Search:
             self.best.refute(self.name)
         else:
             self.best.prove(self.best.value, self.name)
-
-    def cost(self, units: Sequence[UnitGroup]) -> float:
-        found = 0.0
-        for group in units:
-            form = self.problem.form(group.unit)
-            price = self.problem.pool(form.kind).price_per_hour
-            found += group.count * form.devices * (1.0 if price is None else price)
-        return found
 
     def offer(self, plan: ServingPlan | None) -> bool:
         """Simulate a plan; whether it is feasible."""
@@ -216,7 +208,7 @@ class _Search:
         self, alone: ServingProblem, ranked: Sequence[tuple[float, Item]], found: dict[int, float]
     ) -> None:
         """Add rates of items by themselves, while they may be the best for their devices."""
-        best = max((found[item.number] / item.form.devices for _, item in ranked if item.number in found), default=0.0)
+        best = 0.0
         for most, item in ranked:
             # What comes behind takes no more for its devices at best.
             if self.over or most <= best * item.form.devices:
@@ -285,7 +277,7 @@ class _Search:
         asked = self.bound.count / max(self.bound.longest_s, 1e-30) * _SPARE
         limits = [range(pool.devices + 1) for pool in self.problem.pools]
         kinds = [pool.kind for pool in self.problem.pools]
-        prices = [1.0 if pool.price_per_hour is None else pool.price_per_hour for pool in self.problem.pools]
+        prices = [pool.cost_per_device for pool in self.problem.pools]
         choices = sorted(
             (sum(price * n for price, n in zip(prices, rooms, strict=True)), rooms)
             for rooms in itertools.product(*limits)
@@ -377,7 +369,7 @@ def why_no_fleet(problem: ServingProblem) -> str:
             f"{fastest.gap_s:.4g} s, of one request alone ({form.layout.label} on {form.kind}); a longer limit, faster "
             "devices or smaller formats would be needed"
         )
-    least, longest = bound.least(), bound.longest_s
+    least, longest = bound.least_time(), bound.longest_s
     if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
         needed = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
         return (

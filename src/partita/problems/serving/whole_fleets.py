@@ -14,11 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.arrays import Longs
 from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import available, solve_program
 from partita.engines.search.result import Status
 from partita.problems.serving.fleets import FleetBound
+from partita.problems.serving.mixes import ROOM
 from partita.problems.serving.packing import blocks_of
 
 #: Seconds that the program may take.
@@ -40,10 +41,12 @@ class WholeFleets:
             pool.kind: sorted({size for item in bound.items for size in blocks_of(item.form, pool.machines)})
             for pool in bound.problem.pools
         }
+        #: Of each item what a unit takes: devices, then groups of at least each size.
+        self.rooms = [self._room(place) for place in range(len(bound.items))]
+        #: Places of the items that no other beats.
         self.items = self._undominated()
 
     def _room(self, place: int) -> Longs:
-        """What a unit of an item takes: devices, then groups of at least each size."""
         item = self.bound.items[place]
         blocks = blocks_of(item.form, self.bound.problem.pool(item.form.kind).machines)
         groups = [sum(n for own, n in blocks.items() if own >= size) for size in self.sizes[item.form.kind]]
@@ -51,7 +54,7 @@ class WholeFleets:
 
     def _undominated(self) -> list[int]:
         items = self.bound.items
-        rooms = [self._room(place) for place in range(len(items))]
+        rooms = self.rooms
         kept: list[int] = []
         worth = self.rates.sum(0)
         for place in np.lexsort((np.arange(len(items)), -worth)).tolist():
@@ -65,34 +68,33 @@ class WholeFleets:
                 kept.append(place)
         return sorted(kept)
 
-    def _program(self, cost: bool) -> tuple[MixedProgram, list[int]]:
+    def _program(self) -> tuple[MixedProgram, list[int]]:
         program, problem = MixedProgram(), self.bound.problem
         counts = []
         for place in self.items:
             form = self.bound.items[place].form
             pool = problem.pool(form.kind)
-            price = 1.0 if pool.price_per_hour is None else pool.price_per_hour
-            counts.append(program.add_count(pool.devices // form.devices, price * form.devices if cost else 0.0))
+            cost = pool.cost_per_device * form.devices if problem.goal == "cost" else 0.0
+            counts.append(program.add_count(pool.devices // form.devices, cost))
         for pool in problem.pools:
-            own = [(n, self._room(i)) for n, i in zip(counts, self.items, strict=True) if self._kind(i) == pool.kind]
+            own = [
+                (n, self.rooms[i])
+                for n, i in zip(counts, self.items, strict=True)
+                if self.bound.items[i].form.kind == pool.kind
+            ]
             limits = [pool.devices, *(sum(m // size for m in pool.machines) for size in self.sizes[pool.kind])]
             for row, limit in enumerate(limits):
                 program.add_row([(n, float(room[row])) for n, room in own], upper=float(limit))
         return program, counts
 
-    def _kind(self, place: int) -> str:
-        return self.bound.items[place].form.kind
-
     def least(self, stop: Callable[[], bool]) -> float:
-        """Seconds per request that every fleet takes at least; 0 where nothing is proven in time."""
-        found = self._solved(False, stop)
+        """The objective of every fleet at least: seconds per request, or costs of what keeps up; 0 without a proof."""
+        if self.bound.problem.goal == "cost":
+            return max(0.0, self._solved(stop)) if self.bound.longest_s > 0 else 0.0
+        found = self._solved(stop)
         return 1.0 / -found if found < 0 and math.isfinite(found) else 0.0
 
-    def cheapest(self, stop: Callable[[], bool]) -> float:
-        """What every fleet costs at least that keeps up; 0 where nothing is proven in time."""
-        return max(0.0, self._solved(True, stop)) if self.bound.longest_s > 0 else 0.0
-
-    def _solved(self, cost: bool, stop: Callable[[], bool]) -> float:
+    def _solved(self, stop: Callable[[], bool]) -> float:
         """A bound on the program; minus infinity for none, infinity where it has no solution.
 
         Rows of values come in as the best fleets of those before break them.
@@ -100,14 +102,12 @@ class WholeFleets:
         if not self.items or not len(self.rates) or not available("highs"):
             return -math.inf
         rates, begun, best = self.rates[:, self.items], time.monotonic(), -math.inf
-        asked = self.bound.count / max(self.bound.longest_s, 1e-30) * (1 - 1e-9)
-        sizes = np.array([self.bound.items[place].form.devices for place in self.items])
-        pools = self.bound.problem.pools
-        most = np.sum([self._most(rates, sizes, pool.kind) * pool.devices for pool in pools], axis=0)
-        program, counts = self._program(cost)
+        asked = self.bound.count / max(self.bound.longest_s, 1e-30) * (1 - ROOM)
+        most = self.bound.in_parts(self.rates)
+        program, counts = self._program()
         rate = (
             program.add_continuous(asked, asked)
-            if cost
+            if self.bound.problem.goal == "cost"
             else program.add_continuous(0.0, float(most.min()) * 1.01, cost=-1.0)
         )
         new = np.argsort(most, kind="stable")[:_FIRST]
@@ -132,9 +132,3 @@ class WholeFleets:
                 [place for place in broken.tolist() if allowed[place] < limit and place not in used], np.int64
             )
         return best
-
-    def _most(self, rates: Floats, sizes: Longs, kind: str) -> Floats:
-        """(V,) Requests per second that a device of a kind stands for at most."""
-        own = np.array([self._kind(place) == kind for place in self.items])
-        found: Floats = (rates[:, own] / sizes[own]).max(-1) if own.any() else np.zeros(len(rates))
-        return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from partita.documents.tables.topology_plot import positions
 from partita.nouns.topology.read import topology
-from partita.nouns.topology.topology import Link, Topology
+from partita.nouns.topology.topology import MAX_TOPOLOGY, Link, Topology
 from partita.report.pages.figures import WAIT, chart, colour, figure
 from partita.report.pages.markup import Markup, section, table, tag, time
 from partita.report.pages.subject import Subject
@@ -28,11 +28,12 @@ def where_it_runs(subject: Subject) -> Markup:
     if found is None:
         return Markup("")
     machines, labels = found
+    # So many points are no picture.
+    drawn = (_picture(machines, labels), _matrix(machines)) if machines.device_count <= MAX_TOPOLOGY else ()
     return section(
         "topology",
         "Devices and links",
-        _picture(machines, labels),
-        _matrix(machines),
+        *drawn,
         _placement(subject),
         lead=f"{machines.device_count} devices in {machines.machine_count} machines: {machines.name}."
         if machines.machine_count > 1
@@ -63,7 +64,7 @@ def _links(machines: Topology) -> list[Link]:
         return list(machines.links)
     if machines.device_count > _PAIRS:
         return []
-    matrix = machines.bandwidth_bytes_per_s
+    matrix = machines.matrix()
     first, second = np.triu_indices(machines.device_count, 1)
     return [
         Link(a, b, float(matrix[a, b]))
@@ -146,7 +147,7 @@ def _picture(machines: Topology, labels: Mapping[int, str]) -> Markup:
 
 def _matrix(machines: Topology) -> Markup:
     """What passes between every two devices, where that differs."""
-    matrix = machines.bandwidth_bytes_per_s / 1e9
+    matrix = machines.matrix() / 1e9
     inner = matrix[~np.eye(machines.device_count, dtype=bool)]
     if not 3 <= machines.device_count <= _MATRIX or inner.min() == inner.max():
         return Markup("")

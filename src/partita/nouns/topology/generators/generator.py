@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from partita.nouns.catalogue.shortform import MAX_DEVICES
 from partita.nouns.topology.grammar import DEVICE, Option, parse_size, read_options
-from partita.nouns.topology.topology import Floats, Topology, check_count
+from partita.nouns.topology.topology import MAX_TOPOLOGY, Floats, Topology, check_count
 
 Integers = npt.NDArray[np.int64]
 
@@ -32,11 +33,13 @@ class TopologyGenerator:
     per_unit: int = 1  #: Devices for each unit of the product of the size.
     device: str | None = None  #: What its devices are unless stated; None where that is open.
     alias: str = ""  #: Another name; empty for none.
+    counts: bool = False  #: Whether ``build`` counts machines where there are too many devices for a matrix.
 
     def make(self, where: str, size: str, given: tuple[tuple[str, str], ...]) -> Topology:
         """The topology of a short form's parts; ``where`` is the whole, its name."""
         numbers = parse_size(where, size, self.least, self.most, f"{self.name}:{self.form}")
-        check_count(where, math.prod(numbers) * self.per_unit)
+        count = math.prod(numbers) * self.per_unit
+        check_count(where, count, MAX_DEVICES if self.counts else MAX_TOPOLOGY)
         values = read_options(where, given, (*self.options, DEVICE))
         device = values.pop("device") or self.device
         found = replace(self.build(numbers, **values), name=where)

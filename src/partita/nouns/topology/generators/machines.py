@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 
+from partita.nouns.topology.counted import counted
 from partita.nouns.topology.generators.generator import TopologyGenerator, blocks, by_level
 from partita.nouns.topology.grammar import Option, parse_bandwidth, parse_count
-from partita.nouns.topology.topology import Link, Topology, of_machines
+from partita.nouns.topology.topology import MAX_TOPOLOGY, Link, Topology, of_machines
 
 #: GPUs of a DGX machine.
 GPUS = 8
@@ -28,12 +29,20 @@ CUBE_MESH = {
 def flat(size: tuple[int, ...], bandwidth: float) -> Topology:
     """One machine whose devices reach each other at one bandwidth, bytes per second: what most planners assume."""
     (count,) = size
+    if count > MAX_TOPOLOGY:
+        return alike_machines(1, count, bandwidth, bandwidth)
     return of_machines(
         [0] * count,
         np.full((count, count), bandwidth),
         links=tuple(Link(device, count, bandwidth) for device in range(count)),
         switches=("switch",),
     )
+
+
+def alike_machines(machines: int, devices: int, inside: float, outside: float) -> Topology:
+    """Machines that are alike, counted; physical links of so many are not listed."""
+    links = counted([(devices, inside, outside)] * machines)
+    return of_machines(links.machine_of.tolist(), links)
 
 
 def two_level(size: tuple[int, ...], inside: float, between: float) -> Topology:
@@ -43,6 +52,8 @@ def two_level(size: tuple[int, ...], inside: float, between: float) -> Topology:
     """
     machines, devices = size
     count = machines * devices
+    if count > MAX_TOPOLOGY:
+        return alike_machines(machines, devices, inside, between)
     machine = blocks(count, devices)
     up = [Link(device, count + number, inside) for device, number in enumerate(machine.tolist())]
     return of_machines(
@@ -93,6 +104,9 @@ def dgx(size: tuple[int, ...], nvlink: float, card: float, pcie: float, cards: i
     """
     (machines,) = size
     count = machines * gpus
+    outside = min(pcie, card * min(1.0, cards / gpus))
+    if count > MAX_TOPOLOGY:
+        return alike_machines(machines, gpus, nvlink, outside)
     machine = blocks(count, gpus)
     links: list[Link] = []
     for device, number in enumerate(machine.tolist()):
@@ -105,7 +119,7 @@ def dgx(size: tuple[int, ...], nvlink: float, card: float, pcie: float, cards: i
         switches += [*(f"machine{i} cards" for i in range(machines)), "network"]
     return of_machines(
         machine,
-        by_level([machine], [nvlink], min(pcie, card * min(1.0, cards / gpus))),
+        by_level([machine], [nvlink], outside),
         links=tuple(links),
         switches=tuple(switches),
     )
@@ -118,6 +132,7 @@ FLAT = TopologyGenerator(
     form="DEVICES",
     build=flat,
     options=(Option("bandwidth", parse_bandwidth, "between every two devices, or a link's name", "ethernet-100g"),),
+    counts=True,
 )
 TWO_LEVEL = TopologyGenerator(
     name="two-level",
@@ -131,6 +146,7 @@ TWO_LEVEL = TopologyGenerator(
     ),
     least=2,
     most=2,
+    counts=True,
 )
 DGX1 = TopologyGenerator(
     name="dgx1",
@@ -159,7 +175,7 @@ def _options(nvlink: str, card: str, pcie: str, cards: int = GPUS) -> tuple[Opti
     )
 
 
-_with_nvswitch = partial(TopologyGenerator, form="MACHINES", build=dgx, per_unit=GPUS)
+_with_nvswitch = partial(TopologyGenerator, form="MACHINES", build=dgx, per_unit=GPUS, counts=True)
 
 # NVIDIA DGX A100 System Architecture white paper (WP-10083), DGX H100 user guide: eight compute cards each.
 DGX_A100 = _with_nvswitch(
@@ -183,6 +199,7 @@ _nvl72 = partial(
     build=partial(dgx, gpus=72),
     per_unit=72,
     options=_options("nvlink5", "infiniband-ndr", "nvlink-c2c", 72),
+    counts=True,
 )
 
 # NVIDIA GB200 NVL72 and GB300 NVL72 data sheets: 72 GPUs in one NVLink domain, a card for each.

@@ -9,12 +9,12 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.costs import reduced_bytes
+from partita.problems.hybrid.step.costs import MeshNetwork, network_of, reduced_bytes
 from partita.problems.hybrid.step.evaluate import problem_at, stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import DeviceMesh, PartWork, StageCost
 from partita.problems.hybrid.training import LayerState
-from partita.simulator.pipeline import Exchange, Handover, Pipeline, PipelineStage, StageWork
+from partita.simulator.pipeline import Exchange, Exchanged, Handover, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message
 
 
@@ -120,9 +120,20 @@ def _asked(
     return {
         "name": stage_name([layers[v] for v in stage.operators]),
         "work_s": {"": (max(0.0, forward), max(0.0, backward))},
-        "parameter_bytes": reduced_bytes(states, zero),
+        "parameter_bytes": _reduced(states, zero, mesh),
         "exchange": _exchange(problem, mesh, stage, zero),
+        "together": max(1, mesh.expert // mesh.context),
     }
+
+
+def _reduced(states: list[LayerState], zero: int, mesh: DeviceMesh) -> float:
+    """Bytes of parameters with which a ring of the replicas moves what groups of the stage move, at least."""
+    dense, experts = reduced_bytes(states, zero), [state.experts for state in states if state.experts is not None]
+    if mesh.groups == mesh.data and not experts:
+        return dense
+    moved = (mesh.groups - 1) / mesh.groups * dense
+    moved += (mesh.groups - mesh.expert) / mesh.groups * reduced_bytes(experts, zero)
+    return moved * mesh.data / (mesh.data - 1) if mesh.data > 1 else 0.0
 
 
 def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int) -> Exchange:
@@ -132,6 +143,24 @@ def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int)
     order = [problem.layers[place] for place in problem.order()]
     places = [place for place, layer in enumerate(order) if layer.id in held]
     states = [order[place].states.get(mesh.tensor, LayerState()) for place in places]
+    shared = [LayerState() if state.experts is None else state.experts for state in states]
+    # An expert is on fewer groups, which are further apart.
+    apart = network_of(mesh.problem, mesh.groups // mesh.expert, mesh.tensor * mesh.expert)
+    many = any(state.experts is not None for state in states)
+    return Exchange(
+        forward_s=tuple(exchanges.forward[places].tolist()),
+        backward_s=tuple(exchanges.backward[places].tolist()),
+        **_exchanged(states, network, zero, mesh.tensor if mesh.context > 1 else 0),
+        experts=Exchanged(**_exchanged(shared, apart, zero, mesh.tensor * mesh.expert)) if many else None,
+        scattered=zero > 0,
+        overlap=exchanges.overlap,
+        occupied=exchanges.occupied,
+        rest_s=float(exchanges.reduce_each[places[0]]),
+    )
+
+
+def _exchanged(states: list[LayerState], network: MeshNetwork, zero: int, width: int) -> dict[str, Any]:
+    """What groups exchange of some weights once in a step: the fields of ``Exchanged``."""
     of_sum = "reduce-scatter" if zero else "all-reduce"
     reduced = [state.gradient_bytes if zero < 2 else 0.0 for state in states]
     gathered = [state.parameter_bytes if zero in (1, 2) else 0.0 for state in states]
@@ -141,15 +170,10 @@ def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int)
         times = [[network.collective_time(kind, size * factor) for size in sizes] for factor in (1.0, 2.0)]
         return tuple(max(0.0, 2 * one - two) for one, two in zip(*times, strict=True))
 
-    return Exchange(
-        forward_s=tuple(exchanges.forward[places].tolist()),
-        backward_s=tuple(exchanges.backward[places].tolist()),
-        reduce_bytes=tuple(reduced),
-        gather_bytes=tuple(gathered),
-        reduce_wait_s=waits(of_sum, reduced),
-        gather_wait_s=waits("all-gather", gathered),
-        scattered=zero > 0,
-        overlap=exchanges.overlap,
-        occupied=exchanges.occupied,
-        rest_s=float(exchanges.reduce_each[places[0]]),
-    )
+    return {
+        "reduce_bytes": tuple(reduced),
+        "gather_bytes": tuple(gathered),
+        "reduce_wait_s": waits(of_sum, reduced),
+        "gather_wait_s": waits("all-gather", gathered),
+        "width": width,
+    }

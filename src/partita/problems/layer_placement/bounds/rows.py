@@ -101,7 +101,10 @@ class Rows:
         if 0 < first < high and self.refuted(first):
             yield first
             return
-        while high - low > closeness * high and not self.stopping():
+        # Where tokens flow at all, so many do.
+        tables = (self.instance.rate, self.instance.first_rate, self.instance.last_rate, self.instance.link)
+        few = min(float(one[one > 0].min(initial=math.inf)) for one in tables) / 2
+        while high - low > closeness * high and high > few and not self.stopping():
             middle = (low + high) / 2
             if self.refuted(middle):
                 high = middle

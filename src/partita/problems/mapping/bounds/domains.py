@@ -34,11 +34,14 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to
 from partita.problems.kind import BoundMethod
+from partita.problems.mapping.bounds.counted_machines import CountedBounds
 from partita.problems.mapping.bounds.islands import Islands, components, groups_fit
-from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads, least_moving, lowered
+from partita.problems.mapping.bounds.moving import least_moving, lowered
+from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
+from partita.problems.mapping.counted import CountedInstance
 from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
 
 #: Sweeps over all roles for one target at most.
@@ -55,6 +58,8 @@ class Thresholds(BoundMethod[MappingProblem]):
     argument = "the target leaves some stage without devices, by links, growth of balls, patterns or islands"
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
+        if not listable(problem):
+            return self._counted(problem, monitor)
         instance = MappingInstance(problem)
         value = assignment_bound(instance)
         if math.isfinite(value):
@@ -62,6 +67,15 @@ class Thresholds(BoundMethod[MappingProblem]):
             first = instance.plan(np.arange(instance.count, dtype=np.int32))
             high = evaluate(problem, first).objective
             value = thresholds_bound(instance, value, high, lambda: monitor.stopping)
+        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+
+    def _counted(self, problem: MappingProblem, monitor: Monitor) -> Bound:
+        instance = CountedInstance(problem)
+        bounds = CountedBounds(instance)
+        value = bounds.neighbours()
+        if math.isfinite(value):
+            high = float(instance.loads(np.arange(instance.count, dtype=np.int32)).max())
+            value = bounds.thresholds(max(value, bounds.left()), high, lambda: monitor.stopping)
         return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
 
 

@@ -29,12 +29,12 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Bools
+from partita.engines.kernels.arrays import Bools, Floats
 from partita.ground.dags import joined
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.instance import MappingInstance, MappingReplicas
 
 #: Largest islands whose sets are looked at, partitions into islands, and sets tried for one stage in one island.
-_LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
+LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
 
 
 class Islands:
@@ -42,7 +42,6 @@ class Islands:
 
     def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
-        self.exchanges = [instance.exchanges(s) for s in range(instance.stages)]
         #: Of each the members of every island with seconds per byte of the fastest links inside, one device's each,
         #: ascending; and seconds per byte between islands, at least.
         self.partitions: list[tuple[list[tuple[npt.NDArray[np.int64], tuple[float, ...]]], float]] = []
@@ -70,69 +69,80 @@ class Islands:
                     # Replicas of one stage are alike.
                     key = (self.instance.stage_of[s], len(members), inside, times.tobytes())
                     if key not in known:
-                        known[key] = self._possible(s, len(members), inside, outside, times, limit)
+                        known[key] = possible(self.instance, s, len(members), inside, outside, times, limit)
                     if not known[key]:
                         domain[s, members] = False
         return bool(domain.any(axis=1).all())
 
-    def _possible(
-        self, s: int, room: int, inside: tuple[float, ...], outside: float, times: npt.NDArray[np.float64], limit: float
-    ) -> bool:
-        """Whether some set around a replica of a stage is within the limit; True if too many would have to be tried."""
-        ring = self.instance.arrays.ring
-        # A set with all partners of a member may be too large for the island; then it is a bound on smaller ones.
-        inside = (*inside, *(outside,) * (self.instance.stages + 2))
 
-        @cache
-        def load(t: int, within: tuple[bool, ...], rings: int) -> float:
-            """Least load of a replica of t with some of its partners inside."""
-            sizes = sorted((w for (_, w), mine in zip(self.exchanges[t], within, strict=True) if mine), reverse=True)
-            total, bytes_in_ring = float(times[t]), float(ring[t])
-            total += outside * sum(w for (_, w), mine in zip(self.exchanges[t], within, strict=True) if not mine)
-            if bytes_in_ring == 0:
-                return total + sum(w * x for w, x in zip(sizes, inside, strict=False))
-            around = self.instance.partners[t]
-            if rings < around:
-                return total + bytes_in_ring * outside + sum(w * x for w, x in zip(sizes, inside, strict=False))
-            best = math.inf
-            count = len(sizes) + around
-            for last in range(around - 1, count):
-                rest = [inside[k] for k in range(count) if not last - around < k <= last]
-                best = min(best, sum(w * x for w, x in zip(sizes, rest, strict=True)) + bytes_in_ring * inside[last])
-            return total + best
+def possible(
+    instance: MappingReplicas,
+    s: int,
+    room: int,
+    inside: tuple[float, ...],
+    outside: float,
+    times: Floats,
+    limit: float,
+) -> bool:
+    """Whether some set around a replica of a stage is within the limit; True if too many would have to be tried.
 
-        def partners(x: tuple[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-            t, r = x
-            return [(u, r) for u, _ in self.exchanges[t]], self.instance.beside(t, r)
+    ``room`` is the devices of its island, ``inside`` seconds per byte of the fastest links there, ``outside`` those of
+    the fastest that lead out, ``times`` (S,) what a replica of every stage takes there without communication.
+    """
+    ring, exchanges = instance.ring, instance.exchanges_of
+    # A set with all partners of a member may be too large for the island; then it is a bound on smaller ones.
+    inside = (*inside, *(outside,) * (instance.stages + 2))
 
-        def worth(x: tuple[int, int], chosen: frozenset[tuple[int, int]]) -> float:
-            others, rings = partners(x)
-            return load(x[0], tuple(y in chosen for y in others), sum(y in chosen for y in rings))
+    @cache
+    def load(t: int, within: tuple[bool, ...], rings: int) -> float:
+        """Least load of a replica of t with some of its partners inside."""
+        sizes = sorted((w for (_, w), mine in zip(exchanges[t], within, strict=True) if mine), reverse=True)
+        total, bytes_in_ring = float(times[t]), float(ring[t])
+        total += outside * sum(w for (_, w), mine in zip(exchanges[t], within, strict=True) if not mine)
+        if bytes_in_ring == 0:
+            return total + sum(w * x for w, x in zip(sizes, inside, strict=False))
+        around = instance.partners[t]
+        if rings < around:
+            return total + bytes_in_ring * outside + sum(w * x for w, x in zip(sizes, inside, strict=False))
+        best = math.inf
+        count = len(sizes) + around
+        for last in range(around - 1, count):
+            rest = [inside[k] for k in range(count) if not last - around < k <= last]
+            best = min(best, sum(w * x for w, x in zip(sizes, rest, strict=True)) + bytes_in_ring * inside[last])
+        return total + best
 
-        tried: set[frozenset[tuple[int, int]]] = set()
-        pending = [frozenset([(s, 0)])]
-        while pending:
-            chosen = pending.pop()
-            if len(tried) > _SETS:
-                return True
-            beyond = next((x for x in sorted(chosen) if worth(x, chosen) > limit), None)
-            if beyond is None:
-                return True
-            if len(chosen) == room:
-                continue
-            others, rings = partners(beyond)
-            missing = [y for y in (*others, *rings) if y not in chosen]
-            # Partners without which it is beyond the limit whatever else is inside: these need no choice.
-            everyone = chosen | frozenset(missing)
-            if worth(beyond, everyone) > limit:
-                continue
-            needed = frozenset(y for y in missing if worth(beyond, everyone - {y}) > limit)
-            options = [chosen | needed] if needed else [chosen | {y} for y in missing]
-            for option in options:
-                if len(option) <= room and option not in tried:
-                    tried.add(option)
-                    pending.append(option)
-        return False
+    def partners(x: tuple[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        t, r = x
+        return [(u, r) for u, _ in exchanges[t]], instance.beside(t, r)
+
+    def worth(x: tuple[int, int], chosen: frozenset[tuple[int, int]]) -> float:
+        others, rings = partners(x)
+        return load(x[0], tuple(y in chosen for y in others), sum(y in chosen for y in rings))
+
+    tried: set[frozenset[tuple[int, int]]] = set()
+    pending = [frozenset([(s, 0)])]
+    while pending:
+        chosen = pending.pop()
+        if len(tried) > _SETS:
+            return True
+        beyond = next((x for x in sorted(chosen) if worth(x, chosen) > limit), None)
+        if beyond is None:
+            return True
+        if len(chosen) == room:
+            continue
+        others, rings = partners(beyond)
+        missing = [y for y in (*others, *rings) if y not in chosen]
+        # Partners without which it is beyond the limit whatever else is inside: these need no choice.
+        everyone = chosen | frozenset(missing)
+        if worth(beyond, everyone) > limit:
+            continue
+        needed = frozenset(y for y in missing if worth(beyond, everyone - {y}) > limit)
+        options = [chosen | needed] if needed else [chosen | {y} for y in missing]
+        for option in options:
+            if len(option) <= room and option not in tried:
+                tried.add(option)
+                pending.append(option)
+    return False
 
 
 def _partitions(instance: MappingInstance) -> list[npt.NDArray[np.int64]]:
@@ -157,7 +167,7 @@ def _partitions(instance: MappingInstance) -> list[npt.NDArray[np.int64]]:
     for place, (value, a, b) in enumerate(links):
         if value > (links[place - 1][0] if place else 0.0) and place:
             sizes = np.bincount(label)
-            if 1 < sizes.max() <= _LARGEST:
+            if 1 < sizes.max() <= LARGEST:
                 found.append(label.copy())
         label = np.where(label == label[b], label[a], label)
     return found[-_PARTITIONS:]

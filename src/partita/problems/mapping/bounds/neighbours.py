@@ -24,9 +24,11 @@ from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.mapping.placing import covers
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
-from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
-from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.bounds.counted_machines import CountedBounds
+from partita.problems.mapping.bounds.moving import least_moving, lowered
+from partita.problems.mapping.counted import CountedInstance
+from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
 
 
@@ -41,17 +43,13 @@ class Neighbours(BoundMethod[MappingProblem]):
     )
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
-        instance = MappingInstance(problem)
-        value = lowered(instance, assignment_bound(instance))
+        if listable(problem):
+            instance = MappingInstance(problem)
+            value = lowered(instance, assignment_bound(instance))
+        else:
+            counted = CountedInstance(problem)
+            value = lowered(counted, CountedBounds(counted).neighbours())
         return Bound(value, self.name, self.scope, monitor.elapsed_s)
-
-
-def lowered(instance: MappingInstance, value: float) -> float:
-    """What a replica takes at least: its own time, and a product of three numbers for every partner and its ring."""
-    if math.isinf(value):
-        return value
-    most = int(np.diff(instance.arrays.ptr).max(initial=0)) + 2
-    return rounded_down(value, value, 3 * most)
 
 
 def assignment_bound(instance: MappingInstance) -> float:
@@ -84,18 +82,3 @@ def best_loads(instance: MappingInstance, fastest: Floats | None = None) -> Floa
     for s in range(instance.stages):
         found[s] += least_moving(a.weight[a.ptr[s] : a.ptr[s + 1]], float(a.ring[s]), instance.partners[s], links)
     return found
-
-
-def least_moving(sizes: Floats, ring: float, partners: int, links: Floats) -> Floats:
-    """(D,) What a replica takes at least for transfers of some sizes and a ring, over links as in ``best_loads``."""
-    count, least = len(sizes) + partners, np.full(len(links), math.inf)
-    if links.shape[1] < count:
-        # There are no partners without devices for all.
-        return least
-    falling: Floats = np.sort(sizes)[::-1]
-    if partners == 0:
-        least = links[:, :count] @ falling
-    for last in range(partners - 1, count) if partners else ():
-        rest = [k for k in range(count) if not last - partners < k <= last]
-        least = np.minimum(least, links[:, rest] @ falling + ring * links[:, last])
-    return least
