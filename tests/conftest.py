@@ -28,7 +28,8 @@ from running.command_line import partita as partita
 sys.path.append(str(Path(sys.prefix) / "vision"))
 declare_where_missing()
 
-# Tests trace what they test, and leave nothing in the folder of whoever runs them.
+# Tests trace what they test, and leave nothing in the folder of whoever runs them; ``kept_graphs`` is for those that
+# are about what comes after the trace.
 os.environ["PARTITA_CACHE"] = "off"
 
 PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -63,6 +64,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def _graphs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("graphs")
+
+
+@pytest.fixture
+def kept_graphs(_graphs_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where graphs are kept from one test to the next: a model of the same settings is traced once."""
+    monkeypatch.setenv("PARTITA_CACHE", str(_graphs_folder))
+    return _graphs_folder
 
 
 @pytest.fixture(scope="session")
