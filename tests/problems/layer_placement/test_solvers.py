@@ -15,12 +15,12 @@ from instances.strategies import examples
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import lowered
 from partita.problems.kind import SearchOptions
-from partita.problems.layer_placement.rules import petals, swarm
 from partita.problems.layer_placement.bounds.rows import SideBySide
 from partita.problems.layer_placement.chains import any_row, best_chains, two_chains
 from partita.problems.layer_placement.generators import random_layer_placement
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, MachineEnd, TokenLink
+from partita.problems.layer_placement.rules import petals, swarm
 from partita.problems.layer_placement.solvers import LayerPlacementRun
 from problems.layer_placement.random_problems import random_problem
 from second_opinions.layer_flows import best_flow, judge
