@@ -1,10 +1,11 @@
-"""Layers on machines that differ, by what they serve: the plan beside that of the largest flow and of the published flow.
+"""Layers on machines that differ, by what they serve: the plan beside those of the largest and of the published flow.
 
     python benchmarks/placement_serving.py [DATA] [--seconds 60] [--only NAME …] [--out results]
 
-DATA is the folder with the published files, ../shared/data/serving/helix by default; besides, Llama-2-70B on 4 A100-40GB,
-8 L4 and 12 T4 with priced steps. Rates are output tokens per second of a run; of the files, whose machines say nothing of
-their memory, caches are taken to be as large as in ``LAYER_REQUESTS``. It fails if a plan serves less than another.
+DATA is the folder with the published files, ../shared/data/serving/helix by default; besides, Llama-2-70B on
+4 A100-40GB, 8 L4 and 12 T4 with priced steps. Rates are output tokens per second of a run; of the files, whose machines
+say nothing of their memory, caches are taken to be as large as ``LAYER_REQUESTS`` says. It fails if a plan serves less
+than another.
 """
 
 from __future__ import annotations
@@ -54,9 +55,10 @@ def problems(data: Path, only: list[str]) -> Iterator[tuple[str, Any]]:
                 set={key: str(value) for key, value in FIELDS.items()},
                 prompt_tokens=PROMPT,
                 output_tokens=OUTPUT,
+                decode=8209,
                 tensor=1,
                 worth="served",
-            ).problem,
+            ),
         )
 
 

@@ -306,7 +306,7 @@ def check_solver(problem: Any, **asked: Any) -> bool:
 def test_solvers(solver: Any, contiguity: str, family: str) -> None:
     """Same status, objective and bound."""
     # These take a tenth of a second and more for every run.
-    count = 1 if solver.name in ("free", "annealing", "random-orders") else 6
+    count = 1 if solver.name in ("free", "annealing", "random-orders") else 3
     # One thread has an order of events; the search for free splits proves beside searching.
     asked = {"solver": solver.name, "contiguity": contiguity, "threads": 2 if solver.name == "free" else 1}
     # Compiling is not part of the limit.
@@ -317,7 +317,7 @@ def test_solvers(solver: Any, contiguity: str, family: str) -> None:
 @pytest.mark.parametrize(("solver", "family"), hybrid_cases("solvers"))
 def test_hybrid_solvers(solver: Any, family: str) -> None:
     """Same status, objective and bound."""
-    over(HYBRID[family], 40, lambda problem: check_solver(problem, solver=solver.name))
+    over(HYBRID[family], 15, lambda problem: check_solver(problem, solver=solver.name))
 
 
 @pytest.mark.parametrize(("component", "contiguity", "family"), BOUNDS)
@@ -341,7 +341,7 @@ def test_bounds(component: Any, contiguity: str, family: str) -> None:
                 assert after <= optimum * (1 + CLOSE), seed
         return True
 
-    over(FAMILIES[family], 2 if component.name in BY_CHANCE else 8, check)
+    over(FAMILIES[family], 1 if component.name in BY_CHANCE else 3, check)
 
 
 @pytest.mark.parametrize("family", ["plain", "kinds", "training", "variants", "streaming"])
@@ -384,7 +384,7 @@ def same_plan(component: Any, options: Any, problem: Any) -> bool:
 def test_baselines(component: Any, contiguity: Any, family: str) -> None:
     """Same plan."""
     check = partial(same_plan, component, ThroughputOptions(contiguity=contiguity))
-    over(FAMILIES[family], 12, check, at_least=0.2)
+    over(FAMILIES[family], 5, check, at_least=0.2)
 
 
 @pytest.mark.parametrize(("component", "family"), hybrid_cases("baselines"))

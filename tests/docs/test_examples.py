@@ -16,6 +16,7 @@ def test_pages_have_examples() -> None:
     assert len(WITH_EXAMPLES) >= 3
 
 
+@pytest.mark.usefixtures("kept_graphs")
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=lambda page: page.name)
 def test_examples(page: Path) -> None:
     if "torch" in page.read_text(encoding="utf-8"):

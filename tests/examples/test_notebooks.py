@@ -63,7 +63,7 @@ def test_a_notebook_is_short_and_uses_public_names(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_runs(path: Path, tmp_path: Path, kept_graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     notebook = nbformat.read(path, 4)
     client = nbclient.NotebookClient(notebook, timeout=CELL_S, resources={"metadata": {"path": str(tmp_path)}})

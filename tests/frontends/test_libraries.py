@@ -73,6 +73,7 @@ SDXL = {
     "use_linear_projection": True,
 }
 UNET = {**SDXL, "block_out_channels": (32, 64), "attention_head_dim": (2, 4), "transformer_layers_per_block": (1, 2)}
+UNET["layers_per_block"] = 1
 UNET |= {key: SDXL[key][:2] for key in ("down_block_types", "up_block_types")}
 ADDED = {"text_embeds": zeros(1, 1280), "time_ids": zeros(1, 6)}
 TEXT = zeros(1, 77, 2048)
@@ -101,34 +102,24 @@ MODELS: dict[str, Callable[[], Any]] = {
             "resnet18",
             "regnet_y_400mf",
             "convnext_tiny",
-            "mobilenet_v3_large",
             "shufflenet_v2_x1_0",
-            "mnasnet1_0",
         )
     },
     "efficientnet_b0": torchvision_model("efficientnet_b0", image(96)),
     "vit_b_16": torchvision_model("vit_b_16", image(224)),
     "googlenet": torchvision_model("googlenet", image(96), init_weights=False),
     "deeplabv3_resnet50": torchvision_model("deeplabv3_resnet50", image(96), **SEGMENTATION),
-    "fcn_resnet50": torchvision_model("fcn_resnet50", image(96), **SEGMENTATION),
     "lraspp_mobilenet_v3_large": torchvision_model("lraspp_mobilenet_v3_large", image(96), **SEGMENTATION),
     "r3d_18": torchvision_model("r3d_18", zeros(1, 3, 8, 56, 56)),
     "swin3d_t": torchvision_model("swin3d_t", zeros(1, 3, 8, 64, 64)),
     "raft_small": torchvision_model("raft_small", image(128), image(128)),
     "timm convnextv2_atto": timm_model("convnextv2_atto", 96),
-    "timm efficientnet_b0": timm_model("efficientnet_b0", 96),
-    "timm swin_tiny": timm_model("swin_tiny_patch4_window7_224"),
-    "timm vit": timm_model("vit_tiny_patch16_224"),
     "timm eva02": timm_model("eva02_tiny_patch14_224"),
-    "timm mobilenetv4": timm_model("mobilenetv4_conv_small", 96),
-    "timm regnety": timm_model("regnety_002", 96),
-    "timm coatnet": timm_model("coatnet_nano_rw_224"),
     "timm beit": timm_model("beit_base_patch16_224"),
     "timm xcit": timm_model("xcit_nano_12_p8_224"),
     "timm levit": timm_model("levit_128s"),
     "timm mixer": timm_model("mixer_s16_224"),
     "timm resnest": timm_model("resnest14d", 96),
-    "timm fastvit": timm_model("fastvit_t8", 128),
     "timm hiera": timm_model("hiera_tiny_224"),
     "UNet2DConditionModel": diffusers_model(
         "UNet2DConditionModel",
@@ -181,7 +172,18 @@ MODELS: dict[str, Callable[[], Any]] = {
         encoder_hidden_states=zeros(1, 128, 4096),
     ),
 }
-LARGE: dict[str, Callable[[], Any]] = {
+#: Models that are large, or made of what one above is made of.
+MORE: dict[str, Callable[[], Any]] = {
+    "mobilenet_v3_large": torchvision_model("mobilenet_v3_large", image(96)),
+    "mnasnet1_0": torchvision_model("mnasnet1_0", image(96)),
+    "fcn_resnet50": torchvision_model("fcn_resnet50", image(96), **SEGMENTATION),
+    "timm efficientnet_b0": timm_model("efficientnet_b0", 96),
+    "timm swin_tiny": timm_model("swin_tiny_patch4_window7_224"),
+    "timm vit": timm_model("vit_tiny_patch16_224"),
+    "timm mobilenetv4": timm_model("mobilenetv4_conv_small", 96),
+    "timm regnety": timm_model("regnety_002", 96),
+    "timm coatnet": timm_model("coatnet_nano_rw_224"),
+    "timm fastvit": timm_model("fastvit_t8", 128),
     "densenet121": torchvision_model("densenet121", image(96)),
     "swin_v2_t": torchvision_model("swin_v2_t", image(64)),
     "maxvit_t": torchvision_model("maxvit_t", image(224)),
@@ -250,9 +252,9 @@ def test_models(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LARGE)
-def test_large_models(name: str) -> None:
-    check(LARGE[name])
+@pytest.mark.parametrize("name", MORE)
+def test_more_models(name: str) -> None:
+    check(MORE[name])
 
 
 def detector(name: str, training: bool) -> Any:

@@ -50,7 +50,10 @@ TRACED = (
 )
 
 #: What may be refused, in one line: a missing library, a session as an input, shapes that depend on data.
-ELSE = ("blt_patcher", "cohere_compass_text", "gemma3n_vision", "hunyuan_vl", "qwen2_5_omni_token2wav", "sam2_video")
+ELSE = ("blt_patcher", "cohere_compass_text", "gemma3n_vision", "hunyuan_vl", "sam2_video")
+
+#: Takes a quarter of a minute.
+LONG_ELSE = "qwen2_5_omni_token2wav"
 
 #: Those whose code reads no values, so that torch counts them on the meta device, and that keep no recurrence whole;
 #: and two more in the place of those that do.
@@ -91,7 +94,7 @@ def test_types_drawn_by_lot_are_traced(kind: str) -> None:
     assert graph.parameter_bytes > 0
 
 
-@pytest.mark.parametrize("kind", ELSE)
+@pytest.mark.parametrize("kind", [*ELSE, pytest.param(LONG_ELSE, marks=pytest.mark.slow)])
 def test_what_is_refused_is_refused_in_one_line(kind: str) -> None:
     if kind not in CONFIG_MAPPING_NAMES:
         pytest.skip(f"transformers {transformers.__version__} has no {kind}")

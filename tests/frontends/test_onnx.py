@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import partita as pt
+from instances.strategies import examples
 from partita.ground.errors import InputError, NoBatchSizeError
 from partita.nouns.graph import Graph
 from running.command_line import Run
@@ -28,7 +29,7 @@ from models.onnx_models import HUB, PLAIN, Built  # noqa: E402
 from partita.frontends.onnx.shapes import restride  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
-_LONG = {"t5", "bert", "llama", "resnet", "swin", "whisper-encoder"}
+_LONG = {"t5", "t5-encoder", "bert", "llama", "resnet", "swin", "vit", "whisper-encoder"}
 _MODELS = {**PLAIN, **HUB}
 _CASES = [pytest.param(name, marks=[pytest.mark.slow] if name in _LONG else []) for name in _MODELS]
 
@@ -401,7 +402,7 @@ def test_packed_weights_have_their_size(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(60)
 def test_reshapes_are_views_where_torch_has_a_view(shape: list[int], data: Any) -> None:
     order = data.draw(st.permutations(range(len(shape))))
     source = torch.empty(shape).permute(order)

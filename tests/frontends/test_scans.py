@@ -292,8 +292,14 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(SMALL))
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("training", "kind"),
+    [
+        pytest.param(training, kind, marks=[pytest.mark.slow] if training and kind == "rwkv" else [])
+        for training in (False, True)
+        for kind in sorted(SMALL)
+    ],
+)
 def test_scans_of_transformers_models_are_one_operator_a_layer(
     kind: str, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

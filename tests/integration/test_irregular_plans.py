@@ -5,6 +5,7 @@ Models that are quick to trace run always, others behind ``slow``. Limits on tim
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -58,8 +59,10 @@ FULL: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-def graph_of(what: str, fields: dict[str, str]) -> pt.Graph:
+@cache
+def graph_of(name: str, full: bool = False) -> pt.Graph:
     """The training graph of a model type, or of what a function of ``_irregular`` builds."""
+    what, fields = FULL[name] if full else QUICK[name]
     if what.startswith("hf:"):
         options = {} if "sequence_length" in fields or not fields else {"sequence_length": 64}
         return load_model(what, set_fields=fields, training=True, **options)
@@ -90,7 +93,7 @@ def check(answer: Any, objective: str) -> None:
 @pytest.mark.parametrize("objective", ["hybrid", "throughput"])
 @pytest.mark.parametrize("name", QUICK)
 def test_quick_models_are_proven(name: str, objective: str) -> None:
-    graph = graph_of(*QUICK[name])
+    graph = graph_of(name)
     answer = pt.plan(graph, pt.read_cluster("4xL4"), objective=objective, time_limit_s=LIMIT_S)
     check(answer, objective)
 
@@ -100,7 +103,7 @@ def test_quick_models_are_proven(name: str, objective: str) -> None:
 @pytest.mark.parametrize("objective", ["hybrid", "throughput"])
 @pytest.mark.parametrize("name", FULL)
 def test_models_of_full_size_are_proven(name: str, objective: str, cluster: str) -> None:
-    graph = graph_of(*FULL[name])
+    graph = graph_of(name, full=True)
     answer = pt.plan(graph, pt.read_cluster(cluster), objective=objective, time_limit_s=LIMIT_S, baselines=False)
     if name == "mixtral" and answer.result.plan is None:
         # Weights, gradients and states alone are more than four small devices hold: that is proven, too.

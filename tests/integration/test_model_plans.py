@@ -217,8 +217,9 @@ def test_large_models(capsys: pytest.CaptureFixture[str], model: str, arguments:
 
 
 def test_infeasible_model_says_what_would_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """A 7-billion-parameter model in half precision does not fit one 15 GiB device with its activations in training."""
-    arguments = "plan hf:llama --cluster 2xT4 --training --objective throughput --microbatches 4 --json"
+    """Twelve layers of a 7-billion-parameter model do not fit two devices of 15 GiB with all that training keeps."""
+    model = "hf:llama --set num_hidden_layers=12 --training"
+    arguments = f"plan {model} --cluster 2xT4 --objective throughput --microbatches 4 --json"
     with pytest.raises(SystemExit) as stop:
         main(arguments.split())
     captured = capsys.readouterr()

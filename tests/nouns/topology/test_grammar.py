@@ -74,7 +74,7 @@ def test_bandwidths(text: str, expected: float) -> None:
         ("mesh:4x0", "size '4x0' is not numbers"),
         ("two-level:4", "size '4' has 1 numbers; write two-level:MACHINESxDEVICES"),
         ("dgx1:4x4", "size '4x4' has 2 numbers; write dgx1:MACHINES"),
-        ("torus:99x99x99", "970299 devices; a topology has at most 2048"),
+        ("torus:99x99x99", "970299 devices; a topology of this kind has at most 2048"),
         ("dgx1:999999999", "7999999992 devices"),
         ("uniform:8:sed=1", "no option 'sed'; did you mean seed?"),
         ("uniform:8:seed=1:seed=2", "option 'seed' is given twice"),

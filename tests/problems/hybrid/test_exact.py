@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from instances.strategies import examples
 from partita.conductor.judge import evaluate
 from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.layer import Configuration, Layer
@@ -68,7 +69,7 @@ def test_too_many_sets_give_a_plan_with_a_valid_bound(problem: HybridProblem) ->
 
 
 @given(st.data())
-@settings(max_examples=60)
+@examples(25)
 def test_the_choice_of_configurations_is_exact(data: st.DataObject) -> None:
     """One device and one stage: nothing but the knapsack is left."""
     amount = st.integers(0, 30)
@@ -85,7 +86,7 @@ def test_the_choice_of_configurations_is_exact(data: st.DataObject) -> None:
         )
         for _ in range(kinds)
     ]
-    count = data.draw(st.integers(1, 6))
+    count = data.draw(st.integers(1, 5))
     layers = tuple(Layer(id=v, configurations={1: data.draw(st.sampled_from(spaces))}) for v in range(count))
     check_against_everything(
         HybridProblem(

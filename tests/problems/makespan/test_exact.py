@@ -152,7 +152,7 @@ def test_separators_alone(tight: bool) -> None:
     """The path finds the optimum from nothing; with limits that couple blocks it stays below it."""
     checked, exact = [0], [0]
 
-    @examples(60)
+    @examples(20)
     @given(tight_chains() if tight else chain_problems(blocks=(2, 3), most=2))
     def run(problem: MakespanProblem) -> None:
         chain, best = chain_of(build_instance(problem)), Incumbent[MakespanPlan]()
@@ -172,8 +172,8 @@ def test_separators_alone(tight: bool) -> None:
         exact[0] += best.closed
 
     run()
-    assert checked[0] >= 30
-    assert exact[0] >= 10
+    assert checked[0] >= 10
+    assert exact[0] >= 4
 
 
 @needs_program

@@ -94,10 +94,11 @@ DRAWN = (
 )
 
 
-def test_chains_against_trying_everything() -> None:
+@pytest.mark.parametrize("count", [90, pytest.param(240, marks=pytest.mark.slow)])
+def test_chains_against_trying_everything(count: int) -> None:
     """Bounds and paths over separators stay below the optimum, and paths find it where nothing couples the blocks."""
     compared, closed, refuted = 0, 0, 0
-    for seed in range(240):
+    for seed in range(count):
         problem = FAMILIES[DRAWN[seed % len(DRAWN)]](random.Random(seed))
         instance, best = build_instance(problem), Incumbent[MakespanPlan]()
         chain = chain_of(instance)
@@ -116,6 +117,6 @@ def test_chains_against_trying_everything() -> None:
         if path.closed and path.answer is not None:
             closed += 1
             assert path.value == pytest.approx(best.value, rel=1e-9), seed
-    assert compared >= 150
-    assert refuted >= 3
-    assert schedule_refusal() is not None or closed >= 100
+    assert compared >= count * 5 / 8
+    assert refuted >= count / 80
+    assert schedule_refusal() is not None or closed >= count * 5 / 12

@@ -95,7 +95,7 @@ def test_a_window_of_everything_is_the_whole() -> None:
 @pytest.mark.parametrize("family", ["layered", "branches"])
 def test_windows_do_no_harm(family: str, room: float | None) -> None:
     """Better and better schedules, all of which the evaluator takes; the same seed the same ones."""
-    problem = random_makespan_problem(5, family=family, nodes=120, devices=3, room=room)
+    problem = random_makespan_problem(5, family=family, nodes=80, devices=3, room=room)
     instance = build_instance(problem)
     values = []
     for _ in range(2):
@@ -105,7 +105,7 @@ def test_windows_do_no_harm(family: str, room: float | None) -> None:
         before = best.value
         windows = Windows(instance, best.answer, best, seed=1, threads=2, each=1)
         last = windows.now
-        for _ in range(30):
+        for _ in range(15):
             windows.run(rounds=1)
             # What is kept is no worse, and fits.
             held = np.bincount(windows.device, weights=instance.arrays.memory, minlength=instance.devices)

@@ -86,7 +86,7 @@ def test_bounds_are_below_good_mappings(stages: int, replicas: int, where: str) 
 
     for seed in range(2):
         problem = workload(stages, replicas, where, seed)
-        plan = pt.solve(problem, solver="swap-annealing", time_limit_s=1.0, seed=seed).plan
+        plan = pt.solve(problem, solver="swap-annealing", time_limit_s=0.4, seed=seed).plan
         assert plan is not None
         value = evaluate(problem, plan).objective
         assert Thresholds().bound(problem, Monitor()).value <= value * (1 + 1e-9)

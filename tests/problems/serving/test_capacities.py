@@ -97,9 +97,10 @@ def drawn(seed: int) -> tuple[ServingProblem, ServingPlan]:
     return problem.replace(targets=msgspec.structs.replace(problem.targets, **limits)), plan
 
 
-def test_no_fleet_does_more_than_its_units_capacities() -> None:
+@pytest.mark.parametrize("count", [70, pytest.param(200, marks=pytest.mark.slow)])
+def test_no_fleet_does_more_than_its_units_capacities(count: int) -> None:
     tried = preempted = near = 0
-    for seed in range(200):
+    for seed in range(count):
         try:
             problem, plan = drawn(seed)
         except InputError:
@@ -119,7 +120,7 @@ def test_no_fleet_does_more_than_its_units_capacities() -> None:
         preempted += worth.preemptions > 0
         near += least > 0.8 * worth.objective
     # What is tried is near enough to the bound to break one that says too much.
-    assert min(tried / 150, preempted / 50, near / 10) > 1
+    assert min(tried / 0.75, preempted / 0.25, near / 0.05) > count
 
 
 def test_whole_units_are_bounded_at_least_as_high_as_values_by_themselves() -> None:

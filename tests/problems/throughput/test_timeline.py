@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from instances.strategies import plans, random_problem, throughput_problems
+from instances.strategies import examples, plans, random_problem, throughput_problems
 from partita.conductor.simulate import Simulated, simulate, simulate_plan
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
@@ -61,7 +61,7 @@ def over_random_plans(variants: tuple[str, ...], count: int, check: Any, microba
     """Check random plans, twice as many as are wanted at least; how many could run."""
     accepted = 0
 
-    @settings(max_examples=2 * count, suppress_health_check=list(HealthCheck))
+    @settings(examples(2 * count), suppress_health_check=list(HealthCheck))
     @given(st.data())
     def draw(data: st.DataObject) -> None:
         nonlocal accepted
@@ -87,8 +87,8 @@ def test_the_steady_state_is_the_objective(variants: tuple[str, ...]) -> None:
         if claimed:
             assert found.steady_period == pytest.approx(objective, rel=SAME)
 
-    assert over_random_plans(variants, 40, check) >= 40
-    assert met[True] >= 10
+    assert over_random_plans(variants, 16, check) >= 16
+    assert met[True] >= 4
 
 
 @pytest.mark.parametrize("variant", ["overlap", "duplex"])
@@ -106,9 +106,9 @@ def test_what_is_in_flight_costs_no_more_than_is_documented(variant: str) -> Non
         above += found.steady_period > found.evaluation.objective * (1 + SAME)
 
     drawn = {"training": True, "schedules": ("inference", "1f1b")}
-    assert over_random_plans((variant,), 120, check, **drawn) >= 120
-    assert met >= 80
-    assert above >= 3
+    assert over_random_plans((variant,), 50, check, **drawn) >= 50
+    assert met >= 33
+    assert above >= 2
 
 
 def test_other_contention_is_never_faster_than_the_objective() -> None:

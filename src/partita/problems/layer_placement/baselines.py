@@ -6,7 +6,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.layer_placement.options import Outcome, Solver
 from partita.problems.layer_placement.pace import at_depth
-from partita.problems.layer_placement.problem import LayerPlacementProblem
+from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 from partita.problems.layer_placement.rules import RULES
 from partita.problems.layer_placement.solvers import LayerPlacementRun
 
@@ -29,7 +29,10 @@ class MostFlow(Solver):
         run = LayerPlacementRun(at_depth(problem, 1, **most), options, monitor)
         # What it finds on its way is worth something else here.
         run.quickly(lambda: monitor.stopping)
-        return Outcome(run.best.answer, reason="" if run.best.answer is not None else "no plan with a flow was found")
+        if run.best.answer is None:
+            return Outcome(None, reason="no plan with a flow was found")
+        # Its layers may carry more than was looked for.
+        return Outcome(LayerPlacement(machines=run.best.answer.machines))
 
 
 DEFAULT_BASELINES: tuple[Solver, ...] = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from instances.strategies import throughput_problems
+from instances.strategies import examples, throughput_problems
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.contraction.lossless import absorb, order_twins, twins
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
@@ -38,7 +38,7 @@ def dear_transfers(draw: st.DrawFn) -> ThroughputProblem:
     )
 
 
-@settings(max_examples=300)
+@examples(100)
 @given(st.one_of(dear_transfers(), throughput_problems(recompute=False, memory=False)))
 def test_contraction_loses_nothing(problem: ThroughputProblem) -> None:
     instance = build_instance(problem)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from instances.strategies import random_problem, throughput_problems
+from instances.strategies import examples, random_problem, throughput_problems
 from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
@@ -47,7 +47,7 @@ def check_decisions(problem: ThroughputProblem, best: float) -> None:
             assert below.run(1 << 40, np.zeros(1, dtype=np.int64)) == REFUTED
 
 
-quick = settings(max_examples=260, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+quick = settings(examples(90), suppress_health_check=list(HealthCheck))
 
 
 @quick

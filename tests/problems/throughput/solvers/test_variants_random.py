@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from instances.strategies import throughput_problems
+from instances.strategies import examples, throughput_problems
 from partita.engines.kernels.throughput.search_state import FOUND, REFUTED
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.bounds.capacity import CapacityBound
@@ -75,7 +75,7 @@ def check_targets(problem: ThroughputProblem, best: float) -> None:
 
 
 @every_case
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(examples(25), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_variants_against_brute_force(case: str, data: st.DataObject) -> None:
     """A few of every kind."""
