@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.large_clusters import MOST_BYTES, MOST_S, measured
+from benchmarks._large import MOST_BYTES, MOST_S, measured
 
 import partita as pt
 from conductor.test_place import machines_of, mesh_plan
