@@ -28,6 +28,7 @@ def test_a_plan_is_the_same_problem_on_listed_and_on_counted_machines(context: i
         assert not listed.problem.machines
         assert counted.problem.stages == listed.problem.stages
         assert counted.problem.transfers == listed.problem.transfers
+        assert counted.problem.devices == listed.problem.devices
         matrix = np.array(listed.problem.bandwidth_bytes_per_s)
         np.fill_diagonal(matrix, np.inf)
         assert np.array_equal(CountedLinks(counted.problem.machines).matrix(), matrix)

@@ -153,23 +153,21 @@ class PlacedStages:
                 )
             )
         names = self.topology.names
-        devices: dict[str, Any]
+        links: dict[str, Any]
         if isinstance(bandwidth, CountedLinks):
-            devices = {"machines": bandwidth.machines}
+            links = {"machines": bandwidth.machines}
         else:
-            devices = {
-                "bandwidth_bytes_per_s": tuple(map(tuple, bandwidth.tolist())),
-                "devices": tuple(
-                    names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
-                    for block in self.blocks
-                ),
-            }
+            links = {"bandwidth_bytes_per_s": tuple(map(tuple, bandwidth.tolist()))}
         return MappingProblem(
             name=f"{staged.name} on {self.topology.name}",
             replicas=replicas,
             stages=tuple(stages),
             transfers=tuple(self._transfers()),
-            **devices,
+            **links,
+            devices=tuple(
+                names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
+                for block in self.blocks
+            ),
             notes=(*staged.notes, *self.topology.notes, *self._notes()),
         )
 
