@@ -7,7 +7,7 @@ import partita
 #: Functions that users call, and what answers with.
 FUNCTIONS = {
     *("plan", "price", "solve", "map_stages", "load", "sweep", "compare", "bound", "evaluate", "check", "place"),
-    *("simulate", "export", "run", "profile", "load_profile"),
+    *("simulate", "export", "run", "training_run", "profile", "load_profile"),
     *("trace", "load_model", "read_problem", "read_graph", "read_cluster", "write_graph", "write_problem"),
 }
 CLASSES = {

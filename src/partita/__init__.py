@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from partita.api.running import MeasuredRun as MeasuredRun
     from partita.api.simulation import SimulationAnswer as SimulationAnswer
     from partita.api.sweeping import SweepAnswer as SweepAnswer
+    from partita.api.training_run import training_run as training_run
     from partita.api.typed.compare import compare as compare
     from partita.api.typed.evaluate import evaluate as evaluate
     from partita.api.typed.map_stages import map_stages as map_stages
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from partita.components.solved import problem_kinds as problem_kinds
     from partita.components.solved import solvers as solvers
     from partita.conductor.place import place as place
+    from partita.conductor.training_run import TrainingRun as TrainingRun
     from partita.documents.stated import read_graph as read_graph
     from partita.documents.stated import write_graph as write_graph
     from partita.documents.stated import write_problem as write_problem
@@ -118,6 +120,7 @@ _NAMES = {
     "partita.api.running": "MeasuredRun",
     "partita.api.simulation": "SimulationAnswer",
     "partita.api.sweeping": "SweepAnswer",
+    "partita.api.training_run": "training_run",
     "partita.api.typed.compare": "compare",
     "partita.api.typed.evaluate": "evaluate",
     "partita.api.typed.map_stages": "map_stages",
@@ -134,6 +137,7 @@ _NAMES = {
     "partita.components.scheduled": "schedules",
     "partita.components.solved": "baselines bounds problem_kinds solvers",
     "partita.conductor.place": "place",
+    "partita.conductor.training_run": "TrainingRun",
     "partita.documents.stated": "read_graph write_graph write_problem",
     "partita.engines.search.monitor": "Monitor",
     "partita.engines.search.result": "Bound Event PlanEvaluation Result Status StopReason",

@@ -373,3 +373,13 @@ def test_a_mesh_in_the_order_of_its_ranks_takes_what_its_time_line_does(seed: in
     again = step_on(staged, tuple(stage.own for stage in staged.stages), counted_here)
     assert again is not None
     assert again.time == pytest.approx(step.time, rel=1e-12)
+
+
+def test_tensors_stay_in_a_machine_where_a_block_fills_several() -> None:
+    plans = (mesh_plan(seed, context=2) for seed in itertools.count())
+    problem, plan = next(one for one in plans if one[1].stages[0].tensor_parallel == 2)
+    staged = staged_plan(problem, plan)
+    placing = placing_facet().placing(staged, topology("two-level:384x2"))
+    assert placing.problem.device_count == 192
+    with pytest.raises(pt.InputError, match="groups of 4 consecutive devices that fill machines"):
+        placing_facet().placing(staged, topology("two-level:768x1"))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
+from benchmarks._large import MOST_BYTES, MOST_S, measured
 
 import partita as pt
 from conductor.test_place import machines_of, mesh_plan
@@ -31,6 +28,7 @@ def test_a_plan_is_the_same_problem_on_listed_and_on_counted_machines(context: i
         assert not listed.problem.machines
         assert counted.problem.stages == listed.problem.stages
         assert counted.problem.transfers == listed.problem.transfers
+        assert counted.problem.devices == listed.problem.devices
         matrix = np.array(listed.problem.bandwidth_bytes_per_s)
         np.fill_diagonal(matrix, np.inf)
         assert np.array_equal(CountedLinks(counted.problem.machines).matrix(), matrix)
@@ -106,23 +104,14 @@ def test_thousands_of_devices_are_placed_with_a_bound_and_no_worse_than_in_order
     assert "stages" not in document["in_order"]
 
 
-@pytest.fixture
-def large_clusters(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The benchmark, which finds what is beside it as scripts do."""
-    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-    return importlib.import_module("large_clusters")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ["dense-16384", "dense-131072"])
-def test_a_hundred_thousand_devices_are_planned_in_two_minutes_and_four_gigabytes(
-    large_clusters: Any, row: str
-) -> None:
-    found = large_clusters.measured(row)
+def test_a_hundred_thousand_devices_are_planned_in_two_minutes_and_four_gigabytes(row: str) -> None:
+    found = measured(row)
     assert found["devices"] == int(row.rpartition("-")[2])
     assert found["gap"] <= 1e-6
     assert 0 <= found["busiest gap"] <= 1
     assert found["placed"] <= found["in order"]
     # What others do on the machine does not count.
-    assert found["cpu"] <= large_clusters.MOST_S
-    assert found["peak"] <= large_clusters.MOST_BYTES
+    assert found["cpu"] <= MOST_S
+    assert found["peak"] <= MOST_BYTES

@@ -38,6 +38,7 @@ COMMANDS = {
     "simulate": "simulate:simulate",
     "report": "report:report",
     "run": "run:run",
+    "training-run": "training_run:training_run",
     "trace": "trace:trace",
     "profile": "profile:profile",
     "export": "export:export",

@@ -58,7 +58,8 @@ class PlacedStages:
         self.staged, self.topology = staged, topology
         self.kinds = _kinds(staged, topology)
         size = max(stage.group * stage.together for stage in staged.ranks)
-        self.blocks = _blocks(topology, self.kinds, size)  #: By device of the problem, those of the topology.
+        #: By device of the problem, those of the topology.
+        self.blocks = _blocks(topology, self.kinds, size, max(map(_inside, staged.ranks)))
         self.uniform = len({(stage.group, stage.together) for stage in staged.ranks}) == 1
         self.together = staged.ranks[0].together if self.uniform else 1  #: Replicas of a block.
         #: By stage and replica of the problem, the replicas of the plan that are there.
@@ -153,23 +154,21 @@ class PlacedStages:
                 )
             )
         names = self.topology.names
-        devices: dict[str, Any]
+        links: dict[str, Any]
         if isinstance(bandwidth, CountedLinks):
-            devices = {"machines": bandwidth.machines}
+            links = {"machines": bandwidth.machines}
         else:
-            devices = {
-                "bandwidth_bytes_per_s": tuple(map(tuple, bandwidth.tolist())),
-                "devices": tuple(
-                    names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
-                    for block in self.blocks
-                ),
-            }
+            links = {"bandwidth_bytes_per_s": tuple(map(tuple, bandwidth.tolist()))}
         return MappingProblem(
             name=f"{staged.name} on {self.topology.name}",
             replicas=replicas,
             stages=tuple(stages),
             transfers=tuple(self._transfers()),
-            **devices,
+            **links,
+            devices=tuple(
+                names[block[0]] if len(block) == 1 else f"{names[block[0]]} … {names[block[-1]]}"
+                for block in self.blocks
+            ),
             notes=(*staged.notes, *self.topology.notes, *self._notes()),
         )
 
@@ -290,8 +289,16 @@ def _kinds(staged: Pipeline, topology: Topology) -> tuple[str, ...]:
     return topology.kinds
 
 
-def _blocks(topology: Topology, kinds: Sequence[str], size: int) -> list[tuple[int, ...]]:
-    """Blocks of so many consecutive devices, in one machine or filling several, of those that some stage can use."""
+def _inside(stage: PipelineStage) -> int:
+    """Devices of a stage that share out tensors: they are in one machine, whatever else a block has."""
+    return stage.group if stage.exchange is None or not stage.exchange.width else stage.exchange.width
+
+
+def _blocks(topology: Topology, kinds: Sequence[str], size: int, inside: int) -> list[tuple[int, ...]]:
+    """Blocks of so many consecutive devices, of those that some stage can use.
+
+    They are in one machine, or fill several; of them ``inside`` at a time are in one.
+    """
     found: list[tuple[int, ...]] = []
     members: dict[int, list[int]] = {}
     for device, machine in enumerate(topology.machine_of):
@@ -300,7 +307,7 @@ def _blocks(topology: Topology, kinds: Sequence[str], size: int) -> list[tuple[i
     for number, alike in groupby(members.values(), key=len):
         # Blocks that are larger than machines are of whole ones.
         rows = [list(chain.from_iterable(some)) for some in _runs(list(alike), max(1, size // number))]
-        for row in rows if size <= number or size % number == 0 else ():
+        for row in rows if size <= number or size % number == number % inside == 0 else ():
             found += [tuple(row[first : first + size]) for first in range(0, len(row) - size + 1, size)]
     return found
 
