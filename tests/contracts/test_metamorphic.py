@@ -384,7 +384,7 @@ def same_plan(component: Any, options: Any, problem: Any) -> bool:
 def test_baselines(component: Any, contiguity: Any, family: str) -> None:
     """Same plan."""
     check = partial(same_plan, component, ThroughputOptions(contiguity=contiguity))
-    over(FAMILIES[family], 5, check, at_least=0.2)
+    over(FAMILIES[family], 12, check, at_least=0.2)
 
 
 @pytest.mark.parametrize(("component", "family"), hybrid_cases("baselines"))

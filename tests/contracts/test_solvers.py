@@ -148,7 +148,8 @@ def test_claims_hold(case: Case) -> None:
     def check(problem: Any) -> bool:
         return check_against_optimum(case, problem, Monitor(TINY_S)).plan is not None
 
-    planned = over_examples(case.problems, 16, check)
+    # Some baselines fit few of the problems.
+    planned = over_examples(case.problems, 16, check) or over_examples(case.problems, 40, check)
     assert planned or case.id in RARE, f"{case.id} made no plan for any of the problems"
 
 
