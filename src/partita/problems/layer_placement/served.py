@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from partita.engines.kernels.arrays import as_arrays
-from partita.engines.kernels.layer_placement.serve import Placed, nothing_served, serve
 from partita.problems.layer_placement.network import Intervals, LargestFlow
 from partita.problems.layer_placement.pace import Pace, pace_of
 from partita.problems.layer_placement.problem import SINK, SOURCE, LayerPlacementProblem
+
+if TYPE_CHECKING:
+    from partita.engines.kernels.layer_placement.serve import Placed
 
 
 class ServingMachine(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +48,8 @@ def served(problem: LayerPlacementProblem, held: Intervals, flow: LargestFlow, *
 
     For a quick look, requests may be several times ``shorter``, in their prompts and in their outputs.
     """
+    from partita.engines.kernels.layer_placement.serve import nothing_served, serve
+
     if not flow.worth:
         return None
     whole, prompt = problem.output_tokens, problem.prompt_tokens
@@ -108,6 +113,8 @@ def _placed(
     parts: list[int],
     links: Mapping[tuple[str, str], Fraction],
 ) -> Placed:
+    from partita.engines.kernels.layer_placement.serve import Placed
+
     number = {name: i for i, name in enumerate(order)} | {SINK: len(order)}
     known = {(link.source, link.target): link for link in problem.links}
     rows = [sorted((number[b], known[a, b]) for a, b in links if a == name) for name in (*order, SOURCE)]
