@@ -15,6 +15,7 @@ import partita as pt
 from api.answers import row
 from instances.profiles import make_profile
 from partita.api.answer import AnyAnswer
+from partita.conductor.training_run import RunShape, run_over
 from partita.nouns.topology.read import topology
 from partita.problems.layer_placement.generators import random_layer_placement
 
@@ -144,6 +145,7 @@ def _others() -> Iterator[Any]:
     placed = pt.solve(random_layer_placement(1, machines=42, kinds=4, regions=2), time_limit_s=2)
     yield from (placed, placed.problem, placed.plan)
     yield pt.Event(0.0, 1.0, 1.0, "")
+    yield run_over(RunShape(step_s=10.0, tokens=1 << 22, devices=1 << 17, replicas=256), 1e13, device_failure_hours=5e4)
     yield pt.place(in_stages().problem, in_stages().plan, "8xA100-40GB+4xT4", time_limit_s=1)
 
 

@@ -110,3 +110,9 @@ def components(solver: pt.Solver[pt.ThroughputProblem, pt.Plan, pt.SearchOptions
     for found in (pt.devices(), pt.links(), pt.topologies(), pt.schedules(), pt.runtimes(), pt.problem_kinds()):
         print(len(found))
     pt.setting("Number of machines.", least=1, unit="machines")
+
+
+def a_long_run(answer: pt.Answer[pt.ThroughputProblem, pt.Plan, pt.Evaluation]) -> float:
+    """What a plan of training comes to."""
+    run: pt.TrainingRun = pt.training_run(answer, 1e12, device_failure_hours=5e4, price_per_device_hour=2.0)
+    return run.days + pt.training_run("R.json", 1e12).goodput

@@ -19,7 +19,7 @@ from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
 from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
-from partita.problems.hybrid.training import Training
+from partita.problems.hybrid.training import LayerState, Training
 from problems.hybrid.step_strategies import random_step
 
 
@@ -144,3 +144,95 @@ def test_a_layout_says_how_many_layers_each_part_has() -> None:
 def test_layouts_that_mean_nothing_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         layout_plan(row(6, 1e9), parse_layout(text))
+
+
+def least_uneven(seeds: range, most: int) -> tuple[int, int]:
+    """How many problems have an uneven plan, and of how many the solver proves the one it finds to be the best."""
+    seen = proven = 0
+    for seed in seeds:
+        problem = random_step(seed, ("interleaved",), in_a_row=True, most=most)
+        problem = problem.replace(training=msgspec.structs.replace(problem.step, uneven=True))
+        if math.prod(max(map(len, layer.configurations.values())) for layer in problem.layers) > 40:
+            continue
+        best = shortest(problem)
+        outcome = UniformMesh().solve(problem, HybridOptions(), Monitor(60.0))
+        if math.isinf(best):
+            assert outcome.plan is None
+            continue
+        seen += 1
+        assert outcome.plan is not None
+        found = evaluate(problem, outcome.plan)
+        assert found.feasible
+        assert found.objective == pytest.approx(best, rel=1e-9)
+        assert outcome.bound is not None
+        assert outcome.bound <= best * (1 + 1e-9)
+        proven += outcome.bound >= best * (1 - 1e-6)
+    return seen, proven
+
+
+def test_uneven_stages_are_the_best_there_are() -> None:
+    seen, proven = least_uneven(range(2000, 2070), 4)
+    assert seen > 20
+    assert proven == seen
+
+
+@pytest.mark.slow
+def test_many_uneven_stages_are_the_best_there_are() -> None:
+    """Rows of up to six layers, every cut of them and every way to recompute."""
+    found = [least_uneven(range(3000, 3700), 4), least_uneven(range(4000, 4250), 6)]
+    seen, proven = (sum(column) for column in zip(*found, strict=True))
+    assert seen >= 300
+    assert proven == seen
+
+
+def large(count: int, memory: float, bytes_handed: float = 1.0) -> HybridProblem:
+    """A model with so many equal layers and lighter ends, on 32 devices."""
+    names = ["embed", *(f"layers.{v}" for v in range(count)), "head"]
+
+    def ways(v: int) -> dict[int, tuple[Configuration, ...]]:
+        time = 4.0 if 0 < v <= count else 3.0
+        return {
+            t: (
+                Configuration(id="none", time=time / t, memory_per_microbatch_bytes=4.0 / t),
+                Configuration(id="full", time=(time + 1.0) / t, memory_per_microbatch_bytes=0.5 / t),
+            )
+            for t in (1, 2)
+        }
+
+    state = {t: LayerState(parameter_bytes=2.0 / t, gradient_bytes=4.0 / t, optimizer_bytes=12.0 / t) for t in (1, 2)}
+    return HybridProblem(
+        name="large",
+        devices=32,
+        microbatches=32,
+        memory_bytes=memory,
+        bandwidth_bytes_per_unit=64.0,
+        layers=tuple(Layer(id=v, name=name, configurations=ways(v), states=state) for v, name in enumerate(names)),
+        edges=tuple(Edge(source=v, target=v + 1, bytes=bytes_handed) for v in range(count + 1)),
+        training=Training(schedules=("1f1b", "interleaved"), zero=(0, 1)),
+    )
+
+
+@pytest.mark.parametrize("memory", [90.0, 200.0, 2000.0])
+def test_a_search_with_uneven_parts_is_no_worse_than_without_and_than_layouts_of_it(memory: float) -> None:
+    """30 layers: with the ends 32, which 8 and 16 stages share out."""
+    equal = large(30, memory)
+    problem = equal.replace(training=msgspec.structs.replace(equal.step, uneven=True))
+    without = UniformMesh().solve(equal, HybridOptions(), Monitor(60.0))
+    outcome = UniformMesh().solve(problem, HybridOptions(), Monitor(60.0))
+    assert outcome.plan is not None
+    found = evaluate(problem, outcome.plan).objective
+    assert outcome.bound is not None
+    assert outcome.bound <= found * (1 + 1e-9)
+    if without.plan is not None:
+        assert found <= evaluate(equal, without.plan).objective * (1 + 1e-9)
+    tried = 0
+    for p, c, t, zero in itertools.product((2, 4, 8, 16), (2, 4, 8), (1, 2), (0, 1)):
+        if p * c * t > 32 or 32 % (p * t) or 32 // (32 // (p * t)) % p:
+            continue
+        layout = MeshLayout(tensor=t, pipeline=p, data=32 // (p * t), chunks=c, zero=zero, ends=True, recompute="least")
+        mine = evaluate(problem, stated_plan(problem, layout))
+        if mine.feasible:
+            tried += 1
+            assert found <= mine.objective * (1 + 1e-9), layout
+            assert outcome.bound <= mine.objective * (1 + 1e-9)
+    assert tried > (memory > 100)

@@ -160,6 +160,10 @@ class HybridCompareSettings(CompareKeywords, total=False):
     """Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]"""
     layout: str | None
     """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
+    uneven: bool | None
+    """Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
+    with more than 16 layers that are no multiple of four. [default: None]
+    """
     weight_sync: Literal["behind", "after"]
     """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
     gradient_dtype: str
@@ -200,8 +204,13 @@ class HybridCompareSettings(CompareKeywords, total=False):
     """Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]"""
     expert_capacity: float
     """Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]"""
-    recompute_options: Literal["none", "selective", "full"] | Sequence[Literal["none", "selective", "full"]]
-    """What layers may recompute; none,selective,full if not given. [default: ()]"""
+    recompute_options: (
+        Literal["none", "elementwise", "selective", "full"]
+        | Sequence[Literal["none", "elementwise", "selective", "full"]]
+    )
+    """What layers may recompute; none,selective,full if not given; elementwise: all but products, attention.
+    [default: ()]
+    """
     offload_activations: bool
     """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
     offload: Offload | None
@@ -328,7 +337,7 @@ class Layer_PlacementCompareSettings(CompareKeywords, total=False):
     caches and the length of paths. [unchanged unless given]
     """
     run_requests: int | None
-    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    """Requests of the run in which tokens served are counted. [requests; unchanged unless given]"""
     layer_requests: int | None
     """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
     known. [requests; unchanged unless given]
@@ -531,7 +540,7 @@ class Layer_PlacementProblemCompareSettings(CompareProblemKeywords, total=False)
     caches and the length of paths. [unchanged unless given]
     """
     run_requests: int | None
-    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    """Requests of the run in which tokens served are counted. [requests; unchanged unless given]"""
     layer_requests: int | None
     """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
     known. [requests; unchanged unless given]
@@ -598,6 +607,7 @@ class AnyCompareSettings(TypedDict, total=False):
     mesh: Literal["uniform", "free"] | None
     zero: int | Sequence[int]
     layout: str | None
+    uneven: bool | None
     weight_sync: Literal["behind", "after"]
     gradient_dtype: str
     zero1: bool
@@ -610,7 +620,10 @@ class AnyCompareSettings(TypedDict, total=False):
     context_parallel_degrees: int | Sequence[int]
     expert_parallel_degrees: int | Sequence[int]
     expert_capacity: float
-    recompute_options: Literal["none", "selective", "full"] | Sequence[Literal["none", "selective", "full"]]
+    recompute_options: (
+        Literal["none", "elementwise", "selective", "full"]
+        | Sequence[Literal["none", "elementwise", "selective", "full"]]
+    )
     offload_activations: bool
     offload: Offload | None
     trace: Callable[[int], Graph] | None
@@ -932,6 +945,9 @@ def compare(
         Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]
     layout : str | None
         Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
+    uneven : bool | None
+        Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
+        with more than 16 layers that are no multiple of four. [default: None]
     weight_sync : {"behind", "after"}
         Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
     gradient_dtype : str
@@ -965,8 +981,10 @@ def compare(
         Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]
     expert_capacity : float
         Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]
-    recompute_options : {"none", "selective", "full"} | Sequence[{"none", "selective", "full"}]
-        What layers may recompute; none,selective,full if not given. [default: ()]
+    recompute_options : {"none", "elementwise", "selective", "full"} | Sequence[{"none", "elementwise", "selective",
+            "full"}]
+        What layers may recompute; none,selective,full if not given; elementwise: all but products, attention.
+        [default: ()]
     offload_activations : bool
         Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
     offload : Offload | None
@@ -1076,7 +1094,7 @@ def compare(
         What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
         for caches and the length of paths. [unchanged unless given]
     run_requests : int | None
-        Requests of the run in which tokens served are counted. [unchanged unless given]
+        Requests of the run in which tokens served are counted. [requests; unchanged unless given]
     layer_requests : int | None
         Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
         known. [requests; unchanged unless given]
@@ -1239,7 +1257,7 @@ def compare(
         What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
         for caches and the length of paths. [unchanged unless given]
     run_requests : int | None
-        Requests of the run in which tokens served are counted. [unchanged unless given]
+        Requests of the run in which tokens served are counted. [requests; unchanged unless given]
     layer_requests : int | None
         Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
         known. [requests; unchanged unless given]

@@ -169,7 +169,7 @@ class Layer_PlacementSolveSettings(SolveProblemKeywords, total=False):
     caches and the length of paths. [unchanged unless given]
     """
     run_requests: int | None
-    """Requests of the run in which tokens served are counted. [unchanged unless given]"""
+    """Requests of the run in which tokens served are counted. [requests; unchanged unless given]"""
     layer_requests: int | None
     """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
     known. [requests; unchanged unless given]
@@ -463,7 +463,7 @@ def solve(
         What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
         for caches and the length of paths. [unchanged unless given]
     run_requests : int | None
-        Requests of the run in which tokens served are counted. [unchanged unless given]
+        Requests of the run in which tokens served are counted. [requests; unchanged unless given]
     layer_requests : int | None
         Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
         known. [requests; unchanged unless given]

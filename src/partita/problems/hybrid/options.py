@@ -111,6 +111,16 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             meaning="Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search.",
         ),
     ] = None
+    uneven: Annotated[
+        bool | None,
+        setting(
+            "Parts of stages under an interleaved schedule may have unlike numbers of layers; where a model has more "
+            "than 16 layers, and no multiple of four, they may unless this is given in Python as False.",
+            meaning="Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, "
+            "of models with more than 16 layers that are no multiple of four.",
+            training=True,
+        ),
+    ] = None
     weight_sync: Annotated[
         Literal["behind", "after"],
         setting("Replicas exchange gradients behind the last backward part, or after it."),
@@ -201,8 +211,11 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         ),
     ] = 1.0
     recompute_options: Annotated[
-        tuple[Literal["none", "selective", "full"], ...],
-        setting("What layers may recompute; none,selective,full if not given.", metavar="NAME,…"),
+        tuple[Literal["none", "elementwise", "selective", "full"], ...],
+        setting(
+            "What layers may recompute; none,selective,full if not given; elementwise: all but products, attention.",
+            metavar="NAME,…",
+        ),
     ] = ()
     offload_activations: Annotated[
         bool, setting("Of a step: layers may keep activations in the host's memory, sent and brought back in time.")

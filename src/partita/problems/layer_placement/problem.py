@@ -165,7 +165,14 @@ class LayerPlacementProblem(Stated, frozen=True, kw_only=True):
         ),
     ] = "flow"
     run_requests: Annotated[
-        int, setting("Requests of the run in which tokens served are counted.", metavar="N", least=1, group="problem")
+        int,
+        setting(
+            "Requests of the run in which tokens served are counted.",
+            metavar="N",
+            least=1,
+            group="problem",
+            unit="requests",
+        ),
     ] = 500
     #: Of ``served`` where machines do not say for how many requests they have room.
     layer_requests: Annotated[

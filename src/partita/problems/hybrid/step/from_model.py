@@ -25,7 +25,14 @@ from partita.problems.hybrid.spaces import StrategySpaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import is_free
 from partita.problems.hybrid.step.free_stages import stage_starts
-from partita.problems.hybrid.step.layout import MeshLayout, check_layout, options_of, parse_layout, shares_tokens
+from partita.problems.hybrid.step.layout import (
+    MeshLayout,
+    check_layout,
+    options_of,
+    parse_layout,
+    repeated_layers,
+    shares_tokens,
+)
 from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_spaces
@@ -35,6 +42,8 @@ from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 #: Schedules that are looked at unless others are asked for.
 PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")
+#: Up to so many layers, and by so many, models are dealt out equally.
+_FEW_LAYERS, _STAGES = 16, 4
 #: Settings that what layers cost depends on, and that a runtime may change.
 _PRICED = (
     "tensor_parallel_degrees",
@@ -93,7 +102,12 @@ class StepFromModel(TrainedModel):
         stated = bool(settings.tensor_parallel_degrees or layout)
 
         def suit(spaces: StrategySpaces) -> HybridProblem:
-            return even_degrees(spaces.problem, spaces.layers, stated=stated)
+            problem = even_degrees(spaces.problem, spaces.layers, stated=stated)
+            return (
+                problem
+                if layout is not None or mixed or problem.step.mesh == "free"
+                else with_unlike_parts(problem, settings.uneven)
+            )
 
         mixed = len(cluster.workers()) > 1
         sharing = sharing_of(settings, layout)
@@ -149,6 +163,17 @@ class StepFromModel(TrainedModel):
         if not searched or result.problem.step.mesh == "free" or result.problem.others:
             return RefinedPlan(by_objective=searched)
         return RefinedPlan(wider_bound=bound_of_free(result, options, monitor))
+
+
+def with_unlike_parts(problem: HybridProblem, asked: bool | None) -> HybridProblem:
+    """A problem whose interleaved parts may have unlike numbers of layers, if that is asked for, or they rarely can be.
+
+    Pipelines have 2, 4, 8, … stages; layers that are no multiple of four are not dealt out to them equally.
+    """
+    if asked is None:
+        layers = len(repeated_layers([problem.layers[place] for place in problem.order()]).starts)
+        asked = layers > _FEW_LAYERS and layers % _STAGES != 0
+    return problem.replace(training=msgspec.structs.replace(problem.step, uneven=asked)) if asked else problem
 
 
 def training_of(settings: HybridPricing, layout: MeshLayout | None) -> Training:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import equal_parts, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.pipeline import held
 
 Floats = npt.NDArray[np.float64]
 
@@ -64,24 +63,48 @@ def interleaved_plan(
     ``room`` says how much of a device's memory is room.
     """
     parts = part_places(order, blocks, mesh.stages * mesh.chunks)
+    return plan_of_parts(mesh, order, parts, lambda mine: slots(order, blocks, mine, mesh.tensor), room)
+
+
+def plan_of_parts(
+    mesh: DeviceMesh,
+    order: Sequence[Layer],
+    parts: Sequence[range],
+    decided: Callable[[Sequence[range]], list[Slot]],
+    room: Room,
+    *,
+    fits: bool = True,
+) -> Plan | None:
+    """The plan with these parts that takes least time within the memory; None if none fits.
+
+    ``decided`` says what of a stage with some parts is decided at once. Without ``fits``, a stage where nothing fits
+    has what needs least memory.
+    """
     table = [{choice.id: choice for choice in layer.configurations.get(mesh.tensor, ())} for layer in order]
     # Points that are merged for rounding add to what sums are off by.
     limit = room(mesh.problem.memory_bytes, 4 * len(order))
     configurations: dict[int, str] = {}
     for rank in range(mesh.stages):
         mine = parts[rank :: mesh.stages]
-        counts = np.array(held(mesh.schedule, mesh.stages, mesh.chunks, mesh.microbatches, rank), dtype=np.float64)
-        found = slots(order, blocks, mine, mesh.tensor)
+        found = decided(mine)
         spaces = [
             [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
         ]
         state = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
-        chosen = least_choices(spaces, counts, limit - state)
+        chosen = least_choices(spaces, np.array(mesh.flying(rank), dtype=np.float64), limit - state)
         if chosen is None:
-            return None
+            if fits:
+                return None
+            # What needs least memory shows how much is missing.
+            chosen = [min(range(len(space)), key=[_held(layers) for layers in space].__getitem__) for space in spaces]
         for (members, names), number in zip(found, chosen, strict=True):
             configurations |= {order[place].id: names[number] for _, place in members}
     return uniform_plan(mesh.problem, order, parts, configurations, mesh.layout)
+
+
+def _held(layers: Sequence[tuple[int, Configuration]]) -> float:
+    """Memory for every microbatch of some layers with configurations."""
+    return sum(choice.memory_per_microbatch_bytes for _, choice in layers)
 
 
 def least_choices(

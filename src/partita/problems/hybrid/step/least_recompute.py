@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
-from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
-from partita.problems.hybrid.step.interleaved import least_choices, single_slots, slots
-from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan, uniform_plan
+from partita.problems.hybrid.step.interleaved import plan_of_parts, single_slots, slots
+from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
 
 
@@ -42,30 +37,18 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         layout.context,
         layout.expert,
     )
-    table = [{choice.id: choice for choice in layer.configurations.get(layout.tensor, ())} for layer in order]
-    for layer, ways in zip(order, table, strict=True):
-        if not ways:
+    for layer in order:
+        if not layer.configurations.get(layout.tensor):
             known = ", ".join(str(degree) for degree, row in sorted(layer.configurations.items()) if row)
             raise InputError(f"layout: {layer.label} has no tensor-parallel degree {layout.tensor}; it has {known}")
-    configurations: dict[int, str] = {}
-    limit = sure_room(problem.memory_bytes, 4 * len(order))
-    for rank in range(mesh.stages):
-        mine = parts[rank :: mesh.stages]
-        held = mesh.reserve + mesh.exchanges.held([place for places in mine for place in places])
-        alike = layout.chunks > 1 and not layout.uneven
-        found = slots(order, blocks, mine, mesh.tensor) if alike else single_slots(order, mine, mesh.tensor)
-        spaces = [
-            [[(part, table[place][name]) for part, place in members] for name in names] for members, names in found
-        ]
-        chosen = least_choices(spaces, np.array(mesh.flying(rank), dtype=np.float64), limit - held)
-        if chosen is None:
-            # What needs least memory shows how much is missing.
-            chosen = [min(range(len(space)), key=[_held(layers) for layers in space].__getitem__) for space in spaces]
-        for (members, names), number in zip(found, chosen, strict=True):
-            configurations |= {order[place].id: names[number] for _, place in members}
-    return uniform_plan(problem, order, parts, configurations, layout)
-
-
-def _held(layers: Sequence[tuple[int, Configuration]]) -> float:
-    """Memory for every microbatch of some layers with configurations."""
-    return sum(choice.memory_per_microbatch_bytes for _, choice in layers)
+    alike = layout.chunks > 1 and not layout.uneven
+    plan = plan_of_parts(
+        mesh,
+        order,
+        parts,
+        lambda mine: slots(order, blocks, mine, mesh.tensor) if alike else single_slots(order, mine, mesh.tensor),
+        sure_room,
+        fits=False,
+    )
+    assert plan is not None
+    return plan

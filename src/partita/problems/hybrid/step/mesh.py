@@ -115,6 +115,11 @@ class DeviceMesh:
         )
 
     @property
+    def unlike(self) -> bool:
+        """Whether its stages are passed several times, in parts that may have unlike numbers of layers."""
+        return self.chunks > 1 and self.problem.step.uneven
+
+    @property
     def groups(self) -> int:
         """Groups of ``tensor`` devices in a stage: each holds all weights but for experts."""
         return self.data * self.context

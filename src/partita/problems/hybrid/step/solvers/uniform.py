@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -23,16 +23,18 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_downsets, along_orders, some_orders
 from partita.problems.hybrid.instance import build_instance
+from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver
 from partita.problems.hybrid.room import Room, is_tight, most_room, sure_room
 from partita.problems.hybrid.step.evaluate import evaluate
-from partita.problems.hybrid.step.interleaved import interleaved_plan
+from partita.problems.hybrid.step.interleaved import interleaved_plan, plan_of_parts
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.candidates import CandidateMesh, at_degrees, candidates_of, terms_of
 from partita.problems.hybrid.step.solvers.mesh_family import MeshFamily
 from partita.problems.hybrid.step.solvers.step_family import Box
+from partita.problems.hybrid.step.solvers.uneven import UnlikeBound, decided, tries_all, uneven_cuts
 from partita.problems.outcome import searched
 
 #: Most downsets of which all pairs are looked at; beyond these only sets along some orders are.
@@ -100,6 +102,7 @@ class MeshSearch:
             sets = along_orders(some_orders(model.after, model.before, _ORDERS, options.seed))
         self.sets = uncut(problem, model.order, sets)
         self.close, self.device, self.terms = CLOSE, device, terms_of(problem)
+        self.unlike = UnlikeBound(self.terms)
 
     def run(self) -> None:
         if not self.candidates:
@@ -125,14 +128,21 @@ class MeshSearch:
         first = self.candidates[0].bound if self.candidates else math.inf
         #: Bound on what was left out of meshes that were looked at.
         left = math.inf
-        for candidate in self.candidates:
-            ahead = min(left, candidate.bound)
-            if self.proof and not math.isinf(ahead):
-                proven(min(ahead, self._known()))
-            if self.best.stop[0] != 0 or candidate.bound >= self.best.value * (1 - close):
-                return min(ahead, self._known()) if self.proof else first
-            self.best.counters["meshes"] += 1
-            left = min(left, self._close(candidate))
+        # Unlike parts are dealt out last: there are many ways, and few are better than what is known then.
+        unlike = [one for one in self.candidates if one.mesh.unlike]
+        behind = unlike[0].bound if unlike else math.inf
+        for group, later in (([one for one in self.candidates if not one.mesh.unlike], behind), (unlike, math.inf)):
+            for candidate in group:
+                ahead = min(left, candidate.bound, later)
+                if self.proof and not math.isinf(ahead):
+                    proven(min(ahead, self._known()))
+                if self.best.stop[0] != 0:
+                    return min(ahead, self._known()) if self.proof else first
+                if candidate.bound >= self.best.value * (1 - close):
+                    left = min(left, candidate.bound)
+                    break
+                self.best.counters["meshes"] += 1
+                left = min(left, self._close(candidate))
         return min(left, self._known()) if self.proof else first
 
     def _known(self) -> float:
@@ -185,15 +195,11 @@ class MeshSearch:
     def _deal_out(self, mesh: DeviceMesh, bound: float) -> float:
         """Look at the one plan of an interleaved mesh; as ``_close``.
 
-        Where parts may be uneven, of those with as equally many blocks as can be, and nothing more is proven of others.
+        Where parts may be uneven, see ``solvers.uneven``.
         """
         order = [mesh.problem.layers[place] for place in mesh.problem.order()]
-        if mesh.problem.step.uneven:
-            if mesh.stages * mesh.chunks <= len(self.blocks.starts):
-                plan = interleaved_plan(mesh, order, self.blocks, sure_room)
-                if plan is not None:
-                    self._offer(plan, None)
-            return bound
+        if mesh.unlike:
+            return self._deal_unlike(mesh, order, bound)
         plan = interleaved_plan(mesh, order, self.blocks)
         if plan is None or self._offer(plan, None):
             return math.inf
@@ -201,6 +207,25 @@ class MeshSearch:
         if plan is not None:
             self._offer(plan, None)
         return bound
+
+    def _deal_unlike(self, mesh: DeviceMesh, order: Sequence[Layer], bound: float) -> float:
+        """The same of parts with unlike numbers of layers, each of which recomputes what it likes."""
+        bound = max(bound, self.unlike.least(mesh, order))
+        if bound >= self.best.value * (1 - self.close):
+            return bound
+        chain = self.proof and len(self.sets) == len(order) + 1
+        if not tries_all(mesh, order, chain=chain) and self.unlike.about(mesh, order) >= self.best.value:
+            return bound
+        cuts, proven = uneven_cuts(mesh, order, chain=chain)
+        for parts in cuts:
+            for room in (most_room, sure_room):
+                plan = plan_of_parts(mesh, order, parts, lambda mine: decided(order, mine, mesh.tensor), room)
+                if plan is None or self._offer(plan, None):
+                    break
+                proven = False
+            if self.best.stop[0] != 0:
+                return bound
+        return math.inf if proven else bound
 
     def _offer_certain(self, candidate: CandidateMesh, box: Box, limit: float) -> None:
         family = self._family(candidate, sure_room)
