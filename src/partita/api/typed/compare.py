@@ -162,7 +162,7 @@ class HybridCompareSettings(CompareKeywords, total=False):
     """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
     uneven: bool | None
     """Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
-    with more than 16 layers that are no multiple of four. [default: None]
+    with more than 16 like layers that are no multiple of four. [default: None]
     """
     weight_sync: Literal["behind", "after"]
     """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
@@ -947,7 +947,7 @@ def compare(
         Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
     uneven : bool | None
         Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
-        with more than 16 layers that are no multiple of four. [default: None]
+        with more than 16 like layers that are no multiple of four. [default: None]
     weight_sync : {"behind", "after"}
         Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
     gradient_dtype : str

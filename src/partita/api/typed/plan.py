@@ -180,7 +180,7 @@ class HybridPlanSettings(PlanKeywords, total=False):
     """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
     uneven: bool | None
     """Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
-    with more than 16 layers that are no multiple of four. [default: None]
+    with more than 16 like layers that are no multiple of four. [default: None]
     """
     weight_sync: Literal["behind", "after"]
     """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
@@ -779,7 +779,7 @@ def plan(
         Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
     uneven : bool | None
         Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
-        with more than 16 layers that are no multiple of four. [default: None]
+        with more than 16 like layers that are no multiple of four. [default: None]
     weight_sync : {"behind", "after"}
         Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
     gradient_dtype : str

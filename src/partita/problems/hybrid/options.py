@@ -115,9 +115,9 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         bool | None,
         setting(
             "Parts of stages under an interleaved schedule may have unlike numbers of layers; where a model has more "
-            "than 16 layers, and no multiple of four, they may unless this is given in Python as False.",
+            "than 16 like layers, and no multiple of four, they may unless this is given in Python as False.",
             meaning="Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, "
-            "of models with more than 16 layers that are no multiple of four.",
+            "of models with more than 16 like layers that are no multiple of four.",
             training=True,
         ),
     ] = None

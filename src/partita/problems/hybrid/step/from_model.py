@@ -18,6 +18,7 @@ from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.facets.limits import check_training, runtime_for
 from partita.problems.facets.model import ModelParts, Priced, RefinedPlan
+from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem
@@ -30,7 +31,6 @@ from partita.problems.hybrid.step.layout import (
     check_layout,
     options_of,
     parse_layout,
-    repeated_layers,
     shares_tokens,
 )
 from partita.problems.hybrid.step.least_recompute import stated_plan
@@ -42,8 +42,8 @@ from partita.problems.hybrid.training import ZERO_STAGES, Training
 
 #: Schedules that are looked at unless others are asked for.
 PLANNED: tuple[ScheduleName, ...] = ("1f1b", "interleaved", "zero-bubble")
-#: Up to so many layers, and by so many, models are dealt out equally.
-_FEW_LAYERS, _STAGES = 16, 4
+#: Up to so many blocks, and by so many, models are dealt out equally.
+_FEW_BLOCKS, _STAGES = 16, 4
 #: Settings that what layers cost depends on, and that a runtime may change.
 _PRICED = (
     "tensor_parallel_degrees",
@@ -168,11 +168,13 @@ class StepFromModel(TrainedModel):
 def with_unlike_parts(problem: HybridProblem, asked: bool | None) -> HybridProblem:
     """A problem whose interleaved parts may have unlike numbers of layers, if that is asked for, or they rarely can be.
 
-    Pipelines have 2, 4, 8, … stages; layers that are no multiple of four are not dealt out to them equally.
+    Pipelines have 2, 4, 8, … stages; blocks that are no multiple of four are not dealt out to them equally. Models that
+    are no row of like blocks have no interleaved schedule unless it is asked for.
     """
     if asked is None:
-        layers = len(repeated_layers([problem.layers[place] for place in problem.order()]).starts)
-        asked = layers > _FEW_LAYERS and layers % _STAGES != 0
+        blocks = len(find_blocks([problem.layers[place] for place in problem.order()]).starts)
+        # Where no blocks are found every layer counts as one.
+        asked = _FEW_BLOCKS < blocks < len(problem.layers) and blocks % _STAGES != 0
     return problem.replace(training=msgspec.structs.replace(problem.step, uneven=asked)) if asked else problem
 
 
