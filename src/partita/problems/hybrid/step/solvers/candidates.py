@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 
 from partita.ground.rounding import rounded_down
 from partita.problems.hybrid.blocks import divisors
@@ -16,6 +18,9 @@ from partita.problems.hybrid.step.costs import Exchanges, exchanges_of, state_by
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.pipeline import passing_time, refusal
 from partita.problems.hybrid.training import LayerState, Training
+
+#: What a group's bound is lowered by, more than rounding.
+_ROOM = 1e-6
 
 
 @dataclass(frozen=True)
@@ -61,15 +66,59 @@ def at_degrees(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
     return {degrees: there for degrees, there in found.items() if there is not None}
 
 
+@dataclass(frozen=True)
+class CandidateGroup:
+    """Meshes of the same degrees and stage of ZeRO, none of which has a smaller bound."""
+
+    bound: float
+    meshes: Callable[[], Iterator[CandidateMesh]]
+
+
+class CandidateOrder:
+    """The meshes of groups in the order of ``CandidateMesh``, each group made when its turn comes.
+
+    On a hundred thousand devices there are millions, of which few are looked at.
+    """
+
+    def __init__(self, groups: Iterable[CandidateGroup]) -> None:
+        self._known: list[CandidateMesh] = []
+        # At the same bound groups come before meshes, which have an order.
+        self._ahead: list[tuple[float, tuple[object, ...], int, CandidateGroup | CandidateMesh]] = [
+            (group.bound, (), number, group) for number, group in enumerate(groups)
+        ]
+        heapq.heapify(self._ahead)
+        self._number = itertools.count(len(self._ahead))
+
+    def __iter__(self) -> Iterator[CandidateMesh]:
+        for place in itertools.count():
+            while len(self._known) <= place and self._ahead:
+                first = heapq.heappop(self._ahead)[-1]
+                if isinstance(first, CandidateMesh):
+                    self._known.append(first)
+                    continue
+                for one in first.meshes():
+                    heapq.heappush(self._ahead, (one.bound, one.order, next(self._number), one))
+            if len(self._known) <= place:
+                return
+            yield self._known[place]
+
+
 def candidates_of(
     problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
 ) -> Iterator[CandidateMesh]:
+    """Every mesh that may run: see ``groups_of``."""
+    for group in groups_of(problem, starts, context, expert, way):
+        yield from group.meshes()
+
+
+def groups_of(
+    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
+) -> Iterator[CandidateGroup]:
     """Every mesh that may run, with bounds that hold whatever the layers of its stages are.
 
     ``problem`` is one at the context- and expert-parallel degrees, whose blocks all run that way.
     """
     training, batch, count = problem.step, problem.microbatches, len(problem.layers)
-    limit = most_room(problem.memory_bytes, count)
     for t in problem.shared_degrees():
         for d in divisors(batch):
             groups = d * context
@@ -80,13 +129,25 @@ def candidates_of(
             # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
             for zero in training.zero if groups > 1 else (min(training.zero),):
                 totals = _totals(problem, exchanges_of(problem, groups, t, zero, expert), t)
-                for stages in range(1, min(count, problem.devices // (groups * t)) + 1):
-                    if totals.memory > stages * (limit - training.reserves.get(t, 0.0)):
-                        continue
-                    for schedule, chunks in _ways(training, stages, batch // d, len(starts), count, zero):
-                        mesh = DeviceMesh(problem, stages, d, t, schedule, chunks, zero, context, expert)
-                        if training.limits.meshes.admits(mesh.degrees):
-                            yield _bounded(totals, mesh, way)
+                most = min(count, problem.devices // (groups * t))
+                # Work is shared out best by the most stages.
+                least = batch // d * totals.time / most * (1 - _ROOM)
+                first = DeviceMesh(problem, most, d, t, "1f1b", 1, zero, context, expert)
+                yield CandidateGroup(least, partial(_meshes, totals, first, len(starts), way))
+
+
+def _meshes(totals: _Totals, first: DeviceMesh, blocks: int, way: str) -> Iterator[CandidateMesh]:
+    """The meshes with the degrees of one of them, and no more stages."""
+    problem, training = first.problem, first.problem.step
+    count, reserve = len(problem.layers), first.reserve
+    limit = most_room(problem.memory_bytes, count) - reserve
+    for stages in range(1, first.stages + 1):
+        if totals.memory > stages * limit:
+            continue
+        for schedule, chunks in _ways(training, stages, first.microbatches, blocks, count, first.zero):
+            mesh = replace(first, stages=stages, schedule=schedule, chunks=chunks)
+            if training.limits.meshes.admits(mesh.degrees):
+                yield _bounded(totals, mesh, way)
 
 
 def _ways(

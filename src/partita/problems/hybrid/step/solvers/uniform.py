@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -31,7 +31,13 @@ from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.interleaved import interleaved_plan, plan_of_parts
 from partita.problems.hybrid.step.limits import alike, uncut
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.solvers.candidates import CandidateMesh, at_degrees, candidates_of, terms_of
+from partita.problems.hybrid.step.solvers.candidates import (
+    CandidateMesh,
+    CandidateOrder,
+    at_degrees,
+    groups_of,
+    terms_of,
+)
 from partita.problems.hybrid.step.solvers.mesh_family import MeshFamily
 from partita.problems.hybrid.step.solvers.step_family import Box
 from partita.problems.hybrid.step.solvers.uneven import UnlikeBound, decided, tries_all, uneven_cuts
@@ -85,15 +91,12 @@ class MeshSearch:
         self.blocks = find_blocks(self.order)
         self.families: dict[tuple[int, int, int, str, bool], MeshFamily] = {}
         self.best.counters |= {"meshes": 0, "rows": 0}
-        self.candidates = sorted(
-            (
-                one
-                for way, restricted in alike(problem).items()
-                for (context, expert), there in at_degrees(restricted).items()
-                for one in candidates_of(there, self.blocks.starts, context, expert, way)
-                if admits is None or admits(one.mesh)
-            ),
-            key=lambda one: one.order,
+        self.admits = admits
+        self.candidates = CandidateOrder(
+            group
+            for way, restricted in alike(problem).items()
+            for (context, expert), there in at_degrees(restricted).items()
+            for group in groups_of(there, self.blocks.starts, context, expert, way)
         )
         model = build_instance(problem.replace(training=None, spreads=(), microbatches=1))
         sets = all_downsets(model.after, model.before, MOST_SETS)
@@ -105,10 +108,11 @@ class MeshSearch:
         self.unlike = UnlikeBound(self.terms)
 
     def run(self) -> None:
-        if not self.candidates:
+        first = next(self._admitted(), None)
+        if first is None:
             self.best.refute("the meshes there are")
             return
-        self.best.prove(self.candidates[0].bound, "division of work")
+        self.best.prove(first.bound, "division of work")
         bound = self.sweep(CLOSE, self._prove)
         if math.isinf(bound):
             self.best.refute("all meshes")
@@ -125,15 +129,17 @@ class MeshSearch:
         Returns a bound on the steps of all meshes, infinite if none can run.
         """
         self.close = close
-        first = self.candidates[0].bound if self.candidates else math.inf
+        first = next((one.bound for one in self._admitted()), math.inf)
         #: Bound on what was left out of meshes that were looked at.
         left = math.inf
         # Unlike parts are dealt out last: there are many ways, and few are better than what is known then.
-        unlike = [one for one in self.candidates if one.mesh.unlike]
-        behind = unlike[0].bound if unlike else math.inf
-        for group, later in (([one for one in self.candidates if not one.mesh.unlike], behind), (unlike, math.inf)):
-            for candidate in group:
-                ahead = min(left, candidate.bound, later)
+        for unlike in (False, True):
+            behind = math.inf
+            for candidate in self._admitted():
+                if candidate.mesh.unlike != unlike:
+                    behind = min(behind, math.inf if unlike else candidate.bound)
+                    continue
+                ahead = min(left, candidate.bound, behind)
                 if self.proof and not math.isinf(ahead):
                     proven(min(ahead, self._known()))
                 if self.best.stop[0] != 0:
@@ -144,6 +150,9 @@ class MeshSearch:
                 self.best.counters["meshes"] += 1
                 left = min(left, self._close(candidate))
         return min(left, self._known()) if self.proof else first
+
+    def _admitted(self) -> Iterator[CandidateMesh]:
+        return (one for one in self.candidates if self.admits is None or self.admits(one.mesh))
 
     def _known(self) -> float:
         """The best plan's step, which was added up in another order than what is compared with it."""
