@@ -31,12 +31,13 @@ ROWS: dict[str, tuple[str, dict[str, Any], str, int, int]] = {
     "experts-131072": ("hf:deepseek_v3", {}, "16384x(8xH100-80GB):infiniband-ndr", 131072, 4096),
 }
 
+#: Interleaved plans, which unlike parts make best for some models, have no simulated step where they are placed.
 CHILD = """
 import json, sys
 import partita as pt
 model, size, cluster, batch, tokens = json.loads(sys.argv[1])
 answer = pt.plan(model, cluster, training=True, global_batch=batch, sequence_length=tokens, dtype="bf16", set=size,
-                 time_limit_s=600)
+                 time_limit_s=600, uneven=False)
 stage, placed = answer.plan.stages[0], answer.placed
 found = {"step": answer.objective, "gap": answer.gap, "why not": answer.not_placed,
          "plan": f"{len(answer.plan.stages)} x d{stage.data_parallel}·t{stage.tensor_parallel}"
