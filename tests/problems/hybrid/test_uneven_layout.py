@@ -16,8 +16,11 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import HybridOptions
+from partita.problems.hybrid.step.interleaved import single_slots
 from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
 from partita.problems.hybrid.step.least_recompute import stated_plan
+from partita.problems.hybrid.step.mesh import DeviceMesh
+from partita.problems.hybrid.step.solvers.uneven import decided, tries_all, uneven_cuts
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import LayerState, Training
 from problems.hybrid.step_strategies import random_step
@@ -236,3 +239,25 @@ def test_a_search_with_uneven_parts_is_no_worse_than_without_and_than_layouts_of
             assert found <= mine.objective * (1 + 1e-9), layout
             assert outcome.bound <= mine.objective * (1 + 1e-9)
     assert tried > (memory > 100)
+
+
+def test_cuts_are_called_all_only_where_each_layer_recomputes_what_it_likes() -> None:
+    """Where every part has one layer there is one cut, of stages that may be large."""
+    called = 0
+    for count, p, c in itertools.product((4, 8, 24, 26, 50, 98), (2, 3, 13), (2, 3, 13, 26, 50)):
+        if p * c > count + 2:
+            continue
+        problem = row(count, 1e9, "interleaved")
+        order = [problem.layers[place] for place in problem.order()]
+        mesh = DeviceMesh(problem, p, 1, 1, "interleaved", c)
+        if not tries_all(mesh, order, chain=True):
+            continue
+        called += 1
+        assert not tries_all(mesh, order, chain=False)
+        every, proven = uneven_cuts(mesh, order, chain=True)
+        assert proven
+        for parts in every:
+            for rank in range(p):
+                mine = parts[rank::p]
+                assert decided(order, mine, 1) == single_slots(order, mine, 1)
+    assert called > 5

@@ -52,8 +52,11 @@ def uneven_cuts(mesh: DeviceMesh, order: Sequence[Layer], *, chain: bool) -> tup
 
 
 def tries_all(mesh: DeviceMesh, order: Sequence[Layer], *, chain: bool) -> bool:
-    """Whether all cuts are tried: of a chain where they are few."""
-    return chain and math.comb(len(order) - 1, mesh.stages * mesh.chunks - 1) <= _FEW
+    """Whether all cuts are tried, with all that may be recomputed: of a chain where they are few, and stages small."""
+    parts = mesh.stages * mesh.chunks
+    # Other stages have a layer in each of their parts at least.
+    largest = len(order) - (parts - mesh.chunks)
+    return chain and largest <= _SINGLE and math.comb(len(order) - 1, parts - 1) <= _FEW
 
 
 def decided(order: Sequence[Layer], mine: Sequence[range], degree: int) -> list[Slot]:
