@@ -85,37 +85,37 @@ def _assumed(problem: LayerPlacementProblem, tables: LayerMachine | MachineEnd, 
     return LayerSteps(requests=requests, step_s=requests * max(0.0, 1 / tables.tokens_per_s[held] - held / best))
 
 
-def quickest_s(problem: LayerPlacementProblem) -> tuple[float, float]:
-    """Seconds that a prompt takes alone over all layers at least, and a token behind it; infinite where none passes.
-
-    Who is linked to whom is left out, and where in the model layers are: each only takes longer.
-    """
-    found = []
-    for prompt in (True, False):
-        best: dict[int, float] = {}
-        for machine in problem.machines:
-            for tables in machine.tables():
-                for k, rate in tables.tokens_per_s.items():
-                    if rate > 0 and k <= problem.layers:
-                        pace = pace_with(problem, rate, tables, k)
-                        time = pace.prompt_s if prompt and pace.prompt_s is not None else pace.alone_s
-                        best[k] = min(best.get(k, math.inf), time)
-        least = [0.0]
-        for layers in range(1, problem.layers + 1):
-            least.append(min((least[max(0, layers - k)] + time for k, time in best.items()), default=math.inf))
-        ends = [
-            min((one.latency_s for one in problem.links if end in (one.source, one.target)), default=0.0)
-            for end in (SOURCE, SINK)
-        ]
-        found.append(least[-1] + sum(ends))
-    return found[0], found[1]
-
-
 def request_s(problem: LayerPlacementProblem) -> float:
-    """Seconds that a request holds its caches at least; infinite where no machine passes anything."""
-    prompt, token = quickest_s(problem)
-    assert problem.output_tokens is not None
-    return prompt + (problem.output_tokens - 1) * token if problem.output_tokens > 1 else prompt
+    """Seconds that a request holds its caches at least: its prompt and each token behind it, on the quickest path.
+
+    Who is linked to whom is left out, and where in the model layers are: each only takes longer. Infinite where no
+    machine passes anything.
+    """
+    prompt: dict[int, float] = {}
+    token: dict[int, float] = {}
+    for machine in problem.machines:
+        for tables in machine.tables():
+            for k, rate in tables.tokens_per_s.items():
+                if rate > 0 and k <= problem.layers:
+                    pace = pace_with(problem, rate, tables, k)
+                    first = pace.alone_s if pace.prompt_s is None else pace.prompt_s
+                    prompt[k] = min(prompt.get(k, math.inf), first)
+                    token[k] = min(token.get(k, math.inf), pace.alone_s)
+    ends = [
+        min((one.latency_s for one in problem.links if end in (one.source, one.target)), default=0.0)
+        for end in (SOURCE, SINK)
+    ]
+    behind = (problem.output_tokens or 1) - 1
+    found = _quickest(prompt, problem.layers) + sum(ends)
+    return found + behind * (_quickest(token, problem.layers) + sum(ends)) if behind else found
+
+
+def _quickest(times: dict[int, float], layers: int) -> float:
+    """The least time over so many layers, given that of each number of them."""
+    least = [0.0]
+    for count in range(1, layers + 1):
+        least.append(min((least[max(0, count - k)] + time for k, time in times.items()), default=math.inf))
+    return least[-1]
 
 
 def capped(problem: LayerPlacementProblem) -> LayerPlacementProblem:

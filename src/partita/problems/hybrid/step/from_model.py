@@ -26,13 +26,7 @@ from partita.problems.hybrid.spaces import StrategySpaces
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import is_free
 from partita.problems.hybrid.step.free_stages import stage_starts
-from partita.problems.hybrid.step.layout import (
-    MeshLayout,
-    check_layout,
-    options_of,
-    parse_layout,
-    shares_tokens,
-)
+from partita.problems.hybrid.step.layout import MeshLayout, check_layout, options_of, parse_layout, shares_tokens
 from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.step.mixed import priced_on_kinds
 from partita.problems.hybrid.step.pricing import step_spaces
@@ -103,11 +97,9 @@ class StepFromModel(TrainedModel):
 
         def suit(spaces: StrategySpaces) -> HybridProblem:
             problem = even_degrees(spaces.problem, spaces.layers, stated=stated)
-            return (
-                problem
-                if layout is not None or mixed or problem.step.mesh == "free"
-                else with_unlike_parts(problem, settings.uneven)
-            )
+            if layout is None and not mixed and problem.step.mesh == "uniform":
+                problem = with_unlike_parts(problem, settings.uneven)
+            return problem
 
         mixed = len(cluster.workers()) > 1
         sharing = sharing_of(settings, layout)

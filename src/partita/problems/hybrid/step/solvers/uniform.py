@@ -12,6 +12,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -209,13 +210,16 @@ class MeshSearch:
         order = [mesh.problem.layers[place] for place in mesh.problem.order()]
         if mesh.unlike:
             return self._deal_unlike(mesh, order, bound)
-        plan = interleaved_plan(mesh, order, self.blocks)
-        if plan is None or self._offer(plan, None):
-            return math.inf
-        plan = interleaved_plan(mesh, order, self.blocks, sure_room)
-        if plan is not None:
-            self._offer(plan, None)
-        return bound
+        alone = self._offer_best(lambda room: interleaved_plan(mesh, order, self.blocks, room))
+        return math.inf if alone else bound
+
+    def _offer_best(self, made: Callable[[Room], Plan | None]) -> bool:
+        """Offer the best plan of some parts; whether none is better, where else what fits for certain is offered."""
+        for room in (most_room, sure_room):
+            plan = made(room)
+            if plan is None or self._offer(plan, None):
+                return room is most_room
+        return False
 
     def _deal_unlike(self, mesh: DeviceMesh, order: Sequence[Layer], bound: float) -> float:
         """The same of parts with unlike numbers of layers, each of which recomputes what it likes."""
@@ -227,11 +231,9 @@ class MeshSearch:
             return bound
         cuts, proven = uneven_cuts(mesh, order, chain=chain)
         for parts in cuts:
-            for room in (most_room, sure_room):
-                plan = plan_of_parts(mesh, order, parts, lambda mine: decided(order, mine, mesh.tensor), room)
-                if plan is None or self._offer(plan, None):
-                    break
-                proven = False
+            proven &= self._offer_best(
+                partial(plan_of_parts, mesh, order, parts, lambda mine: decided(order, mine, mesh.tensor))
+            )
             if self.best.stop[0] != 0:
                 return bound
         return math.inf if proven else bound
