@@ -31,6 +31,7 @@ from partita.costs.strategies.view import GraphView
 from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
+from partita.nouns.pipeline import SharedDegrees
 from partita.problems.hybrid.evaluation import StepEvaluation
 from partita.problems.hybrid.layer import Edge, Layer
 from partita.problems.hybrid.pricing import strategy_spaces
@@ -136,8 +137,11 @@ def predict(row: Row) -> Prediction:
     groups = number("devices") // (number("tensor") * number("pipeline"))
     more = further_predictions(row, model)
     numbers = dealt_out(len(kinds), number("pipeline") * chunks, more)
-    # Experts are shared out over replicas; those that tensor-parallel groups share out, too, are split by features.
-    expert = math.gcd(number("expert"), groups) if kind_of(model) != "dense" and has_experts(model) else 1
+    # Megatron Bridge's recipes leave experts whole beside tensor parallelism (expert_tensor_parallel_size 1).
+    mixture = kind_of(model) != "dense" and has_experts(model)
+    whole = mixture and not automodel and number("tensor") > 1
+    expert = math.gcd(number("expert"), groups * (number("tensor") if whole else 1)) if mixture else 1
+    shared = SharedDegrees(number("context"), expert, 1 if whole else 0)
     spaces = strategy_spaces(
         graph,
         cluster_of(row),
@@ -155,7 +159,7 @@ def predict(row: Row) -> Prediction:
         issue_s=0.0 if automodel or records(row) or "tokendrop" in row["model"] else ISSUE_S,
         costs=Roofline(allow_tf32=True, tuned=True, recorded=records(row), fused_experts=fuses_experts(row)),
         training=Training(schedules=("interleaved" if chunks > 1 else "1f1b",), zero=(0, 1, 2, 3), uneven=True),
-        sharing=DegreeChoices((number("context"),), (expert,), once=True, reach=reach_of(model)),
+        sharing=DegreeChoices.of(shared, once=True, reach=reach_of(model)),
         name=row["model"],
     )
     problem = with_all_blocks(spaces.problem, kinds, more)
@@ -167,8 +171,7 @@ def predict(row: Row) -> Prediction:
             tensor=number("tensor"),
             pipeline=number("pipeline"),
             data=groups // number("context"),
-            context=number("context"),
-            expert=expert,
+            **shared._asdict(),
             sequence_parallel=not automodel,
             chunks=chunks,
             zero=zero,

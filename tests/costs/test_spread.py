@@ -65,7 +65,7 @@ def spaces(graph: Graph, sharing: DegreeChoices, cluster: pt.Cluster = CLUSTER) 
 
 def entry(found: StrategySpaces, pair: tuple[int, int], tensor: int = 1, option: str = "none") -> LayerStrategy:
     """Of the second block."""
-    rows = found.layers if pair == (1, 1) else found.by_degrees[pair]
+    rows = found.layers if pair == (1, 1) else found.by_degrees[*pair, 0]
     return rows[2].entry(tensor, option)
 
 
@@ -189,14 +189,67 @@ def test_shared_experts_stay_where_they_are() -> None:
     graph = pt.load_model("hf:deepseek_v2", training=True, sequence_length=128, set_fields=fields)
     found = spaces(graph, DegreeChoices((1, 2), (1, 8)))
     routed = 8 * 3 * 256 * 128
-    first, second = found.by_degrees[1, 8][1].entry(1), found.by_degrees[1, 8][2].entry(1)
+    first, second = found.by_degrees[1, 8, 0][1].entry(1), found.by_degrees[1, 8, 0][2].entry(1)
     assert first.of_experts == (0.0, 0.0, 0.0, 0)
     assert first.collectives == ()
     assert second.of_experts[0] == 2 * routed / 8
     assert second.parameters == found.layers[2].entry(1).parameters - routed + routed // 8
     # Keys of 32 + 16 features, and values of 32, of four heads.
-    ring = sent(found.by_degrees[2, 1][2].entry(1), "ring")
+    ring = sent(found.by_degrees[2, 1, 0][2].entry(1), "ring")
     assert ring["forward"] == [128 * 4 * (48 + 32) * 2 / 2]
+
+
+# -- experts with groups of their own ----------------------------------------------------------------------------------
+
+
+def test_experts_stay_whole_beside_tensor_parallelism() -> None:
+    """Each device of a tensor-parallel group sends its own tokens to whole experts, over all devices of a stage."""
+    sharing = DegreeChoices((1,), (1, 4), expert_tensor=(0, 1))
+    found = spaces(mixture(), sharing)
+    experts = E * 3 * H * F
+    for e in (1, 4):
+        split, whole = (found.by_degrees.get((1, e, x), found.layers)[2].entry(2) for x in (0, 1))
+        held = experts // e
+        assert whole.parameters == split.parameters - held // 2 + held
+        assert whole.of_experts == (2 * held, 2 * held, 12 * held, held)
+        # The same work, of as many rows of half as many experts.
+        assert whole.flops == split.flops
+        assert whole.activation_bytes < split.activation_bytes
+        assert sent(whole, "all-to-all") == sent(split, "all-to-all")
+        # Beside these only attention exchanges anything for each microbatch: what enters it, and leaves it.
+        mine = [(c.kind, c.phase, c.bytes) for c in whole.collectives if not c.members and c.phase != "batch"]
+        size = S * H * 2.0
+        assert sorted(mine) == [
+            *(("all-gather", phase, size) for phase in ("backward", "forward", "overlapped")),
+            *(("reduce-scatter", phase, size) for phase in ("backward", "forward")),
+        ]
+        # Gradients of experts go to other groups than those of what the tensor-parallel group has whole.
+        once = {c.tensor.rpartition("layers.0.")[2] for c in whole.collectives if c.phase == "batch"}
+        assert once == {"input_layernorm.weight", "post_attention_layernorm.weight", "mlp.gate.weight"}
+
+
+def test_replicas_of_experts_are_among_all_devices_of_a_stage() -> None:
+    """Of d·c·t = 8 devices four hold all experts: there are two of each, four apart."""
+    found = spaces(mixture(), DegreeChoices((1,), (4,), expert_tensor=(1,))).problem
+    there = found.at(1, 4, 1)
+    assert there is not None
+    state = there.layers[2].states[2]
+    assert state.experts is not None
+    mesh = DeviceMesh(there, 1, 4, 2, "1f1b", 1, 1, 1, 4, 1)
+    held = state.parameter_bytes + state.gradient_bytes + state.optimizer_bytes / 4
+    own = state.experts.parameter_bytes + state.experts.gradient_bytes + state.experts.optimizer_bytes / 2
+    assert mesh.exchanges.state[mesh.place[2]] == held + own
+    # More groups than hold the same weights may share out experts.
+    assert price_layout(
+        mixture(), CLUSTER, MeshLayout(tensor=4, data=2, pipeline=2, expert=8, expert_tensor=1, zero=1), microbatches=16
+    ).evaluation.feasible
+
+
+def test_one_device_is_its_own_group() -> None:
+    """Without tensor parallelism both ways are the same."""
+    layouts = [MeshLayout(data=8, expert=4, expert_tensor=x, zero=1) for x in (0, 1)]
+    one, other = (price_layout(mixture(), CLUSTER, layout, microbatches=16).step_time for layout in layouts)
+    assert one == pytest.approx(other, rel=1e-12)
 
 
 # -- sequences --------------------------------------------------------------------------------------------------------
@@ -275,6 +328,7 @@ def test_without_groups_all_is_as_it_was() -> None:
     assert asked.problem.layers == plain.problem.layers
     assert asked.problem.spreads == ()
     assert plain.problem.training is not None
+    assert plain.problem.training.expert_tensor == (0, 1)
     # Short sequences stay whole unless asked for.
     assert (plain.problem.training.context, plain.problem.training.expert) == ((1,), (1, 2, 4, 8))
     longer = spaces(dense(16384), DegreeChoices()).problem.training
@@ -292,6 +346,12 @@ def test_without_groups_all_is_as_it_was() -> None:
         (dense, DegreeChoices((32,), (1,)), "context-parallel degree 32 is more than the 16 devices"),
         (dense, DegreeChoices((), (1,)), "give at least one"),
         (mixture, DegreeChoices((1,), (2,), 0.5), "the mean of rows or more"),
+        (dense, DegreeChoices((1,), (1,), expert_tensor=(1,)), "needs layers with experts, and none were found"),
+        (
+            mixture,
+            DegreeChoices((1,), (2,), expert_tensor=(2,)),
+            "2 is for tensor-parallel degree 2, and the degrees are",
+        ),
     ],
 )
 def test_degrees_that_do_not_suit(graph, sharing: DegreeChoices, message: str) -> None:  # type: ignore[no-untyped-def]
@@ -341,3 +401,10 @@ def test_a_layout_with_shared_experts_and_sequences() -> None:
     assert found.problem.training is not None
     with pytest.raises(InputError, match=r"expert is 3; it must divide data · context, 4"):
         MeshLayout(data=2, context=2, expert=3)
+    with pytest.raises(InputError, match=r"expert · expert_tensor is 16; it must divide data · context · tensor, 8"):
+        MeshLayout(tensor=2, data=2, context=2, expert=16, expert_tensor=1)
+    alone = DegreeChoices((1,), (2,), expert_tensor=(1,))
+    with pytest.raises(InputError, match="needs groups that share out tokens"):
+        strategy_spaces(
+            mixture(), CLUSTER, microbatches=16, training=Training(), sharing=alone, sequence_parallel=False
+        )

@@ -305,22 +305,25 @@ def spreads(rng: random.Random) -> HybridProblem:
     assert problem.training is not None
     contexts = tuple(rng.sample((1, 2, 3), rng.randint(1, 2)))
     experts = tuple(rng.sample((1, 2, 3), rng.randint(1, 2)))
+    widths = rng.choice(((0,), (0,), (1,), (0, 2), (0, 1)))
     found = []
-    for context, expert in itertools.product(contexts, experts):
-        if (context, expert) == (1, 1):
+    for context, expert, width in itertools.product(contexts, experts, widths):
+        if (context, expert, width) == (1, 1, 0):
             continue
-        layers = _of_step(_layers(rng, len(problem.layers), problem.edges, draws), draws, experts=expert > 1)
+        apart = expert > 1 or width > 0
+        layers = _of_step(_layers(rng, len(problem.layers), problem.edges, draws), draws, experts=apart)
         of = {layer.id: layer for layer in layers}
         reserves = {1: rng.choice((0.0, draws.memory()))}
         found.append(
             ContextExpertLayers(
                 context=context,
                 expert=expert,
+                expert_tensor=width,
                 layers=tuple(of[layer.id] for layer in problem.layers),
                 reserves=reserves,
             )
         )
-    training = msgspec.structs.replace(problem.training, context=contexts, expert=experts)
+    training = msgspec.structs.replace(problem.training, context=contexts, expert=experts, expert_tensor=widths)
     return problem.replace(training=training, spreads=tuple(found))
 
 

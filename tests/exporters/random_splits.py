@@ -100,7 +100,12 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
         cluster = cluster_of(MESHES[-1])
         data, tensor, context = (1, 1, 1) if share * ranks > cluster.device_count else (data, tensor, context)
         share = data * tensor * context
-    if data * context % expert:
+    own = random.Random(f"{data} {tensor} {context} {expert} {place}")
+    wide = own.choice((0, 0, 1)) if (limits.expert and not limits.meshes.experts_apart) or not likely else 0
+    if wide and tensor > 1 and share % 4 == 0:
+        # More groups than hold the same weights.
+        expert = own.choice((expert, 4))
+    if share % (expert * (wide or tensor)):
         expert = 1
     numbers = list(range(cluster.device_count))
     if draw.random() < 0.3:
@@ -127,6 +132,7 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
                 rank=rank,
                 context=context,
                 expert=expert,
+                expert_tensor=wide,
                 places=tuple(places),
                 offload="activations" if draw.random() < 0.02 else "",
             )

@@ -99,6 +99,7 @@ def meant(split: Split, name: str) -> Any:
         "tensor": first.tensor,
         "context": first.context,
         "expert": first.expert,
+        "expert_tensor": first.expert_tensor or first.tensor,
         "samples": split.samples,
         "sequence": split.sequence,
         # Without a backward part torch's schedule is given enough to fill the pipeline.
@@ -146,6 +147,7 @@ def check(runtime: str, split: Split, path: Path) -> None:
         assert wanted is None or value == wanted, (name, value, wanted)
     first = split.stages[0]
     silent = {"tensor": first.tensor, "context": first.context, "expert": first.expert, "data": first.replicas}
+    assert first.expert_tensor in (0, first.tensor) or "expert_tensor" in found.rest
     for name, degree in silent.items():
         assert name in found.rest or degree == 1, name
     if split.training:
@@ -181,6 +183,8 @@ def export_all(runtime: str, count: int, folder: Path, models: Path | None = Non
         first = split.stages[0]
         for name in ("tensor", "context", "expert", "replicas"):
             found[name] += getattr(first, name) > 1
+        found["experts apart"] += first.expert_tensor == 1 < first.tensor
+        found["experts around"] += first.replicas * first.context % first.expert > 0
         found["chunks"] += split.chunks > 1
         found["recompute"] += any(layer.recompute != "none" for layer in split.layers)
         found["skips"] += bool(split.skips)
@@ -203,6 +207,8 @@ def test_what_is_exported_reads_back_as_the_plan(runtime: str, tmp_path: Path) -
         assert found["cards differ"] > 10
     if runtime in ("megatron", "torchtitan"):
         assert min(found[name] for name in ("context", "expert", "replicas", "chunks", "recompute")) > 0, found
+    if runtime == "megatron":
+        assert min(found["experts apart"], found["experts around"]) > 0, found
     if runtime in ("megatron", "torchtitan", "deepspeed"):
         assert min(found[name] for name in ("replicas", "tensor", "recompute")) > 0, found
 

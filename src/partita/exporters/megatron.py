@@ -19,7 +19,7 @@ class Megatron(FileExporter):
     """Arguments of ``pretrain_gpt.py``, one on a line; lines that begin with ``#`` say on which cards ranks have to be.
 
     In the layout ``E`` is the embedding, ``t`` a layer, ``L`` head and loss, ``|`` ends a stage, and ``*`` repeats;
-    virtual stages come in pipeline order. Experts keep the tensor-parallel degree of the other layers. Source:
+    virtual stages come in pipeline order. Source:
     Megatron-LM, ``docs/user-guide/features/pipeline_parallel_layout.md``, ``megatron/training/arguments.py``.
     """
 
@@ -37,10 +37,10 @@ class Megatron(FileExporter):
             found.append(f"--pipeline-model-parallel-layout {layout(counts)}")
         if first.context > 1:
             found.append(f"--context-parallel-size {first.context}")
-        if first.expert > 1:
+        if first.expert > 1 or first.expert_tensor:
             found += [
                 f"--expert-model-parallel-size {first.expert}",
-                f"--expert-tensor-parallel-size {first.tensor}",
+                f"--expert-tensor-parallel-size {first.expert_tensor or first.tensor}",
             ]
         if first.tensor > 1 and split.sequence_parallel:
             found.append("--sequence-parallel")
@@ -82,6 +82,7 @@ class Megatron(FileExporter):
             "tensor": tensor,
             "context": context,
             "expert": int(known.get("--expert-model-parallel-size", 1)),
+            "expert_tensor": int(known.get("--expert-tensor-parallel-size", 0)) or None,
             "samples": samples,
             "sequence": int(known["--seq-length"]) if "--seq-length" in known else None,
             "sequence_parallel": "--sequence-parallel" in known if tensor > 1 else None,

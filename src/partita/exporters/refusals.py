@@ -41,7 +41,7 @@ def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
     if limits.uniform and len(degrees) > 1:
         shown = ", ".join(f"{replicas} × {devices}" for replicas, devices in sorted(degrees))
         yield f"{name} has one mesh for all stages, and these have uneven degrees (replicas × devices of each: {shown})"
-    elif limits.uniform and len({(stage.tensor, stage.context, stage.expert) for stage in split.stages}) > 1:
+    elif limits.uniform and len({(s.tensor, s.context, s.expert, s.expert_tensor) for s in split.stages}) > 1:
         yield f"{name} has one mesh for all stages, and these differ in tensor, context or expert degrees"
     most = max(stage.replicas for stage in split.stages)
     if not limits.data and most > 1:
@@ -50,6 +50,8 @@ def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
         most = max(getattr(stage, kind) for stage in split.stages)
         if not getattr(limits, kind) and most > 1:
             yield f"{name} has no {kind} parallelism with such splits, and a stage has degree {most}"
+    if not limits.expert and any(stage.expert_tensor for stage in split.stages):
+        yield f"{name} has no groups of experts with such splits, and a stage has some"
     hosts = [number for number, stage in enumerate(split.stages) if not stage.accelerator]
     if limits.host == "alone" and 0 < len(hosts) < len(split.stages):
         yield f"stage {hosts[0]} is on a CPU beside accelerators, and {name} runs no stage there; plan without the CPU"
@@ -123,6 +125,7 @@ def _numbers(split: Split, name: str, limits: Limits) -> Iterator[str]:
         tensor=first.tensor,
         context=first.context,
         expert=first.expert,
+        expert_tensor=first.expert_tensor,
         zero=split.zero,
         schedule=split.schedule,
         microbatches=split.microbatches_of_replica,

@@ -6,7 +6,7 @@ the lowered pipeline (``partita.simulator.stages``), which a problem makes of it
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,29 @@ from partita.ground.shown import brief
 
 #: ``acyclic``: the stages can be ordered so that every tensor goes forward; ``free``: any assignment.
 Contiguity = Literal["acyclic", "free"]
+
+
+class SharedDegrees(NamedTuple):
+    """What the devices of a stage share out beside features: sequences, and experts."""
+
+    context: int = 1  #: Groups that share out the sequence of each replica (c).
+    expert: int = 1  #: Groups that share out the experts of each layer (e).
+    #: Devices of each such group, which share out the features of every expert (x); 0 for a tensor-parallel group.
+    expert_tensor: int = 0
+
+    def experts_on(self, tensor: int) -> int:
+        """Devices that hold every expert once, all neighbours, given those of a tensor-parallel group."""
+        return self.expert * (self.expert_tensor or tensor)
+
+    def __str__(self) -> str:
+        if not self.expert_tensor:
+            return f"context degree {self.context} and expert degree {self.expert}"
+        experts = f"expert degree {self.expert} and expert-tensor degree {self.expert_tensor}"
+        return f"context degree {self.context}, {experts}"
+
+
+#: Neither.
+UNSHARED = SharedDegrees()
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +62,10 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context_parallel: int = 1  #: Such groups that share out the sequence of each replica (c).
     #: Of the d·c groups so many, one behind the other, share out the experts of each layer (e).
     expert_parallel: int = 1
+    #: If not 0, experts have groups of their own: of all d·c·t devices so many share out the features of an expert (x),
+    #: and ``expert_parallel`` such groups, one behind the other, the experts (Liu et al., "MoE Parallel Folding with
+    #: Megatron Core", 2025).
+    expert_tensor_parallel: int = 0
     #: Id of the configuration chosen for each operator, all of degree t; empty where there is nothing to choose.
     configurations: dict[int, str] = {}
     #: Machines of its machine group (d_2); they divide ``data_parallel``. None without a hierarchy.
@@ -62,6 +89,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def device_count(self) -> int:
         """Devices it uses."""
         return self.data_parallel * self.context_parallel * self.tensor_parallel
+
+    @property
+    def shared(self) -> SharedDegrees:
+        """What its devices share out beside features."""
+        return SharedDegrees(self.context_parallel, self.expert_parallel, self.expert_tensor_parallel)
 
     @property
     def replicas_per_machine(self) -> int:

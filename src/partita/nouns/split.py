@@ -64,6 +64,7 @@ class StagePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     modules: tuple[str, ...] = ()
     context: int = 1  #: Tensor-parallel groups of each replica, which share out its sequence.
     expert: int = 1  #: Of all groups so many, one behind the other, share out experts.
+    expert_tensor: int = 0  #: Devices of each of these groups; 0 for the tensor-parallel ones.
     #: Numbers of its devices among the cards of the split, in the order of ``devices``; empty if not known.
     places: tuple[int, ...] = ()
     #: Ids of the plan's layers that it has, where these are not the operators themselves.

@@ -45,11 +45,11 @@ def read(text: str, devices: int) -> ReadPlan:
     data, left = divmod(devices, tensor * ranks * context)
     assert left == 0
     expert = int(given.get("--expert-model-parallel-size", "1"))
+    wide = int(given.get("--expert-tensor-parallel-size", tensor))
     if expert > 1:
-        # Experts have the tensor-parallel degree of the other layers.
-        assert int(given["--expert-tensor-parallel-size"]) == tensor
+        # A mixture of experts beside tensor parallelism asks for it.
         assert tensor == 1 or "--sequence-parallel" in given
-        assert devices // ranks % (expert * tensor) == 0
+    assert devices // ranks % (expert * wide) == 0
     layers = int(given["--num-layers"])
     stages = ["E" + "t" * layers + "L"]
     if "--pipeline-model-parallel-layout" in given:
@@ -83,6 +83,7 @@ def read(text: str, devices: int) -> ReadPlan:
             "tensor": tensor,
             "context": context,
             "expert": expert,
+            "expert_tensor": wide,
             "zero": int("--use-distributed-optimizer" in given),
             "schedule": "interleaved" if chunks > 1 else "1f1b",
             "microbatches": microbatches,

@@ -27,9 +27,9 @@ def meshes(problem: HybridProblem) -> Iterator[DeviceMesh]:
     """All meshes that might run."""
     training = problem.training
     assert training is not None
-    for c, e in itertools.product(training.context, training.expert):
-        spread = problem if (c, e) == (1, 1) else _spread(problem, c, e)
-        yield from _meshes(spread, c, e, len(_blocks(problem).starts))
+    for degrees in itertools.product(training.context, training.expert, training.expert_tensor):
+        spread = problem if degrees == (1, 1, 0) else _spread(problem, *degrees)
+        yield from _meshes(spread, *degrees, len(_blocks(problem).starts))
 
 
 def _blocks(problem: HybridProblem) -> LikeBlocks:
@@ -37,29 +37,33 @@ def _blocks(problem: HybridProblem) -> LikeBlocks:
     return find_blocks([problem.layers[place] for place in problem.order()])
 
 
-def _spread(problem: HybridProblem, c: int, e: int) -> HybridProblem:
-    """The problem with what layers cost at two degrees."""
+def _spread(problem: HybridProblem, c: int, e: int, x: int) -> HybridProblem:
+    """The problem with what layers cost at three degrees."""
     assert problem.training is not None
-    found = next(one for one in problem.spreads if (one.context, one.expert) == (c, e))
+    found = next(one for one in problem.spreads if (one.context, one.expert, one.expert_tensor) == (c, e, x))
     return problem.replace(
         layers=found.layers,
         edges=tuple(Edge(source=edge.source, target=edge.target, bytes=edge.bytes / c) for edge in problem.edges),
-        training=msgspec.structs.replace(problem.training, reserves=found.reserves, context=(1,), expert=(1,)),
+        training=msgspec.structs.replace(
+            problem.training, reserves=found.reserves, context=(1,), expert=(1,), expert_tensor=(0,)
+        ),
         spreads=(),
     )
 
 
-def _meshes(problem: HybridProblem, c: int, e: int, blocks: int) -> Iterator[DeviceMesh]:
+def _meshes(problem: HybridProblem, c: int, e: int, x: int, blocks: int) -> Iterator[DeviceMesh]:
     training, batch = problem.training, problem.microbatches
     assert training is not None
     for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
-        if batch % d or d * c * t * p > problem.devices or p > len(problem.layers) or d * c % e:
+        if batch % d or d * c * t * p > problem.devices or p > len(problem.layers):
+            continue
+        if d * c % e if x == 0 else d * c * t % (e * x) or x > problem.devices_per_machine:
             continue
         if any(not layer.configurations.get(t) for layer in problem.layers):
             continue
         for zero, schedule in itertools.product(training.zero, training.schedules):
             for chunks in range(2, blocks // p + 1) if schedule == "interleaved" else (1,):
-                mesh = DeviceMesh(problem, p, d, t, schedule, chunks, zero, c, e)
+                mesh = DeviceMesh(problem, p, d, t, schedule, chunks, zero, c, e, x)
                 if _runs(mesh, blocks):
                     yield mesh
 
@@ -142,6 +146,7 @@ def _allowed(problem: HybridProblem, mesh: DeviceMesh, rows: list[list[int]], co
                 chunks=parts,
                 context_parallel=mesh.context,
                 expert_parallel=mesh.expert,
+                expert_tensor_parallel=mesh.expert_tensor,
             )
         )
     plan = Plan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)

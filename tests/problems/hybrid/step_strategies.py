@@ -27,30 +27,36 @@ def step_problems(max_layers: int = 4) -> st.SearchStrategy[HybridProblem]:
     )
 
 
-def spread_step(seed: int, schedules: tuple[str, ...]) -> HybridProblem:
-    """The same, where devices may share out sequences and experts at a cost of its own for every layer."""
+def spread_step(seed: int, schedules: tuple[str, ...], *, folds: bool = False) -> HybridProblem:
+    """The same, where devices may share out sequences and experts at a cost of its own for every layer.
+
+    If it ``folds`` experts may have groups of other sizes than the tensor-parallel ones.
+    """
     problem, draw = random_step(seed, schedules, most=4), random.Random(-seed)
     training = problem.training
     assert training is not None
     contexts = tuple(sorted(draw.sample((1, 2, 3), draw.randint(1, 2))))
     experts = tuple(sorted(draw.sample((1, 2, 4), draw.randint(1, 2))))
+    widths = draw.choice(((1,), (0, 1), (0, 2), (2,), (0, 1, 2))) if folds else (0,)
     spreads = tuple(
         ContextExpertLayers(
             context=c,
             expert=e,
-            layers=tuple(_spread_layer(layer, c, e, draw) for layer in problem.layers),
+            expert_tensor=x,
+            layers=tuple(_spread_layer(layer, c, e, draw, apart=x > 0) for layer in problem.layers),
             reserves={1: draw.choice((0.0, 1.0))},
         )
         for c in contexts
         for e in experts
-        if (c, e) != (1, 1)
+        for x in widths
+        if (c, e, x) != (1, 1, 0)
     )
-    training = msgspec.structs.replace(training, context=contexts, expert=experts)
+    training = msgspec.structs.replace(training, context=contexts, expert=experts, expert_tensor=widths)
     return problem.replace(training=training, spreads=spreads, devices=problem.devices)
 
 
-def _spread_layer(layer: Layer, c: int, e: int, draw: random.Random) -> Layer:
-    less, more = draw.choice((1.0, 1.0 / c)), draw.choice((0.0, 0.5, 2.0)) if c * e > 1 else 0.0
+def _spread_layer(layer: Layer, c: int, e: int, draw: random.Random, *, apart: bool) -> Layer:
+    less, more = draw.choice((1.0, 1.0 / c)), draw.choice((0.0, 0.5, 2.0)) if c * e > 1 or apart else 0.0
     return msgspec.structs.replace(
         layer,
         configurations={
@@ -70,7 +76,7 @@ def _spread_layer(layer: Layer, c: int, e: int, draw: random.Random) -> Layer:
                 state,
                 optimizer_bytes=state.optimizer_bytes / e,
                 experts=None
-                if e == 1
+                if e == 1 and not apart
                 else LayerState(
                     parameter_bytes=draw.randint(0, 3),
                     gradient_bytes=draw.randint(0, 3),

@@ -72,12 +72,36 @@ def test_no_plan_that_shares_out_sequences_or_experts_is_shorter(schedules: tupl
     assert {e for _, e in degrees} >= {1, 2}
 
 
+def experts_apart(seeds: range) -> tuple[int, int, int]:
+    """Problems with a plan whose experts may have groups of their own: all, those where they do, and where these span
+    more groups than hold the same weights."""
+    found = [check(spread_step(seed, names, folds=True)) for names in EVERY for seed in seeds]
+    first = [plan.stages[0] for plan in found if plan is not None]
+    apart = [stage for stage in first if stage.expert_tensor_parallel not in (0, stage.tensor_parallel)]
+    wide = [s for s in apart if s.data_parallel * s.context_parallel % s.expert_parallel]
+    return len(first), len(apart), len(wide)
+
+
+def test_no_plan_whose_experts_have_groups_of_their_own_is_shorter() -> None:
+    seen, apart, _ = experts_apart(range(40))
+    assert seen >= 60
+    assert apart >= 8
+
+
+@pytest.mark.slow
+def test_no_plan_of_many_whose_experts_have_groups_of_their_own_is_shorter() -> None:
+    seen, apart, wide = experts_apart(range(1000, 1200))
+    assert seen >= 300
+    assert apart >= 60
+    assert wide >= 3
+
+
 @pytest.mark.parametrize("recipe", [MEGATRON, TORCHTITAN, FSDP], ids=lambda recipe: recipe.name)
 def test_recipes_share_out_sequences_and_experts(recipe: Recipe) -> None:
     """Feasible, never better than the best plan, with experts inside machines."""
     used = set()
     for seed in range(80):
-        problem = spread_step(seed, ("1f1b",))
+        problem = spread_step(seed, ("1f1b",), folds=seed % 4 == 3)
         outcome = recipe.solve(problem, HybridOptions(), Monitor(60.0))
         if outcome.plan is None:
             assert outcome.reason
@@ -87,7 +111,9 @@ def test_recipes_share_out_sequences_and_experts(recipe: Recipe) -> None:
         best = UniformMesh().solve(problem, HybridOptions(), Monitor(60.0))
         assert best.bound is not None
         assert found.objective >= best.bound * (1 - 1e-9)
-        assert stage.expert_parallel * stage.tensor_parallel <= problem.devices_per_machine
+        assert (
+            stage.expert_parallel == 1 or stage.shared.experts_on(stage.tensor_parallel) <= problem.devices_per_machine
+        )
         used.add((stage.context_parallel > 1, stage.expert_parallel > 1))
     # Plain FSDP shares out neither.
     assert (used == {(False, False)}) == (recipe is FSDP)
@@ -424,7 +450,7 @@ def test_context_and_expert_degrees_are_those_that_there_are() -> None:
         layout_plan(problem, MeshLayout(context=2))
     spread = ContextExpertLayers(context=2, expert=2, layers=problem.layers)
     training = msgspec.structs.replace(problem.training, context=(1, 2), expert=(1, 2))
-    with pytest.raises(InputError, match="context-parallel degree 1 with expert-parallel degree 2"):
+    with pytest.raises(InputError, match="allows context degree 1 and expert degree 2, and"):
         problem.replace(training=training, spreads=(spread,))
     training = msgspec.structs.replace(training, context=(2,), expert=(2,))
     both = problem.replace(training=training, spreads=(spread,))
@@ -438,7 +464,10 @@ def test_context_and_expert_degrees_are_those_that_there_are() -> None:
     ]
     other = msgspec.structs.replace(plan.stages[1], context_parallel=4)
     uneven = evaluate(both, msgspec.structs.replace(plan, stages=(plan.stages[0], other)))
-    assert any("has context and expert degrees 4 and 2, stage 0 has 2 and 2" in text for text in uneven.violations)
+    assert any(
+        "has context degree 4 and expert degree 2, stage 0 has context degree 2 and expert degree 2" in text
+        for text in uneven.violations
+    )
     odd = [msgspec.structs.replace(stage, expert_parallel=4) for stage in plan.stages]
     wrong = evaluate(both, msgspec.structs.replace(plan, stages=tuple(odd)))
     assert any("4 does not divide the 2 groups of 1 devices" in text for text in wrong.violations)

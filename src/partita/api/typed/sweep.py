@@ -210,6 +210,10 @@ class HybridSweepSettings(SweepKeywords, total=False):
     """Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]"""
     expert_parallel_degrees: int | Sequence[int]
     """Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]"""
+    expert_tensor_parallel_degrees: int | Sequence[int]
+    """Devices that share out each expert's features: 0 for a tensor-parallel group, or 1 for experts that stay
+    whole and are shared out over all devices of a stage; both if not given. [devices; default: ()]
+    """
     expert_capacity: float
     """Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]"""
     recompute_options: (
@@ -643,6 +647,7 @@ class AnySweepSettings(TypedDict, total=False):
     tensor_parallel_degrees: int | Sequence[int]
     context_parallel_degrees: int | Sequence[int]
     expert_parallel_degrees: int | Sequence[int]
+    expert_tensor_parallel_degrees: int | Sequence[int]
     expert_capacity: float
     recompute_options: (
         Literal["none", "elementwise", "selective", "full"]
@@ -1012,6 +1017,9 @@ def sweep(
         Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]
     expert_parallel_degrees : int | Sequence[int]
         Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]
+    expert_tensor_parallel_degrees : int | Sequence[int]
+        Devices that share out each expert's features: 0 for a tensor-parallel group, or 1 for experts that stay
+        whole and are shared out over all devices of a stage; both if not given. [devices; default: ()]
     expert_capacity : float
         Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]
     recompute_options : {"none", "elementwise", "selective", "full"} | Sequence[{"none", "elementwise", "selective",

@@ -8,11 +8,12 @@ from functools import cached_property
 
 from partita.costs.collectives import Level
 from partita.costs.strategies.context import TokenSequence, context_view, find_sequence
-from partita.costs.strategies.experts import Experts, expert_view, find_experts, refusal
+from partita.costs.strategies.experts import Experts, expert_view, find_experts, folded, folding_refusal, refusal
 from partita.costs.strategies.groups import SharingGroups
 from partita.costs.strategies.modes import Modes
 from partita.costs.strategies.pricing import LayerPricer
 from partita.costs.strategies.view import GraphView
+from partita.nouns.pipeline import SharedDegrees
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +46,13 @@ class ContextExpertPricer:
         """Why an expert-parallel degree cannot be; None if it can."""
         return refusal(self.experts, self.pricer.splits.names, degree)
 
-    def at(self, context: int, expert: int) -> LayerPricer:
+    def folding_refusal(self, modes: Modes) -> str | None:
+        """Why experts cannot stay whole in tensor-parallel groups; None if they can."""
+        return folding_refusal(modes, self.experts)
+
+    def at(self, shared: SharedDegrees) -> LayerPricer:
         """The prices on one device of such groups; the degrees are possible."""
+        context, expert = shared.context, shared.expert
         whole, view = self.pricer.splits.view, self.pricer.splits.view
         sequence = self.sequence if context > 1 and not isinstance(self.sequence, str) else None
         if sequence is not None:
@@ -57,12 +63,15 @@ class ContextExpertPricer:
             self.pricer,
             splits=dataclasses.replace(self.pricer.splits, view=view),
             times=self._times(whole, view),
-            groups=SharingGroups(context, expert, sequence, self.levels, self.experts, self.once, self.reach),
+            groups=SharingGroups(shared, sequence, self.levels, self.experts, self.once, self.reach),
         )
 
     def modes(self, pricer: LayerPricer, modes: dict[int, Modes]) -> dict[int, Modes]:
-        """How tensor-parallel groups run each device's part: as the whole."""
-        return {degree: dataclasses.replace(found, splits=pricer.splits) for degree, found in modes.items()}
+        """How tensor-parallel groups run each device's part: as the whole, but for experts that are not split."""
+        found = {degree: dataclasses.replace(way, splits=pricer.splits) for degree, way in modes.items()}
+        if pricer.groups is None or pricer.groups.shared.expert_tensor != 1:
+            return found
+        return {degree: folded(way, self.experts) for degree, way in found.items()}
 
     def _times(self, whole: GraphView, view: GraphView) -> list[float]:
         """Times of the parts of operators: the whole ones', scaled as the roofline scales."""

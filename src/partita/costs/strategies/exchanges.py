@@ -7,15 +7,18 @@ gathered (Korthikanti et al., 2022, §4.2.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from partita.costs.strategies.modes import Mode, Modes
 from partita.costs.strategies.strategy import Collective
 from partita.costs.strategies.view import LOSSES, numel, wide_bytes
 
 
-def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:
-    """All exchanges for one microbatch of a layer, forward and backward."""
+def exchanges(layer: int, modes: Modes, apart: Container[int] = ()) -> tuple[Collective, ...]:
+    """All exchanges for one microbatch of a layer, forward and backward.
+
+    Gradients of the parameters that are ``apart`` are exchanged by other groups.
+    """
     if modes.degree == 1:
         return ()
     view, forward = modes.splits.view, modes.splits.forward(layer)
@@ -42,14 +45,15 @@ def exchanges(layer: int, modes: Modes) -> tuple[Collective, ...]:
         elif mode is Mode.SPLIT and view.names[v] in LOSSES:
             result += _loss(v, modes)
         if mode in (Mode.TOKENS, Mode.SPLIT) or (mode is Mode.ROW and modes.sequence):
-            result += _partial_gradients(v, modes)
+            result += _partial_gradients(v, modes, apart)
     return tuple(result)
 
 
-def _partial_gradients(v: int, modes: Modes) -> list[Collective]:
+def _partial_gradients(v: int, modes: Modes, apart: Container[int]) -> list[Collective]:
     """Gradients of weights that all devices hold, but use for their own tokens or heads."""
     view = modes.splits.view
-    held = [view.graph.parameters[p] for p in view.parameters[v] if modes.parameter_share(v, p) == 1.0]
+    mine = [p for p in view.parameters[v] if p not in apart and modes.parameter_share(v, p) == 1.0]
+    held = [view.graph.parameters[p] for p in mine]
     return [
         Collective("all-reduce", "batch", float(parameter.bytes), parameter.name)
         for parameter in held

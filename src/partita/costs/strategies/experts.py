@@ -8,9 +8,10 @@ a capacity (DeepSeek-AI, "DeepSeek-V2", 2024, section 2.2).
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
-from partita.costs.strategies.modes import Splits
+from partita.costs.strategies.modes import Mode, Modes, Splits
 from partita.costs.strategies.shares import Shape, shared_view
 from partita.costs.strategies.view import GraphView
 
@@ -59,6 +60,44 @@ def refusal(experts: dict[int, Experts], names: list[str], degree: int) -> str |
         if found.count % degree:
             return f"expert-parallel degree {degree} does not divide the {found.count} experts of {names[layer]}"
     return None
+
+
+def folding_refusal(modes: Modes, experts: dict[int, Experts]) -> str | None:
+    """Why each device of a tensor-parallel group cannot send its own tokens to whole experts; None if it can."""
+    splits, degree = modes.splits, modes.degree
+    if not experts:
+        return "expert-tensor degree 1 needs layers with experts, and none were found"
+    if degree > 1 and not modes.sequence:
+        return f"expert-tensor degree 1 beside tensor-parallel degree {degree} needs groups that share out tokens"
+    for layer in experts:
+        if splits.tokens[layer] % degree:
+            return (
+                f"expert-tensor degree 1 needs a number of tokens that tensor-parallel degree {degree} divides, and "
+                f"{splits.names[layer]} has {splits.tokens[layer]}"
+            )
+    return None
+
+
+def folded(modes: Modes, experts: dict[int, Experts]) -> Modes:
+    """Modes of a tensor-parallel group whose devices route their own tokens, to experts that are not split.
+
+    That is "MoE Parallel Folding" with an expert-tensor degree of 1 (Liu et al., 2025, section 3): between the products
+    before the router and the sum of the experts' results each device works on its own tokens.
+    """
+    if modes.degree == 1:
+        return modes
+    splits = modes.splits
+    view, mode, share = splits.view, list(modes.mode), list(modes.share)
+    for layer, found in experts.items():
+        inside = [v for v in splits.forward(layer) if v not in view.linears or view.linears[v].experts > 1]
+        behind = {*found.operators, *view.reach(found.operators, inside)}
+        around = behind | view.reach(behind, inside, back=True)
+        for v in around:
+            if v in found.operators or (mode[v] is Mode.WHOLE and view.state[v]):
+                mode[v], share[v] = Mode.TOKENS, 1.0 / modes.degree
+    return dataclasses.replace(
+        modes, mode=tuple(mode[root] for root in view.roots), share=tuple(share[root] for root in view.roots)
+    )
 
 
 def expert_view(view: GraphView, experts: dict[int, Experts], degree: int, capacity: float) -> GraphView:

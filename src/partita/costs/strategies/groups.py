@@ -11,15 +11,14 @@ from partita.costs.strategies.experts import Experts
 from partita.costs.strategies.modes import Modes
 from partita.costs.strategies.strategy import Collective
 from partita.costs.strategies.view import numel, wide_bytes
+from partita.nouns.pipeline import SharedDegrees
 
 
 @dataclass(frozen=True)
 class SharingGroups:
     """The groups of one context- and expert-parallel degree."""
 
-    #: The degrees.
-    context: int
-    expert: int
+    shared: SharedDegrees  #: The degrees.
     sequence: TokenSequence | None  #: What context parallelism shares out; None if it does not.
     levels: Callable[[int, int], Sequence[Level]]  #: The links of so many devices, numbered so far apart.
     experts: dict[int, Experts] = field(default_factory=dict)  #: The experts of each layer that has some.
@@ -28,8 +27,8 @@ class SharingGroups:
 
     def exchanges(self, layer: int, modes: Modes, seconds: dict[int, float]) -> Iterator[Collective]:
         """All exchanges for one microbatch of a layer, given the time of each of its operators."""
-        view = modes.splits.view
-        if self.expert > 1 and layer in self.experts:
+        view, context, expert = modes.splits.view, self.shared.context, self.shared.expert
+        if expert > 1 and layer in self.experts:
             found = self.experts[layer]
             # With sequence parallelism each device of a tensor-parallel group sends for its own tokens.
             senders = modes.degree if modes.sequence else 1
@@ -39,10 +38,8 @@ class SharingGroups:
                 rows, tokens = numel(tensor) // tensor.shape[-1], modes.splits.tokens[layer]
                 copies = rows / tokens if self.once and tokens else 0.0
                 for phase in phases:
-                    yield Collective(
-                        "all-to-all", phase, wide_bytes(tensor) / senders, tensor.name, self.expert, copies
-                    )
-        if self.context > 1 and self.sequence is not None:
+                    yield Collective("all-to-all", phase, wide_bytes(tensor) / senders, tensor.name, expert, copies)
+        if context > 1 and self.sequence is not None:
             for attention in self.sequence.attentions.get(layer, ()):
                 inside = set(attention.operators)
                 last = attention.operators[-1]
@@ -51,10 +48,10 @@ class SharingGroups:
                 for v, time in seconds.items():
                     if view.roots[v] in inside:
                         times[view.backward[v]] += time
-                yield Collective("ring", "forward", size, name, self.context, beside_s=times[0])
+                yield Collective("ring", "forward", size, name, context, beside_s=times[0])
                 if times[1]:
                     # Keys and values once more, and the gradients of both.
-                    yield Collective("ring", "backward", 2.0 * size, name, self.context, beside_s=times[1])
+                    yield Collective("ring", "backward", 2.0 * size, name, context, beside_s=times[1])
 
     def runs_again(self, layer: int, collective: Collective, again: Collection[int], products: Collection[int]) -> bool:
         """Whether a forward exchange happens once more if some operators run again."""
@@ -64,8 +61,12 @@ class SharingGroups:
         return any(v in again for attention in rings for v in attention.operators)
 
     def time_s(self, collective: Collective, degree: int) -> float:
-        """What an exchange takes that nothing hides; groups of experts and tokens are ``degree`` devices apart."""
-        levels = self.levels(collective.members, degree)
+        """What an exchange takes that nothing hides, given the devices of a tensor-parallel group.
+
+        Such groups share out tokens, and experts where these have no groups of their own.
+        """
+        apart = degree if collective.kind == "ring" else self.shared.expert_tensor or degree
+        levels = self.levels(collective.members, apart)
         if collective.copies:
             return dispatch_time(collective.bytes, collective.copies, levels, self.reach)
         if collective.kind != "ring":

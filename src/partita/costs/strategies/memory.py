@@ -63,7 +63,12 @@ def workspace_bytes(layer: int, modes: Modes, *, accumulates: bool) -> float:
     for place in sorted({place for v in members for place in (*view.inputs[v], *view.outputs[v])}):
         tensor = view.graph.tensors[place]
         if any(v in rank for v in view.saved.get(place, ())):
-            if modes.again and modes.holding(place) is Mode.TOKENS:
+            readers = (v for v in view.saved[place] if v in rank)
+            if (
+                modes.again
+                and modes.holding(place) is Mode.TOKENS
+                and any(modes.mode[v] is not Mode.TOKENS for v in readers)
+            ):
                 gathered = max(gathered, tensor.bytes * (1.0 - 1.0 / modes.degree))
             continue
         if place in view.weight_gradients and not accumulates:

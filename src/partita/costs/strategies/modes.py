@@ -100,6 +100,9 @@ class Modes:
     def seen_share(self, v: int, place: int, *, writes: bool) -> float:
         """The part of a tensor that a device reads or writes when it runs an operator."""
         mode, share, view = self.mode[v], self.share[v], self.splits.view
+        if mode is Mode.TOKENS and place in view.weight_gradients:
+            # A sum over its own tokens.
+            return 1.0
         if mode not in (Mode.COLUMN, Mode.ROW):
             return share
         # The side of a product that is split: its result for columns, its source for rows.

@@ -28,6 +28,7 @@ from partita.costs.strategies.view import ATTENTION, GraphView
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.cluster import LinkPath
 from partita.nouns.graph import Operator
+from partita.nouns.pipeline import SharedDegrees
 
 #: A memory option must spare this part of a layer's activations to be offered.
 _WORTH = 0.01
@@ -154,7 +155,7 @@ class LayerPricer:
         experts = self._experts(layer)
         of_experts = self._held({place: share for place, share in shares.items() if place in experts})
         weights, gradients, state, trained, count = self._held(shares)
-        exchanged = exchanges(layer, modes)
+        exchanged = exchanges(layer, modes, experts)
         if self.groups is not None:
             exchanged = (*exchanged, *self.groups.exchanges(layer, modes, seconds))
         communication, spread = self._communication(exchanged, modes.degree, seconds)
@@ -183,8 +184,10 @@ class LayerPricer:
         )
 
     def _experts(self, layer: int) -> frozenset[int]:
-        """Parameters of experts that a group shares out."""
-        if self.groups is None or self.groups.expert == 1 or layer not in self.groups.experts:
+        """Parameters of experts that have groups of their own."""
+        if self.groups is None or layer not in self.groups.experts:
+            return frozenset()
+        if self.groups.shared == SharedDegrees(self.groups.shared.context):
             return frozenset()
         return frozenset(self.groups.experts[layer].weights)
 

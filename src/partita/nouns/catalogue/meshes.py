@@ -19,6 +19,7 @@ class Mesh(msgspec.Struct, frozen=True, kw_only=True):
     tensor: int
     context: int
     expert: int
+    expert_tensor: int = 0  #: Devices of a group that shares out experts; 0 for the tensor-parallel ones.
     zero: int  #: What replicas share out.
     #: How microbatches run through the stages, and how many of each replica.
     schedule: str
@@ -56,7 +57,7 @@ class MeshLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"{name} runs {mesh.groups} groups of the same weights {where} with {stages}, and this is "
                 f"ZeRO-{mesh.zero}; plan with --zero {','.join(map(str, allowed))}"
             )
-        if self.experts_apart and mesh.expert > 1 and mesh.tensor > 1:
+        if self.experts_apart and (mesh.expert > 1 or mesh.expert_tensor) and mesh.tensor > 1:
             yield (
                 f"{name} shares out experts without tensor parallelism only, and the plan has expert degree "
                 f"{mesh.expert} beside tensor degree {mesh.tensor}"

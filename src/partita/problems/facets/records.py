@@ -27,8 +27,8 @@ class StageSummary(msgspec.Struct, frozen=True, kw_only=True):
         Ids of its operators, or of its layers.
     modules
         Modules of the model that lie in it as a whole, in short (``h.0-2``); empty where no names are known.
-    data_parallel, tensor_parallel, context_parallel, expert_parallel
-        Its degrees.
+    data_parallel, tensor_parallel, context_parallel, expert_parallel, expert_tensor_parallel
+        Its degrees; the last is 0 where experts have the tensor-parallel one.
     time, compute, communication
         How long its devices are busy, and of that at work and with transfers and synchronisation.
     memory_bytes, memory_limit_bytes
@@ -45,6 +45,7 @@ class StageSummary(msgspec.Struct, frozen=True, kw_only=True):
     tensor_parallel: int = 1
     context_parallel: int = 1
     expert_parallel: int = 1
+    expert_tensor_parallel: int = 0
     time: float | None = None
     compute: float | None = None
     communication: float | None = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partita.engines.search.result import PlanEvaluation
-from partita.ground.checks import check_at_least
+from partita.ground.checks import check_at_least, check_number
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.assignment import stage_of_each
@@ -122,6 +122,7 @@ def stages_of_layers(problem: HybridProblem, plan: Plan) -> dict[int, int]:
             raise InputError(f"plan stage {number} has no operators; leave it out")
         for field in ("data_parallel", "tensor_parallel", "context_parallel", "expert_parallel"):
             check_at_least(f"plan stage {number}: {field}", getattr(stage, field))
+        check_number(f"plan stage {number}", "expert_tensor_parallel", stage.expert_tensor_parallel)
         extra = set(stage.configurations) - set(stage.operators)
         if extra:
             raise InputError(f"plan stage {number}: configurations name layer {min(extra)}, which is not in the stage")

@@ -74,6 +74,7 @@ def check_settings(settings: HybridPricing) -> None:
         "--zero": settings.zero,
         "--context-parallel-degrees": settings.context_parallel_degrees,
         "--expert-parallel-degrees": settings.expert_parallel_degrees,
+        "--expert-tensor-parallel-degrees": settings.expert_tensor_parallel_degrees,
     }
     for flag, value in asked.items():
         if value and steady:

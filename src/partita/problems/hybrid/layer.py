@@ -13,6 +13,7 @@ import msgspec
 from partita.ground.checks import check_fields, check_number
 from partita.ground.errors import InputError
 from partita.ground.rounding import leq
+from partita.nouns.pipeline import SharedDegrees
 from partita.problems.hybrid.training import LayerState
 
 #: The share of a layer's time that is its forward part, where its configuration does not say.
@@ -121,9 +122,15 @@ class ContextExpertLayers(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """What layers take where devices share out the sequence, or experts, in a problem about a step."""
 
     context: int  #: Devices that share out the sequence: each has a c-th of the tokens of what layers hand over.
-    expert: int  #: Devices that share out the experts of a layer.
+    expert: int  #: Groups that share out the experts of a layer.
+    expert_tensor: int = 0  #: Devices of each such group; 0 for a tensor-parallel group.
     layers: tuple[Layer, ...]  #: The layers of the problem, in the same order, with what they then cost each device.
     reserves: dict[int, float] = {}  #: As in ``Training``, then.
+
+    @property
+    def shared(self) -> SharedDegrees:
+        """The degrees."""
+        return SharedDegrees(self.context, self.expert, self.expert_tensor)
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -204,6 +204,16 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
             unit="devices",
         ),
     ] = ()
+    expert_tensor_parallel_degrees: Annotated[
+        tuple[int, ...],
+        setting(
+            "Devices that share out each expert's features: 0 for a tensor-parallel group, or 1 for experts that stay "
+            "whole and are shared out over all devices of a stage; both if not given.",
+            metavar="X,X,…",
+            least=0,
+            unit="devices",
+        ),
+    ] = ()
     expert_capacity: Annotated[
         float,
         setting(

@@ -6,7 +6,6 @@ Source: Tarnawski, Narayanan and Phanishayee, "Piper: Multidimensional Planner f
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,6 +15,7 @@ import msgspec
 from partita.ground.checks import check_at_least, check_fields, check_positive, check_scale
 from partita.ground.dags import check_acyclic, check_ends, topological_order
 from partita.ground.errors import InputError
+from partita.nouns.pipeline import UNSHARED, SharedDegrees
 from partita.problems.hybrid.layer import ContextExpertLayers, Edge, Layer, check_layer, check_state
 from partita.problems.hybrid.training import Training, check_limits, check_training
 from partita.problems.kind import Stated
@@ -62,7 +62,8 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         of an endless stream. ``partita.problems.hybrid.step.evaluate`` defines what a step costs; it reads neither
         ``weight_sync_per_batch`` nor ``update_shared``, nor what configurations say of weights.
     spreads
-        For every context- and expert-parallel degree that plans of a step may have, but for (1, 1), what layers cost.
+        For all context-, expert- and expert-tensor degrees that plans of a step may have together, but for (1, 1, 0),
+        what layers cost.
     device
         Name of the kind of devices.
     others
@@ -185,31 +186,32 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """Devices of all kinds."""
         return sum(kind.devices for kind in self.kinds)
 
-    def at(self, context: int, expert: int) -> HybridProblem | None:
+    def at(self, context: int, expert: int, expert_tensor: int = 0) -> HybridProblem | None:
         """The problem of devices that share out sequence and experts so, as one without such degrees; None if unknown.
 
         Its edges are what each device of a group that shares out the sequence hands over.
         """
-        if (context, expert) == (1, 1):
+        degrees = SharedDegrees(context, expert, expert_tensor)
+        if degrees == UNSHARED:
             return self if not self.spreads else self.replace(spreads=(), training=_plain(self.training))
-        for shared in self.spreads:
-            if (shared.context, shared.expert) == (context, expert):
+        for there in self.spreads:
+            if there.shared == degrees:
                 edges = tuple(msgspec.structs.replace(edge, bytes=edge.bytes / context) for edge in self.edges)
-                training = _plain(self.training, shared.reserves)
-                return self.replace(layers=shared.layers, edges=edges, training=training, spreads=())
+                training = _plain(self.training, there.reserves)
+                return self.replace(layers=there.layers, edges=edges, training=training, spreads=())
         return None
 
     def with_layers(self, change: Callable[[Layer], Layer]) -> HybridProblem:
         """A copy with changed layers, whatever the devices share out."""
         spreads = tuple(
-            msgspec.structs.replace(shared, layers=tuple(map(change, shared.layers))) for shared in self.spreads
+            msgspec.structs.replace(there, layers=tuple(map(change, there.layers))) for there in self.spreads
         )
         return self.replace(layers=tuple(map(change, self.layers)), spreads=spreads)
 
     def least_device_times(self) -> dict[int, float]:
         """By layer the least that all devices of a group together take for a microbatch, whatever their degrees."""
         found = dict.fromkeys((layer.id for layer in self.layers), math.inf)
-        for context, layers in ((1, self.layers), *((shared.context, shared.layers) for shared in self.spreads)):
+        for context, layers in ((1, self.layers), *((there.context, there.layers) for there in self.spreads)):
             for layer in layers:
                 times = (
                     t * context * min(c.time for c in row)
@@ -301,28 +303,25 @@ def _check_others(where: str, problem: HybridProblem) -> None:
 
 
 def _check_spreads(where: str, problem: HybridProblem) -> None:
-    """Every pair of degrees that plans may have is there, with the same layers."""
-    training, known = problem.training, [(shared.context, shared.expert) for shared in problem.spreads]
+    """All degrees that plans may have together are there, with the same layers."""
+    training, known = problem.training, [there.shared for there in problem.spreads]
     if training is None:
         if problem.spreads:
             raise InputError(f"{where}: context- and expert-parallel degrees are for a step; leave spreads out")
         return
-    if len(set(known)) < len(known) or (1, 1) in known:
-        raise InputError(f"{where}: spreads of (1, 1), or twice of the same degrees; leave them out")
-    for context, expert in itertools.product(training.context, training.expert):
-        if (context, expert) not in {(1, 1), *known}:
-            raise InputError(
-                f"{where} allows context-parallel degree {context} with expert-parallel degree {expert}, and its "
-                "spreads do not say what layers then cost"
-            )
+    if len(set(known)) < len(known) or UNSHARED in known:
+        raise InputError(f"{where}: spreads of ({UNSHARED}), or twice of the same degrees; leave them out")
+    for degrees in training.shared:
+        if degrees not in {UNSHARED, *known}:
+            raise InputError(f"{where} allows {degrees}, and its spreads do not say what layers then cost")
     ids = [layer.id for layer in problem.layers]
-    for shared in problem.spreads:
-        owner = f"{where}, context {shared.context}, expert {shared.expert}"
-        if min(shared.context, shared.expert) < 1:
-            raise InputError(f"{owner}: degrees must be at least 1")
-        if [layer.id for layer in shared.layers] != ids:
+    for there in problem.spreads:
+        owner = f"{where}, {there.shared}"
+        if min(there.context, there.expert) < 1 or there.expert_tensor < 0:
+            raise InputError(f"{owner}: degrees must be at least 1, and the expert-tensor degree 0 or more")
+        if [layer.id for layer in there.layers] != ids:
             raise InputError(f"{owner}: the layers are not those of the problem, in the same order")
-        problem.at(shared.context, shared.expert)
+        problem.at(*there.shared)
 
 
 def _plain(training: Training | None, reserves: dict[int, float] | None = None) -> Training | None:
@@ -330,4 +329,4 @@ def _plain(training: Training | None, reserves: dict[int, float] | None = None) 
     if training is None:
         return None
     kept = training.reserves if reserves is None else reserves
-    return msgspec.structs.replace(training, context=(1,), expert=(1,), reserves=kept)
+    return msgspec.structs.replace(training, context=(1,), expert=(1,), expert_tensor=(0,), reserves=kept)

@@ -24,6 +24,7 @@ from partita.ground.errors import InputError
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
+from partita.nouns.pipeline import SharedDegrees
 from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, Edge, Layer
 from partita.problems.hybrid.problem import Hierarchy, HybridProblem
@@ -51,8 +52,8 @@ class StrategySpaces:
     layers: tuple[StrategySpace, ...]  #: What each of its layers can do and costs, in the same order.
     #: Working memory that was taken off every device's limit; 0 for a step, whose stages hold it themselves.
     reserve_bytes: float
-    #: Of a step, what the layers cost where devices share out the sequence and experts: by these two degrees.
-    by_degrees: dict[tuple[int, int], tuple[StrategySpace, ...]] = dataclasses.field(default_factory=dict)
+    #: Of a step, what the layers cost where devices share out the sequence and experts.
+    by_degrees: dict[SharedDegrees, tuple[StrategySpace, ...]] = dataclasses.field(default_factory=dict)
 
 
 def model_flops(graph: Graph) -> float:

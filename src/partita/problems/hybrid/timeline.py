@@ -159,10 +159,14 @@ class HybridStages(Staging[HybridProblem, Plan, HybridEvaluation]):
                 f"problem {problem.name!r} counts time in {problem.unit}, not in seconds, so bandwidths of a topology "
                 "mean nothing to it; only plans of models can be placed"
             )
-        context, expert = plan.stages[0].context_parallel, plan.stages[0].expert_parallel
-        if max(context, expert) % min(context, expert):
+        first = plan.stages[0]
+        replica, experts = (
+            first.context_parallel * first.tensor_parallel,
+            first.shared.experts_on(first.tensor_parallel),
+        )
+        if max(replica, experts) % min(replica, experts):
             raise InputError(
-                f"{problem.name}: {context} groups share out the sequence and {expert} share out experts; where "
+                f"{problem.name}: {replica} devices share out a sequence and {experts} share out experts; where "
                 "neither number divides the other, they make no blocks that could be placed"
             )
         if problem.others:

@@ -110,6 +110,7 @@ def plan_parts(
             rank=rank,
             context=stage.context_parallel,
             expert=stage.expert_parallel,
+            expert_tensor=stage.expert_tensor_parallel,
             places=places[rank],
             planned=tuple(layers),
             offload="activations" if any(stage.configurations[layer] == "offload" for layer in layers) else "",

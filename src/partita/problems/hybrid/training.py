@@ -7,6 +7,7 @@ Sources: ZeRO's stages are those of Rajbhandari et al., "ZeRO" (SC 2020), §5; s
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from partita.ground.checks import check_number
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import MeshLimits
+from partita.nouns.pipeline import SharedDegrees
 
 #: Schedules that a plan may have, in the simulator's words.
 SCHEDULES = ("1f1b", "interleaved", "zero-bubble", "gpipe")
@@ -64,6 +66,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: Context- and expert-parallel degrees that a plan may have.
     context: tuple[int, ...] = (1,)
     expert: tuple[int, ...] = (1,)
+    #: Devices that share out the features of each expert; 0 for those of the tensor-parallel group.
+    expert_tensor: tuple[int, ...] = (0,)
     #: Whether replicas exchange gradients behind the backward part of the last microbatch, and gather weights behind
     #: the forward part of the first one; otherwise both come after the last backward part.
     overlap: bool = True
@@ -81,6 +85,11 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reserves: dict[int, float] = {}
     limits: StageLimits = StageLimits()  #: What stages have to keep beside that.
 
+    @property
+    def shared(self) -> list[SharedDegrees]:
+        """All context-, expert- and expert-tensor degrees that a plan may have together."""
+        return [SharedDegrees(*degrees) for degrees in itertools.product(self.context, self.expert, self.expert_tensor)]
+
 
 def check_training(owner: str, training: Training) -> None:
     """Refuse settings of a step that mean nothing."""
@@ -97,10 +106,14 @@ def check_training(owner: str, training: Training) -> None:
             raise InputError(f"{owner}: a {what} appears twice")
     if not 0.0 <= training.occupied <= 1.0:
         raise InputError(f"{owner}: a step's collectives occupy {training.occupied!r} of a device; it must be 0 to 1")
-    for what, degrees in (("context", training.context), ("expert", training.expert)):
-        if not degrees or len(set(degrees)) < len(degrees) or min(degrees) < 1:
+    for what, degrees, least in (
+        ("context", training.context, 1),
+        ("expert", training.expert, 1),
+        ("expert-tensor", training.expert_tensor, 0),
+    ):
+        if not degrees or len(set(degrees)) < len(degrees) or min(degrees) < least:
             raise InputError(
-                f"{owner}: {what}-parallel degrees are {degrees}; give at least one, each at least 1 and once"
+                f"{owner}: {what}-parallel degrees are {degrees}; give at least one, each at least {least} and once"
             )
     if training.mesh not in MESHES:
         raise InputError(f"{owner}: a step's mesh is {training.mesh!r}; it must be one of {', '.join(MESHES)}")

@@ -118,6 +118,7 @@ def _split_differences(plan: Plan, split: Split, *, steps: bool) -> Iterator[str
             pairs += [
                 ("context_parallel", stage.context_parallel, there.context),
                 ("expert_parallel", stage.expert_parallel, there.expert),
+                ("expert_tensor_parallel", stage.expert_tensor_parallel, there.expert_tensor),
             ]
             if tuple(there.planned) != tuple(layers):
                 yield f"plan.stages[{rank}].operators are not the layers of split.stages[{number}].planned"

@@ -78,7 +78,7 @@ _SMALL = 0.005
 def device_time(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluation) -> DeviceTime:
     """Take a plan's device time apart."""
     first = plan.stages[0]
-    there = problem.at(first.context_parallel, first.expert_parallel) or problem
+    there = problem.at(*first.shared) or problem
     slowest = evaluation.slowest
     spent = dict.fromkeys((field.name for field in fields(DeviceTime)), 0.0)
     spent |= {name: plan.device_count * time for name, time in evaluation.beyond.items()}

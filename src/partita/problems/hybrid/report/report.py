@@ -88,6 +88,7 @@ class HybridReport(Reporting[HybridProblem, Plan, HybridEvaluation]):
                 tensor_parallel=stage.tensor_parallel,
                 context_parallel=stage.context_parallel,
                 expert_parallel=stage.expert_parallel,
+                expert_tensor_parallel=stage.expert_tensor_parallel,
                 time=worth.time_per_microbatch,
                 compute=worth.compute,
                 communication=worth.transfer + worth.weight_sync,

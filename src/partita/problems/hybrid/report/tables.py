@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from partita.documents.tables.text import module_ranges, new_table
 from partita.ground.units import format_bytes, format_time
-from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.pipeline import UNSHARED, Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
 
@@ -34,18 +34,17 @@ def degrees_text(plan: Plan) -> str:
 
 
 def _degrees(stage: Stage) -> str:
-    further = (("c", stage.context_parallel), ("e", stage.expert_parallel))
-    more = "".join(f"·{letter}{degree}" for letter, degree in further if degree > 1)
+    further = zip("cex", stage.shared, (1, 1, 0), strict=True)
+    more = "".join(f"·{letter}{degree}" for letter, degree, usual in further if degree > usual)
     where = f" on {stage.kind}" if stage.kind else ""
     return f"d{stage.data_parallel}·t{stage.tensor_parallel}{more}{where}"
 
 
 def _further(problem: HybridProblem, plan: Plan) -> list[str]:
-    """Of context and expert degrees those that the plan has, or that there is a choice of."""
-    there = [(shared.context, shared.expert) for shared in problem.spreads]
-    there += [(stage.context_parallel, stage.expert_parallel) for stage in plan.stages]
-    most = zip(("context", "expert"), map(max, zip(*there, strict=True)), strict=True)
-    return [name for name, degree in most if degree > 1]
+    """Of context, expert and expert-tensor degrees those that the plan has, or that there is a choice of."""
+    known = [*(there.shared for there in problem.spreads), *(stage.shared for stage in plan.stages)]
+    usual = UNSHARED
+    return [name for name in usual._fields if any(getattr(degrees, name) > getattr(usual, name) for degrees in known)]
 
 
 def stage_degrees(plan: Plan) -> list[dict[str, int]]:
@@ -57,6 +56,7 @@ def stage_degrees(plan: Plan) -> list[dict[str, int]]:
             "tensor_parallel": stage.tensor_parallel,
             "context_parallel": stage.context_parallel,
             "expert_parallel": stage.expert_parallel,
+            "expert_tensor_parallel": stage.expert_tensor_parallel,
         }
         for stage in plan.stages
     ]

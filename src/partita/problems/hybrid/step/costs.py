@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time, exposed, exposed_once
+from partita.nouns.pipeline import UNSHARED, SharedDegrees
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.training import LayerState, Training
@@ -100,14 +101,16 @@ class Exchanges:
         return total + max(pairs) + max(float(self.whole_gradients[v]) for v in layers)
 
 
-def exchanges_of(problem: HybridProblem, data: int, tensor: int, zero: int, expert: int = 1) -> Exchanges:
+def exchanges_of(
+    problem: HybridProblem, data: int, tensor: int, zero: int, shared: SharedDegrees = UNSHARED
+) -> Exchanges:
     """The exchanges of a mesh's replicas, and what they share out; layers that lack the degree have none.
 
-    ``data`` counts all groups of ``tensor`` devices that hold the same weights; of those that ``expert`` of them share
-    out each has fewer replicas, further apart.
+    ``data`` counts all groups of ``tensor`` devices that hold the same weights; experts that groups share out have
+    other replicas, as far apart as all experts have devices.
     """
     training = problem.step
-    networks = network_of(problem, data, tensor), network_of(problem, data // expert, tensor * expert)
+    networks = network_of(problem, data, tensor), network_of_experts(problem, data, tensor, shared)
     order = [problem.layers[place] for place in problem.order()]
     known: dict[object, tuple[float, ...]] = {}
     rows = []
@@ -213,6 +216,12 @@ class MeshNetwork:
         else:
             crosses = self.per_machine % width != 0 or (before + 1) * width % self.per_machine == 0
         return (self.outside if crosses else self.inside), self.training.call_times[crosses]
+
+
+def network_of_experts(problem: HybridProblem, data: int, tensor: int, shared: SharedDegrees) -> MeshNetwork:
+    """The network that the replicas of an expert see, given all groups of ``tensor`` devices of a stage."""
+    apart = shared.experts_on(tensor)
+    return network_of(problem, data * tensor // apart, apart)
 
 
 def network_of(problem: HybridProblem, data: int, tensor: int) -> MeshNetwork:

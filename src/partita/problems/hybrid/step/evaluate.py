@@ -44,8 +44,7 @@ def meshes_of(problem: HybridProblem, plan: Plan) -> list[DeviceMesh]:
         plan.schedule,
         plan.chunks,
         plan.zero,
-        first.context_parallel,
-        first.expert_parallel,
+        *first.shared,
     )
     return [mesh] * len(plan.stages)
 
@@ -55,7 +54,7 @@ def problem_at(problem: HybridProblem, plan: Plan) -> HybridProblem:
     if is_free(problem, plan):
         return problem
     first = plan.stages[0]
-    return problem.at(first.context_parallel, first.expert_parallel) or problem
+    return problem.at(*first.shared) or problem
 
 
 def stage_costs(
@@ -132,27 +131,39 @@ def _mesh_violations(problem: HybridProblem, plan: Plan) -> list[str]:
 def _uniform_violations(problem: HybridProblem, plan: Plan) -> list[str]:
     training = problem.step
     first, violations = plan.stages[0], []
-    d, t, c, e = first.data_parallel, first.tensor_parallel, first.context_parallel, first.expert_parallel
+    d, t, shared = first.data_parallel, first.tensor_parallel, first.shared
     for number, stage in enumerate(plan.stages):
         if (stage.data_parallel, stage.tensor_parallel) != (d, t):
             violations.append(
                 f"stage {number} has degrees {stage.data_parallel} × {stage.tensor_parallel}, stage 0 has {d} × {t}; "
                 "in a uniform mesh they are the same"
             )
-        if (stage.context_parallel, stage.expert_parallel) != (c, e):
+        if stage.shared != shared:
             violations.append(
-                f"stage {number} has context and expert degrees {stage.context_parallel} and {stage.expert_parallel}, "
-                f"stage 0 has {c} and {e}; in a uniform mesh they are the same"
+                f"stage {number} has {stage.shared}, stage 0 has {shared}; in a uniform mesh they are the same"
             )
     if plan.device_count > problem.devices:
         violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.devices}")
     if t > problem.devices_per_machine:
         violations.append(f"tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a machine")
-    for what, degree, allowed in (("context", c, training.context), ("expert", e, training.expert)):
+    for what, degree, allowed in zip(
+        ("context", "expert", "expert-tensor"),
+        shared,
+        (training.context, training.expert, training.expert_tensor),
+        strict=True,
+    ):
         if degree not in allowed:
             violations.append(f"{what}-parallel degree {degree} is not one of {', '.join(map(str, allowed))}")
-    if d * c % e:
-        violations.append(f"expert-parallel degree {e} does not divide the {d * c} groups of {t} devices of a stage")
+    if first.device_count % shared.experts_on(t):
+        width = shared.expert_tensor or t
+        violations.append(
+            f"expert-parallel degree {shared.expert} does not divide the {first.device_count / width:.4g} groups of "
+            f"{width} devices of a stage"
+        )
+    if shared.expert_tensor > problem.devices_per_machine:
+        violations.append(
+            f"expert-tensor degree {shared.expert_tensor} is more than the {problem.devices_per_machine} of a machine"
+        )
     if problem.microbatches % d:
         violations.append(f"data-parallel degree {d} does not divide the {problem.microbatches} microbatches")
     wrong = refusal(plan.schedule, len(plan.stages), plan.chunks, problem.microbatches // d, plan.zero)

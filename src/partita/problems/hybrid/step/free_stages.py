@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.pipeline import UNSHARED, Plan, Stage
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.costs import network_of
 from partita.problems.hybrid.step.mesh import DeviceMesh
@@ -35,7 +35,7 @@ class StageMesh(DeviceMesh):
 
 def is_uniform(plan: Plan) -> bool:
     """Whether all stages have the same degrees, on devices of one kind."""
-    degrees = ((s.data_parallel, s.tensor_parallel, s.context_parallel, s.expert_parallel, s.kind) for s in plan.stages)
+    degrees = ((s.data_parallel, s.tensor_parallel, *s.shared, s.kind) for s in plan.stages)
     return len(set(degrees)) == 1
 
 
@@ -134,10 +134,9 @@ def free_violations(problem: HybridProblem, plan: Plan) -> list[str]:
         d, t, kind = stage.data_parallel, stage.tensor_parallel, problem.on(stage.kind)
         if batch % d:
             found.append(f"stage {number}: data-parallel degree {d} does not divide the {batch} microbatches")
-        if stage.context_parallel > 1 or stage.expert_parallel > 1:
+        if stage.shared != UNSHARED:
             found.append(
-                f"stage {number} has context-parallel degree {stage.context_parallel} and expert-parallel degree "
-                f"{stage.expert_parallel}; both are 1 where stages have degrees of their own"
+                f"stage {number} has {stage.shared}; where stages have degrees of their own they share out neither"
             )
         if t > kind.devices_per_machine:
             found.append(
@@ -149,7 +148,7 @@ def free_violations(problem: HybridProblem, plan: Plan) -> list[str]:
             wrong = "a zero-bubble schedule has the same data-parallel degree in every stage"
         found += [] if wrong is None else [wrong]
     training = problem.step
-    if not (1 in training.context and 1 in training.expert):
+    if UNSHARED not in training.shared:
         found.append("stages of unlike degrees have context- and expert-parallel degree 1, which is not allowed")
     if training.mesh == "uniform":
         if len(degrees) > 1:

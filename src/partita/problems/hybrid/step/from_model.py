@@ -43,6 +43,7 @@ _PRICED = (
     "tensor_parallel_degrees",
     "context_parallel_degrees",
     "expert_parallel_degrees",
+    "expert_tensor_parallel_degrees",
     "sequence_parallel",
 )
 
@@ -111,7 +112,7 @@ class StepFromModel(TrainedModel):
                     f"context- and expert-parallel degrees are for devices of one kind, and cluster {cluster.name} has "
                     "several; leave them out"
                 )
-            sharing = dataclasses.replace(sharing, context=(1,), expert=(1,))
+            sharing = dataclasses.replace(sharing, context=(1,), expert=(1,), expert_tensor=(0,))
         asked = pricing_settings(settings)
         if layout is not None:
             asked |= {"sequence_parallel": layout.sequence_parallel, "degrees": (layout.tensor,)}
@@ -190,9 +191,14 @@ def sharing_of(settings: HybridPricing, layout: MeshLayout | None) -> DegreeChoi
     """What devices may share out beside features."""
     once = settings.expert_dispatch == "tokens"
     if layout is not None:
-        return DegreeChoices((layout.context,), (layout.expert,), settings.expert_capacity, once)
-    asked = settings.context_parallel_degrees or None, settings.expert_parallel_degrees or None
-    return DegreeChoices(*asked, settings.expert_capacity, once)
+        return DegreeChoices.of(layout.shared, settings.expert_capacity, once)
+    return DegreeChoices(
+        settings.context_parallel_degrees or None,
+        settings.expert_parallel_degrees or None,
+        settings.expert_capacity,
+        once,
+        expert_tensor=settings.expert_tensor_parallel_degrees or None,
+    )
 
 
 def even_degrees(problem: HybridProblem, spaces: Sequence[StrategySpace], *, stated: bool) -> HybridProblem:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from partita.ground.errors import InputError
-from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, SharedDegrees, Stage
 from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridPricing
@@ -49,6 +49,9 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: all groups ``expert`` share out experts, so that it divides ``data · context``.
     expert: int = 1
     context: int = 1
+    #: If not 0, experts have groups of their own, of so many devices, which share out each expert's features: then
+    #: ``expert`` such groups share out the experts, and both together divide ``data · context · tensor``.
+    expert_tensor: int = 0
     #: How many of the model's repeated layers each part has, in the order in which a microbatch passes them; equally
     #: many
     #: where it is empty. The first part has what comes before them, the last one what comes behind.
@@ -63,11 +66,14 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise InputError(f"layout: recompute is {self.recompute!r}; it must be one of {', '.join(LAYOUT_WAYS)}")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"layout: zero is {self.zero}; it must be 0, 1, 2 or 3")
-        if self.data * self.context % self.expert:
+        stage = self.data * self.context * self.tensor
+        if self.expert_tensor < 0 or stage % self.shared.experts_on(self.tensor):
+            whole = "data · context · tensor" if self.expert_tensor else "data · context"
+            what = "expert · expert_tensor" if self.expert_tensor else "expert"
             raise InputError(
-                f"layout: expert is {self.expert}; it must divide data · context, {self.data * self.context}"
+                f"layout: {what} is {self.expert * (self.expert_tensor or 1)}; it must divide {whole}, "
+                f"{stage // (1 if self.expert_tensor else self.tensor)}"
             )
-
         parts = self.pipeline * self.chunks
         if self.layers and (len(self.layers) != parts or min(self.layers) < 0):
             raise InputError(
@@ -75,6 +81,11 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             )
         if self.layers and self.ends:
             raise InputError("layout: layers says how many each part has; leave ends out")
+
+    @property
+    def shared(self) -> SharedDegrees:
+        """What devices share out beside features."""
+        return SharedDegrees(self.context, self.expert, self.expert_tensor)
 
     @property
     def uneven(self) -> bool:
@@ -143,12 +154,7 @@ def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
 
     InputError if the blocks cannot be dealt out, or lack the degree or the way to recompute.
     """
-    there = problem.at(layout.context, layout.expert)
-    if there is None:
-        raise InputError(
-            f"layout: {problem.name} does not say what layers cost with context degree {layout.context} and expert "
-            f"degree {layout.expert}"
-        )
+    there = problem_of(problem, layout)
     order = [there.layers[place] for place in there.order()]
     blocks, places = dealt_out(problem, order, layout)
     repeated = range(blocks.starts[0], blocks.end)
@@ -157,6 +163,14 @@ def layout_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         for place, layer in enumerate(order)
     }
     return uniform_plan(problem, order, places, configurations, layout)
+
+
+def problem_of(problem: HybridProblem, layout: MeshLayout) -> HybridProblem:
+    """The problem where devices share out what a layout says; an InputError if that is unknown."""
+    there = problem.at(*layout.shared)
+    if there is None:
+        raise InputError(f"layout: {problem.name} does not say what layers cost with {layout.shared}")
+    return there
 
 
 def dealt_out(problem: HybridProblem, order: Sequence[Layer], layout: MeshLayout) -> tuple[LikeBlocks, list[range]]:
@@ -252,6 +266,7 @@ def uniform_plan(
                 chunks=tuple(mine) if len(mine) > 1 else (),
                 context_parallel=layout.context,
                 expert_parallel=layout.expert,
+                expert_tensor_parallel=layout.expert_tensor,
             )
         )
     return Plan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)

@@ -85,7 +85,7 @@ def price_layout(
         memory_options=options_of(layout, (layout.recompute,)),
         sequence_parallel=layout.sequence_parallel,
         gradient_dtype=gradient_dtype,
-        sharing=DegreeChoices((layout.context,), (layout.expert,), expert_capacity),
+        sharing=DegreeChoices.of(layout.shared, expert_capacity),
         **pricing,
     )
     problem = spaces.problem

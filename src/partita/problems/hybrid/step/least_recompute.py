@@ -7,7 +7,7 @@ from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.step.interleaved import plan_of_parts, single_slots, slots
-from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan
+from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan, problem_of
 from partita.problems.hybrid.step.mesh import DeviceMesh
 
 
@@ -18,12 +18,7 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
     """
     if layout.recompute != "least":
         return layout_plan(problem, layout)
-    there = problem.at(layout.context, layout.expert)
-    if there is None:
-        raise InputError(
-            f"layout: {problem.name} does not say what layers cost with context degree {layout.context} and expert "
-            f"degree {layout.expert}"
-        )
+    there = problem_of(problem, layout)
     order = [there.layers[place] for place in there.order()]
     blocks, parts = dealt_out(problem, order, layout)
     mesh = DeviceMesh(
@@ -34,8 +29,7 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         layout.runs,
         layout.chunks,
         layout.zero,
-        layout.context,
-        layout.expert,
+        *layout.shared,
     )
     for layer in order:
         if not layer.configurations.get(layout.tensor):

@@ -9,7 +9,7 @@ from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.costs import MeshNetwork, network_of, reduced_bytes
+from partita.problems.hybrid.step.costs import MeshNetwork, network_of_experts, reduced_bytes
 from partita.problems.hybrid.step.evaluate import problem_at, stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import DeviceMesh, PartWork, StageCost
@@ -122,7 +122,7 @@ def _asked(
         "work_s": {"": (max(0.0, forward), max(0.0, backward))},
         "parameter_bytes": _reduced(states, zero, mesh),
         "exchange": _exchange(problem, mesh, stage, zero),
-        "together": max(1, mesh.expert // mesh.context),
+        "together": max(1, mesh.shared.experts_on(mesh.tensor) // (mesh.context * mesh.tensor)),
     }
 
 
@@ -132,7 +132,8 @@ def _reduced(states: list[LayerState], zero: int, mesh: DeviceMesh) -> float:
     if mesh.groups == mesh.data and not experts:
         return dense
     moved = (mesh.groups - 1) / mesh.groups * dense
-    moved += (mesh.groups - mesh.expert) / mesh.groups * reduced_bytes(experts, zero)
+    copies = network_of_experts(mesh.problem, mesh.groups, mesh.tensor, mesh.shared).data
+    moved += (copies - 1) / copies * reduced_bytes(experts, zero)
     return moved * mesh.data / (mesh.data - 1) if mesh.data > 1 else 0.0
 
 
@@ -144,14 +145,13 @@ def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int)
     places = [place for place, layer in enumerate(order) if layer.id in held]
     states = [order[place].states.get(mesh.tensor, LayerState()) for place in places]
     shared = [LayerState() if state.experts is None else state.experts for state in states]
-    # An expert is on fewer groups, which are further apart.
-    apart = network_of(mesh.problem, mesh.groups // mesh.expert, mesh.tensor * mesh.expert)
+    apart = network_of_experts(mesh.problem, mesh.groups, mesh.tensor, mesh.shared)
     many = any(state.experts is not None for state in states)
     return Exchange(
         forward_s=tuple(exchanges.forward[places].tolist()),
         backward_s=tuple(exchanges.backward[places].tolist()),
         **_exchanged(states, network, zero, mesh.tensor if mesh.context > 1 else 0),
-        experts=Exchanged(**_exchanged(shared, apart, zero, mesh.tensor * mesh.expert)) if many else None,
+        experts=Exchanged(**_exchanged(shared, apart, zero, apart.tensor)) if many else None,
         scattered=zero > 0,
         overlap=exchanges.overlap,
         occupied=exchanges.occupied,

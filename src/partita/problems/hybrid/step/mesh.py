@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partita.nouns.catalogue.meshes import Mesh as Degrees
+from partita.nouns.pipeline import SharedDegrees
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, MeshNetwork, exchanges_of, network_of
@@ -73,7 +74,8 @@ class DeviceMesh:
     """How all stages run: ``stages`` of ``data`` replicas of ``tensor`` devices, each stage in ``chunks`` parts.
 
     With ``context`` a replica is of so many groups of ``tensor`` devices, which share out the sequence; of all groups
-    of a stage ``expert`` share out experts. ``problem`` says what layers cost then (``HybridProblem.at``).
+    of a stage ``expert`` share out experts, or such groups of ``expert_tensor`` devices. ``problem`` says what layers
+    cost then (``HybridProblem.at``).
     """
 
     problem: HybridProblem
@@ -85,6 +87,12 @@ class DeviceMesh:
     zero: int = 0
     context: int = 1
     expert: int = 1
+    expert_tensor: int = 0
+
+    @property
+    def shared(self) -> SharedDegrees:
+        """What devices share out beside features."""
+        return SharedDegrees(self.context, self.expert, self.expert_tensor)
 
     @property
     def layout(self) -> MeshLayout:
@@ -96,8 +104,7 @@ class DeviceMesh:
             chunks=self.chunks,
             zero=self.zero,
             schedule=self.schedule,
-            context=self.context,
-            expert=self.expert,
+            **self.shared._asdict(),
         )
 
     @property
@@ -107,8 +114,7 @@ class DeviceMesh:
             stages=self.stages,
             data=self.data,
             tensor=self.tensor,
-            context=self.context,
-            expert=self.expert,
+            **self.shared._asdict(),
             zero=self.zero,
             schedule=self.schedule,
             microbatches=self.microbatches,
@@ -137,7 +143,7 @@ class DeviceMesh:
     @functools.cached_property
     def exchanges(self) -> Exchanges:
         """What replicas exchange."""
-        return exchanges_of(self.problem, self.groups, self.tensor, self.zero, self.expert)
+        return exchanges_of(self.problem, self.groups, self.tensor, self.zero, self.shared)
 
     @functools.cached_property
     def place(self) -> dict[int, int]:

@@ -16,6 +16,7 @@ from partita.costs.strategies.strategy import LayerStrategy, StrategySpace
 from partita.ground.units import format_bytes
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph
+from partita.nouns.pipeline import UNSHARED, SharedDegrees
 from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.spaces import Offload, StrategySpaces, offloaded, priced_model, pricing_notes, reserve_of
@@ -42,29 +43,29 @@ def step_spaces(
     if host_activations:
         host = cluster.links[device.to_host].achievable_bytes_per_s
 
-    def layers_at(spaces: Sequence[StrategySpace], context: int, expert: int) -> ContextExpertLayers:
+    def layers_at(spaces: Sequence[StrategySpace], shared: SharedDegrees) -> ContextExpertLayers:
         reserves = {degree: reserve_of(spaces, degree) for degree in model.modes}
-        offload = model.offload if (context, expert) == (1, 1) or callable(model.offload) else None
-        handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / context) for e in model.edges]
+        offload = model.offload if shared == UNSHARED or callable(model.offload) else None
+        handed = [Edge(source=e.source, target=e.target, bytes=e.bytes / shared.context) for e in model.edges]
         found = step_layers(
             spaces, handed, reserves, model.memory_bandwidth, gradient_dtype, model.sequence_parallel, offload, host
         )
-        return ContextExpertLayers(context=context, expert=expert, layers=found, reserves=reserves)
+        return ContextExpertLayers(**shared._asdict(), layers=found, reserves=reserves)
 
     pricer_of = ContextExpertPricer(model.pricer, model.machines.levels, sharing.capacity, sharing.once, sharing.reach)
-    context, expert = choose_degrees(pricer_of, sharing, model.machines.count)
-    training = msgspec.structs.replace(training, context=context, expert=expert)
+    degrees = choose_degrees(pricer_of, sharing, model.modes, model.machines.count)
+    training = msgspec.structs.replace(training, **degrees)
     further = spaces_at_degrees(pricer_of, model.spaces, model.modes, model.options, training)
-    whole = layers_at(model.spaces, 1, 1)
+    whole = layers_at(model.spaces, UNSHARED)
     training = step_training(training, model.machines, whole.reserves)
     kept = ", ".join(f"{format_bytes(size)} at degree {degree}" for degree, size in sorted(training.reserves.items()))
-    notes = pricing_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1)
+    notes = pricing_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1 or max(training.expert_tensor) > 0)
     problem = model.problem(
         whole.layers,
         0.0,
         [*notes, *degree_notes(pricer_of, training, sharing)],
         training=training,
-        spreads=tuple(layers_at(spaces, *pair) for pair, spaces in further.items()),
+        spreads=tuple(layers_at(spaces, shared) for shared, spaces in further.items()),
     )
     return StrategySpaces(problem, model.spaces, 0.0, further)
 

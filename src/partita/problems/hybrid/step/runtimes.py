@@ -17,7 +17,7 @@ from partita.ground.errors import InputError, PartitaError
 from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.catalogue.runtimes import Limits, Runtime, find_runtime
 from partita.nouns.graph import Graph
-from partita.nouns.pipeline import Plan
+from partita.nouns.pipeline import UNSHARED, Plan
 from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.layer import Edge, Layer
@@ -75,6 +75,7 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
         tensor_parallel_degrees=degrees,
         context_parallel_degrees=context if limits.context else (1,),
         expert_parallel_degrees=expert if limits.expert else (1,),
+        expert_tensor_parallel_degrees=settings.expert_tensor_parallel_degrees if limits.expert else (0,),
         sequence_parallel=settings.sequence_parallel and limits.tokens != "never",
         zero=tuple(stage for stage in zero if stage in allowed),
         zero1=False,
@@ -91,6 +92,8 @@ def check_layout_on(layout: MeshLayout, runtime: Runtime) -> None:
     for what, has in (("tensor", limits.tensor), ("context", limits.context), ("expert", limits.expert)):
         if getattr(layout, what) > 1 and not has:
             raise InputError(f"layout: {name} has no {what} parallelism with such splits; leave {what} out")
+    if layout.expert_tensor and not limits.expert:
+        raise InputError(f"layout: {name} has no groups of experts with such splits; leave expert_tensor out")
     if layout.tensor > 1 and limits.tokens == ("never" if layout.sequence_parallel else "always"):
         answer = "no" if layout.sequence_parallel else "yes"
         raise InputError(
@@ -184,7 +187,7 @@ def _runtimes(answer: ModelPlan[HybridProblem], plan: Plan) -> Iterator[str]:
     ways = {way for stage in plan.stages for way in stage.configurations.values()}
     groups = first.data_parallel * first.context_parallel
     zero = plan.zero if groups > 1 else 0
-    plain = first.context_parallel == 1 and first.expert_parallel == 1 and ways <= {"none", "full"}
+    plain = first.shared == UNSHARED and ways <= {"none", "full"}
     for name, called in _EXPORTED.items():
         if runs(answer, plan, find_runtime(name)):
             yield called
@@ -228,6 +231,7 @@ def _degrees(plan: Plan, limits: Limits) -> bool:
         (first.tensor_parallel, limits.tensor),
         (first.context_parallel, limits.context),
         (first.expert_parallel, limits.expert),
+        (max(1, 2 * first.expert_tensor_parallel), limits.expert),
         (plan.chunks, limits.chunks),
     )
     return all(degree == 1 or has for degree, has in asked)

@@ -76,14 +76,17 @@ def _filled(
     """The rest data parallel: as many replicas as divide the microbatches, under each schedule that plans may have.
 
     With ``experts`` as many devices of a machine share out experts as can, as Megatron Core's guide to mixtures of
-    experts advises: rather these than tensor groups, and all over fast links.
+    experts advises: rather these than tensor groups, of whole experts where plans may have them, and all over fast
+    links.
     """
     most = problem.devices // (tensor * pipeline * context)
     data = max((d for d in divisors(problem.microbatches) if d <= most), default=0)
     if data == 0:
         return
     training = problem.step
-    near = [e for e in training.expert if data * context % e == 0 and tensor * e <= problem.devices_per_machine]
+    whole = experts and 1 in training.expert_tensor
+    width, groups = (1, data * context * tensor) if whole else (tensor, data * context)
+    near = [e for e in training.expert if groups % e == 0 and width * e <= problem.devices_per_machine]
     base = MeshLayout(
         tensor=tensor,
         pipeline=pipeline,
@@ -91,6 +94,7 @@ def _filled(
         zero=_zero(problem, zero),
         context=context,
         expert=max(near, default=1) if experts else 1,
+        expert_tensor=1 if whole else 0,
     )
     simple = [name for name in training.schedules if name != "interleaved"]
     for schedule in simple[:1]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from partita.ground.rounding import rounded_down
+from partita.nouns.pipeline import UNSHARED, SharedDegrees
 from partita.problems.hybrid.blocks import divisors
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.problem import HybridProblem
@@ -41,7 +42,7 @@ class CandidateMesh:
         """By bound; of those that are alike the mesh that is looked at first."""
         mesh = self.mesh
         sizes = mesh.zero, mesh.data, mesh.tensor, mesh.stages, mesh.chunks, mesh.schedule
-        return self.bound, *sizes, self.passing, *self.lows, mesh.context, mesh.expert, self.way
+        return self.bound, *sizes, self.passing, *self.lows, *mesh.shared, self.way
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,10 @@ class _Totals:
     memory: float
 
 
-def at_degrees(problem: HybridProblem) -> dict[tuple[int, int], HybridProblem]:
-    """What layers cost at every context- and expert-parallel degree that plans may have."""
-    training = problem.step
-    found = {
-        (context, expert): problem.at(context, expert)
-        for context, expert in itertools.product(training.context, training.expert)
-    }
-    return {degrees: there for degrees, there in found.items() if there is not None}
+def at_degrees(problem: HybridProblem) -> dict[SharedDegrees, HybridProblem]:
+    """What layers cost at all context-, expert- and expert-tensor degrees that plans may have together."""
+    found = {shared: problem.at(*shared) for shared in problem.step.shared}
+    return {shared: there for shared, there in found.items() if there is not None}
 
 
 @dataclass(frozen=True)
@@ -104,35 +101,37 @@ class CandidateOrder:
 
 
 def candidates_of(
-    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
+    problem: HybridProblem, starts: tuple[int, ...], shared: SharedDegrees = UNSHARED, way: str = ""
 ) -> Iterator[CandidateMesh]:
     """Every mesh that may run: see ``groups_of``."""
-    for group in groups_of(problem, starts, context, expert, way):
+    for group in groups_of(problem, starts, shared, way):
         yield from group.meshes()
 
 
 def groups_of(
-    problem: HybridProblem, starts: tuple[int, ...], context: int = 1, expert: int = 1, way: str = ""
+    problem: HybridProblem, starts: tuple[int, ...], shared: SharedDegrees = UNSHARED, way: str = ""
 ) -> Iterator[CandidateGroup]:
     """Every mesh that may run, with bounds that hold whatever the layers of its stages are.
 
-    ``problem`` is one at the context- and expert-parallel degrees, whose blocks all run that way.
+    ``problem`` is the one where devices share out so, whose blocks all run that way.
     """
     training, batch, count = problem.step, problem.microbatches, len(problem.layers)
+    if shared.expert_tensor > problem.devices_per_machine:
+        return
     for t in problem.shared_degrees():
         for d in divisors(batch):
-            groups = d * context
+            groups = d * shared.context
             if groups * t > problem.devices:
                 break
-            if groups % expert:
+            if groups * t % shared.experts_on(t):
                 continue
             # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
             for zero in training.zero if groups > 1 else (min(training.zero),):
-                totals = _totals(problem, exchanges_of(problem, groups, t, zero, expert), t)
+                totals = _totals(problem, exchanges_of(problem, groups, t, zero, shared), t)
                 most = min(count, problem.devices // (groups * t))
                 # Work is shared out best by the most stages.
                 least = batch // d * totals.time / most * (1 - _ROOM)
-                first = DeviceMesh(problem, most, d, t, "1f1b", 1, zero, context, expert)
+                first = DeviceMesh(problem, most, d, t, "1f1b", 1, zero, *shared)
                 yield CandidateGroup(least, partial(_meshes, totals, first, len(starts), way))
 
 
@@ -214,8 +213,8 @@ def least_memory(problem: HybridProblem, layer: Layer) -> float:
     Infinite if it has no degree that the devices allow where they share out sequences or experts.
     """
     needs = (
-        choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(there, other, degree, context)
-        for (context, _), there in at_degrees(problem).items()
+        choice.memory_per_microbatch_bytes + choice.memory_bytes + _least_state(there, other, degree, shared)
+        for shared, there in at_degrees(problem).items()
         for other in there.layers
         if other.id == layer.id
         for degree, choices in other.configurations.items()
@@ -225,9 +224,9 @@ def least_memory(problem: HybridProblem, layer: Layer) -> float:
     return min(needs, default=math.inf)
 
 
-def _least_state(problem: HybridProblem, layer: Layer, degree: int, context: int) -> float:
+def _least_state(problem: HybridProblem, layer: Layer, degree: int, shared: SharedDegrees) -> float:
     """Weights, gradients and states of a layer with as many replicas as there can be."""
-    state = layer.states.get(degree, LayerState())
-    most = max(1, min(problem.devices // degree, problem.microbatches * context))
-    parts = (state, state.experts or LayerState())
-    return sum(state_bytes(part, max(problem.step.zero), most) for part in parts)
+    state, zero = layer.states.get(degree, LayerState()), max(problem.step.zero)
+    most = max(1, min(problem.devices // degree, problem.microbatches * shared.context))
+    copies = max(1, most * degree // shared.experts_on(degree))
+    return state_bytes(state, zero, most) + state_bytes(state.experts or LayerState(), zero, copies)

@@ -22,7 +22,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Result
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import CLOSE, leq, rounded_down, rounded_up
-from partita.nouns.pipeline import Plan
+from partita.nouns.pipeline import UNSHARED, Plan
 from partita.problems.hybrid.blocks import divisors
 from partita.problems.hybrid.downsets import all_downsets
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of
@@ -179,7 +179,7 @@ class PipelineSearch:
             self.stuck = self.of_free
             return
         self.sets = uncut(self.problem, model.order, self.sets)
-        if not (1 in self.training.context and 1 in self.training.expert and self._has_free()):
+        if not (UNSHARED in self.training.shared and self._has_free()):
             return
         for zero in self.training.zero:
             for schedule in self.training.schedules:

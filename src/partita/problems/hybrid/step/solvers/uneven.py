@@ -20,6 +20,7 @@ import msgspec
 from partita.engines.kernels.arrays import Floats
 from partita.ground.errors import InputError
 from partita.ground.rounding import rounded_down
+from partita.nouns.pipeline import SharedDegrees
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.step.interleaved import Slot, part_places, single_slots, slots
 from partita.problems.hybrid.step.layout import dealt_out, repeated_layers
@@ -107,22 +108,22 @@ class UnlikeBound:
 
     def __init__(self, terms: int) -> None:
         self.terms = terms
-        #: By context and expert degree, bytes that each part takes in and hands on at least; 0 where layers are no row.
-        self.handed: dict[tuple[int, int], float] = {}
+        #: By what devices share out, bytes that each part takes in and hands on at least; 0 where layers are no row.
+        self.handed: dict[SharedDegrees, float] = {}
         #: By what decides exchanges: the least time of a repeated layer, the sum over all, the least gathering.
-        self.times: dict[tuple[int, ...], tuple[float, float, float]] = {}
+        self.times: dict[object, tuple[float, float, float]] = {}
 
     def _known(self, mesh: DeviceMesh, order: Sequence[Layer]) -> tuple[float, float, float]:
         """The least time of a repeated layer, the sum over all layers, and what stages hand on and gather beside."""
-        key = mesh.context, mesh.expert, mesh.data, mesh.tensor, mesh.zero
+        key = mesh.shared, mesh.data, mesh.tensor, mesh.zero
         if key not in self.times:
             times = _times(mesh)
             each = min((float(times[v]) for v in repeated_layers(order).starts), default=0.0)
             self.times[key] = each, float(times.sum()), float(mesh.exchanges.gather_each.min())
         each, whole, gathering = self.times[key]
-        if key[:2] not in self.handed:
-            self.handed[key[:2]] = _handed_on(mesh, order)
-        beside, handed = mesh.chunks * gathering, self.handed[key[:2]]
+        if mesh.shared not in self.handed:
+            self.handed[mesh.shared] = _handed_on(mesh, order)
+        beside, handed = mesh.chunks * gathering, self.handed[mesh.shared]
         if handed > 0:
             # Each way, forward and backward; one of a stage's parts may be an end of the model.
             sides = [mesh.handover(rank) for rank in range(mesh.stages)]

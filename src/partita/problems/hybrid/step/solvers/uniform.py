@@ -20,7 +20,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import CLOSE, leq, rounded_down
-from partita.nouns.pipeline import Plan
+from partita.nouns.pipeline import Plan, SharedDegrees
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.downsets import all_downsets, along_orders, some_orders
 from partita.problems.hybrid.instance import build_instance
@@ -90,14 +90,14 @@ class MeshSearch:
         self.best: Incumbent[Plan] = Incumbent() if best is None else best
         self.order = [problem.layers[place] for place in problem.order()]
         self.blocks = find_blocks(self.order)
-        self.families: dict[tuple[int, int, int, str, bool], MeshFamily] = {}
+        self.families: dict[tuple[int, SharedDegrees, str, bool], MeshFamily] = {}
         self.best.counters |= {"meshes": 0, "rows": 0}
         self.admits = admits
         self.candidates = CandidateOrder(
             group
             for way, restricted in alike(problem).items()
-            for (context, expert), there in at_degrees(restricted).items()
-            for group in groups_of(there, self.blocks.starts, context, expert, way)
+            for shared, there in at_degrees(restricted).items()
+            for group in groups_of(there, self.blocks.starts, shared, way)
         )
         model = build_instance(problem.replace(training=None, spreads=(), microbatches=1))
         sets = all_downsets(model.after, model.before, MOST_SETS)
@@ -247,7 +247,7 @@ class MeshSearch:
 
     def _family(self, candidate: CandidateMesh, room: Room = most_room) -> MeshFamily:
         mesh = candidate.mesh
-        key = mesh.tensor, mesh.context, mesh.expert, candidate.way, room is most_room
+        key = mesh.tensor, mesh.shared, candidate.way, room is most_room
         if key not in self.families:
             self.families[key] = MeshFamily(mesh.problem, mesh.tensor, self.sets, self.best.stop, len(self.order), room)
         return self.families[key]
