@@ -153,3 +153,44 @@ def test_gpt3_takes_seconds() -> None:
     found = strategy_spaces(traced, pt.Cluster.from_spec("128x(8xA100-80GB)"), microbatches=512)
     assert sum(space.entry(1).parameters for space in found.layers) == pytest.approx(175e9, rel=0.01)
     assert len({space.like for space in found.layers}) == 3
+
+
+@cache
+def mixer(groups: int) -> StrategySpaces:
+    """State-space mixers of 16 heads of 32 features, with states of 16 in so many groups."""
+    fields = {
+        "num_hidden_layers": "2",
+        "hidden_size": "256",
+        "num_heads": "16",
+        "head_dim": "32",
+        "state_size": "16",
+        "n_groups": str(groups),
+        "expand": "2",
+        "vocab_size": "1024",
+    }
+    model = pt.load_model("hf:mamba2", training=True, batch_size=1, sequence_length=512, set_fields=fields)
+    return strategy_spaces(model, CLUSTER, microbatches=64)
+
+
+def test_state_space_mixers_are_split_by_groups_of_heads() -> None:
+    found = mixer(4).layers[1]
+    (region,) = [one for one in found.regions if one.kind == "scan"]
+    assert region.units == (4, 16)
+    assert [degree for degree in DEGREES if region.splits(degree)] == [1, 2, 4]
+    one, two = found.entry(1), found.entry(2)
+    # Of products, the convolution and the scan each device has half; norms and numbers of heads stay whole.
+    assert two.flops == one.flops / 2
+    products = 256 * (2 * 512 + 2 * 4 * 16 + 16) + 512 * 256
+    assert one.parameters - two.parameters == (products + (512 + 2 * 4 * 16) * 4) / 2
+    # Both ends exchange tokens, as around attention.
+    assert {(c.kind, c.phase) for c in two.collectives if c.phase == "forward"} == {
+        ("all-gather", "forward"),
+        ("reduce-scatter", "forward"),
+    }
+
+
+def test_mixers_of_one_group_stay_whole() -> None:
+    """All heads share what goes into the state: every device would need all of it."""
+    found = mixer(1).layers[1]
+    assert not [one for one in found.regions if one.kind == "scan"]
+    assert found.entry(2).flops == found.entry(1).flops

@@ -15,11 +15,13 @@ from itertools import pairwise
 
 from partita.costs.strategies.view import (
     ATTENTION,
+    CHANNELWISE,
     ELEMENTWISE,
     LOSSES,
     NORMS,
     REDUCTIONS,
     ROWS_PER_DEVICE,
+    SCANS,
     SLICES,
     SOFTMAX,
     GraphView,
@@ -30,12 +32,12 @@ from partita.costs.strategies.view import (
 class Region:
     """Operators that work on a part of the features at each device."""
 
-    kind: str  #: ``attention``, ``mlp``, ``experts`` or ``vocabulary``.
+    kind: str  #: ``attention``, ``scan``, ``mlp``, ``experts`` or ``vocabulary``.
     #: Products with weights whose columns, and whose rows, are shared out.
     columns: tuple[int, ...]
     rows: tuple[int, ...]
     operators: tuple[int, ...]  #: The operators between them.
-    #: Numbers that a degree must divide: heads, or features. Words of a vocabulary may be divided unevenly, if each
+    #: Numbers that a degree must divide: heads, groups of them, or features. Words of a vocabulary may be divided unevenly, if each
     #: device gets enough of them.
     units: tuple[int, ...]
     #: Operators from the product that makes attention scores to the one that uses them: what selective recomputation
@@ -118,8 +120,10 @@ def _leaves_apart(view: GraphView, v: int, split: list[int]) -> bool:
     """Whether an operator may work on a part of the features of its split inputs; the others it reads whole."""
     name, graph = view.names[v], view.graph
     whole = [place for place in view.inputs[v] if place not in split]
-    if name in LOSSES:
+    if name in LOSSES or name in CHANNELWISE:
         return True
+    if name in SCANS:
+        return len(split) > 1
     if graph.operators[v].flops:
         # Attention in one operator, or one of its two products: a product of two batches of matrices.
         weights = any(len(graph.parameters[p].shape) > 1 for p in view.parameters[v])
@@ -167,6 +171,9 @@ class _Part:
         # features.
         if {view.linears[v].tokens for v in self.rows} - tokens:
             return None
+        scans = [v for v in self.operators if view.names[v] in SCANS]
+        if scans:
+            return self._scan(scans)
         inner = [v for v in self.operators if view.graph.operators[v].flops]
         if inner:
             return self._attention(inner)
@@ -233,6 +240,27 @@ class _Part:
             after = {first} | view.reach([first], self.operators)
             core = tuple(sorted(after & ({last} | view.reach([last], self.operators, back=True))))
         return Region("attention", self.columns, self.rows, self.operators, tuple(sorted(units)), core, products[-1])
+
+    def _scan(self, scans: list[int]) -> Region | None:
+        """A state-space mixer, split by groups of heads as Megatron Core does (Dao and Gu, "Mamba-2", 2024, §8.1).
+
+        Each device needs whole groups: heads that share what goes into the state and out of it, and are normalised
+        together.
+        """
+        view = self.view
+        shapes = [view.graph.tensors[place].shape for v in scans for place in (*view.inputs[v], view.outputs[v][0])]
+        units = {shape[-2] for shape in shapes if len(shape) == 4}
+        groups, tokens = min(units, default=1), view.linears[self.columns[0]].tokens
+        if groups == 1:
+            return None
+        for v in self.operators:
+            name = view.names[v]
+            parts = [view.size(place) for place in view.outputs[v]]
+            if name in SOFTMAX | NORMS or (name in REDUCTIONS and any(size % (tokens * groups) for size in parts)):
+                return None
+        if any(features % groups for features in (*self._features(), *(view.linears[v].inputs for v in self.rows))):
+            return None
+        return Region("scan", self.columns, self.rows, self.operators, tuple(sorted(units)))
 
     def _inside_heads(self, v: int, width: int, fused: bool) -> bool:
         """Whether an operator of an attention region works on each head alone."""

@@ -46,6 +46,10 @@ ROUTING = _names(
     "bincount cumsum floor_divide one_hot nonzero zeros_like new_zeros"
 )
 
+#: Scans of state-space models, head by head, and what they read of every channel's neighbouring tokens.
+SCANS = _names("chunk_scan mamba_chunk_scan_combined")
+CHANNELWISE = _names("causal_conv1d_fn")
+
 SOFTMAX = _names("_softmax softmax _safe_softmax")
 LOSSES = _names("_log_softmax log_softmax nll_loss_forward cross_entropy_loss")
 EMBEDDINGS = _names("embedding _embedding_bag")

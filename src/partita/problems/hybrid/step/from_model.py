@@ -214,7 +214,9 @@ def even_degrees(problem: HybridProblem, spaces: Sequence[StrategySpace], *, sta
                 if degree in uneven or region.kind == "vocabulary" or region.splits(degree):
                     continue
                 unit = next(unit for unit in region.units if unit % degree)
-                what = {"attention": "heads", "experts": "features of experts"}.get(region.kind, "features")
+                what = {"attention": "heads", "scan": "groups of heads", "experts": "features of experts"}.get(
+                    region.kind, "features"
+                )
                 uneven[degree] = f"tensor-parallel degree {degree} does not divide the {unit} {what} of {space.name}"
     if not uneven:
         return problem
