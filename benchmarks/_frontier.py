@@ -159,7 +159,7 @@ def predict(row: Row) -> Prediction:
         issue_s=0.0 if automodel or records(row) or "tokendrop" in row["model"] else ISSUE_S,
         costs=Roofline(allow_tf32=True, tuned=True, recorded=records(row), fused_experts=fuses_experts(row)),
         training=Training(schedules=("interleaved" if chunks > 1 else "1f1b",), zero=(0, 1, 2, 3), uneven=True),
-        sharing=DegreeChoices.of(shared, once=True, reach=reach_of(model)),
+        sharing=DegreeChoices.of(shared, once="tokendrop" not in row["model"], reach=reach_of(model)),
         name=row["model"],
     )
     problem = with_all_blocks(spaces.problem, kinds, more)

@@ -118,7 +118,7 @@ def test_rows_share_out_neither_sequences_nor_experts() -> None:
     plan = pt.solve(problem).plan
     stages = tuple(msgspec.structs.replace(stage, context_parallel=2) for stage in plan.stages)
     judged = evaluate(problem, msgspec.structs.replace(plan, stages=stages))
-    assert any("context-parallel degree 2" in text for text in judged.violations)
+    assert any("context degree 2 and expert degree 1" in text for text in judged.violations)
     (other,) = problem.others
     spread = ContextExpertLayers(context=2, expert=1, layers=other.layers)
     with pytest.raises(InputError, match="leave spreads out"):

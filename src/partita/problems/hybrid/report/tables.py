@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from partita.documents.tables.text import module_ranges, new_table
 from partita.ground.units import format_bytes, format_time
-from partita.nouns.pipeline import UNSHARED, Plan, Stage
+from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
 
@@ -41,10 +41,11 @@ def _degrees(stage: Stage) -> str:
 
 
 def _further(problem: HybridProblem, plan: Plan) -> list[str]:
-    """Of context, expert and expert-tensor degrees those that the plan has, or that there is a choice of."""
-    known = [*(there.shared for there in problem.spreads), *(stage.shared for stage in plan.stages)]
-    usual = UNSHARED
-    return [name for name in usual._fields if any(getattr(degrees, name) > getattr(usual, name) for degrees in known)]
+    """Of context and expert degrees those that the plan has, or that there is a choice of; the third if it has one."""
+    used = [stage.shared for stage in plan.stages]
+    known = [*(there.shared for there in problem.spreads), *used]
+    shown = [name for name in ("context", "expert") if any(getattr(degrees, name) > 1 for degrees in known)]
+    return shown + (["expert_tensor"] if any(degrees.expert_tensor for degrees in used) else [])
 
 
 def stage_degrees(plan: Plan) -> list[dict[str, int]]:
@@ -90,7 +91,7 @@ def plan_tables(
     title += "" if named else f", {plan.microbatches} microbatches in flight"
     words = "layers: recomputation" if named else "configurations"
     places, further = ("device",) if problem.others else (), _further(problem, plan)
-    columns = ("#", "layers", *places, "data", "tensor", *further, *machines)
+    columns = ("#", "layers", *places, "data", "tensor", *(name.replace("_", " ") for name in further), *machines)
     table = new_table(title, columns, words, ("in flight", *parts, "memory"))
     worst = slowest_stage(evaluation)
     for number, (stage, worth) in enumerate(zip(plan.stages, evaluation.stages, strict=True)):

@@ -84,10 +84,9 @@ def uniformity_loss(answer: ModelPlan[HybridProblem], step: float) -> float:
 def _further(problem: HybridProblem, stage: Stage) -> str:
     """Context, expert and expert-tensor degrees, where there is a choice of them."""
     training = problem.step
-    shown = [("context", training.context, stage.context_parallel), ("expert", training.expert, stage.expert_parallel)]
-    if stage.expert_tensor_parallel:
-        shown.append(("expert-tensor", training.expert_tensor, stage.expert_tensor_parallel))
-    return "".join(f", {name} {degree}" for name, allowed, degree in shown if degree > 1 or len(allowed) > 1)
+    shown = (("context", training.context, stage.context_parallel), ("expert", training.expert, stage.expert_parallel))
+    found = "".join(f", {name} {degree}" for name, allowed, degree in shown if degree > 1 or len(allowed) > 1)
+    return found + (f", expert-tensor {stage.expert_tensor_parallel}" if stage.expert_tensor_parallel else "")
 
 
 def _listed(names: tuple[str, ...]) -> str:
