@@ -26,7 +26,7 @@ _CAUSAL = 1 / 2
 
 #: Share of the bandwidth of other kernels that chunked scans of state-space models reach: short kernels one after the
 #: other over states in 32 bits. Fitted to nine published training runs of models with such layers.
-_SCAN_SHARE = 0.05
+_SCAN_SHARE = 1 / 32
 
 #: Part of the time to issue a kernel that is left where kernels are recorded and replayed: about a microsecond (NVIDIA,
 #: "Constant Time Launch for Straight-Line CUDA Graphs and Other Performance Enhancements", 2024).
