@@ -37,8 +37,8 @@ class Region:
     columns: tuple[int, ...]
     rows: tuple[int, ...]
     operators: tuple[int, ...]  #: The operators between them.
-    #: Numbers that a degree must divide: heads, groups of them, or features. Words of a vocabulary may be divided unevenly, if each
-    #: device gets enough of them.
+    #: Numbers that a degree must divide: heads, groups of them, or features. Words of a vocabulary may be divided
+    #: unevenly, if each device gets enough of them.
     units: tuple[int, ...]
     #: Operators from the product that makes attention scores to the one that uses them: what selective recomputation
     #: runs again. Empty where one operator does it all.
