@@ -145,13 +145,15 @@ def placed_program(
     machine_of: Sequence[int] = (),
     microbatches: int | None = None,
     schedule: str | None = None,
+    alike: Sequence[Sequence[int]] = (),
 ) -> Program:
     """What happens when a plan runs on given devices, those of each replica; bandwidths are by device and device.
 
     Each end of a transfer pays bytes over the bandwidth of its own row, as in the mapping problem, in its work; half of
     that where devices send and receive at once. ``kinds`` of every device say stage times; without them all are as
     planned. ``machine_of`` every device allows exchanges in levels; without it there is one ring. ``microbatches`` and
-    ``schedule`` are what to run instead of what was planned.
+    ``schedule`` are what to run instead of what was planned. ``alike`` are groups of replicas that do the same at the
+    same times (``alike_replicas``): of each one runs, with the devices of all.
 
     Raises ``InputError`` if the plan's stages are not in a row, or the schedule cannot run it.
     """
@@ -160,6 +162,7 @@ def placed_program(
             f"{plan.name}: its stages wait for each other in a circle; they are not simulated where they are placed"
         )
     count, total = len(plan.stages), plan.microbatches if microbatches is None else microbatches
+    kept = tuple(tuple(row[group[0]] for group in alike) for row in layout) if alike else layout
     edges = [(number, count + number) for number in range(count)] if plan.training else []
     for one in plan.handovers:
         shift = count if one.backward else 0
@@ -175,7 +178,10 @@ def placed_program(
             end = End(sync=sync, behind=_behind(sync), update=stage.update_s)
         stages.append(
             PipelineStage(
-                replicas=tuple(tuple(f"device:{device}" for device in devices) for devices in row),
+                replicas=tuple(
+                    tuple(f"device:{device}" for replica in group for device in row[replica])
+                    for group in alike or [(replica,) for replica in range(len(row))]
+                ),
                 forward=StageWork(stage.planned_s[0]),
                 backward=StageWork(stage.planned_s[1]) if plan.training else None,
                 in_flight=min(-(-behind // stage.data_parallel), total),
@@ -186,8 +192,8 @@ def placed_program(
         name=plan.name, unit="s", stages=tuple(reversed(stages)), edges=tuple(dict.fromkeys(edges)), notes=plan.notes
     )
     program = staged_program(pipeline, find_schedule(schedule or plan.schedule), total)
-    times = _times(plan, layout, bandwidth, kinds, total * program.batches)
-    steps = [_timed(step, plan, layout, kinds, times) for step in program.steps]
+    times = _times(plan, kept, bandwidth, kinds, total * program.batches)
+    steps = [_timed(step, plan, kept, kinds, times) for step in program.steps]
     return replace(program, steps=steps)
 
 
@@ -216,12 +222,39 @@ def _timed(
 
 def placed_step(plan: Pipeline, layout: Layout, bandwidth: Bandwidths, **settings: object) -> StepSummary:
     """The step of a plan on given devices; parameters and errors as for ``placed_program``."""
-    total = settings.pop("microbatches", None)
+    asked = settings.pop("microbatches", None)
+    total = plan.microbatches if asked is None else int(str(asked))
+    schedule, kinds = settings.get("schedule") or plan.schedule, settings.get("kinds") or ()
+    alike: list[tuple[int, ...]] = []
+    if plan.passed_once and find_schedule(str(schedule)).flush:
+        alike = alike_replicas(plan, layout, bandwidth, total, kinds)  # type: ignore[arg-type]
+    if alike:
+        total = total // plan.stages[0].data_parallel * len(alike)
 
     def make(microbatches: int) -> Program:
-        return placed_program(plan, layout, bandwidth, microbatches=microbatches, **settings)  # type: ignore[arg-type]
+        return placed_program(plan, layout, bandwidth, microbatches=microbatches, alike=alike, **settings)  # type: ignore[arg-type]
 
-    return step_summary(make, plan.microbatches if total is None else int(str(total)))
+    return step_summary(make, total)
+
+
+def alike_replicas(
+    plan: Pipeline, layout: Layout, bandwidth: Bandwidths, microbatches: int, kinds: Sequence[str] = ()
+) -> list[tuple[int, ...]]:
+    """Groups of replicas whose stages take as long each, and hand over as fast; none if replicas are not independent.
+
+    Where all stages have as many replicas, and each of these as many microbatches, the k-th replica of a stage talks to
+    the k-th ones alone until all exchange what they have learnt.
+    """
+    count = plan.stages[0].data_parallel
+    if any(stage.data_parallel != count for stage in plan.stages) or microbatches % count:
+        return []
+    times = _times(plan, layout, bandwidth, kinds, count)
+    works = [_work(stage, row, kinds, count) for stage, row in zip(plan.stages, layout, strict=True)]
+    columns = np.column_stack([part for pair in (*times, *works) for part in pair])
+    found: dict[bytes, list[int]] = {}
+    for replica, column in enumerate(np.ascontiguousarray(columns)):
+        found.setdefault(column.tobytes(), []).append(replica)
+    return [tuple(group) for group in found.values()]
 
 
 def _work(
@@ -229,7 +262,7 @@ def _work(
 ) -> tuple[Floats, Floats]:
     """(microbatches,) Forward and backward seconds of a stage on the devices of its replicas."""
     rows = np.array([max_work(stage, [kinds[d] for d in devices] if kinds else ()) for devices in row]).reshape(-1, 2)
-    turns = rows[np.arange(microbatches) % stage.data_parallel]
+    turns = rows[np.arange(microbatches) % len(row)]
     return turns[:, 0].copy(), turns[:, 1].copy()
 
 
@@ -246,7 +279,7 @@ def _times(
     found = [_work(stage, row, kinds, microbatches) for stage, row in zip(plan.stages, layout, strict=True)]
     counted = 0.5 if plan.duplex else 1.0
     for one in plan.handovers:
-        a, b = plan.stages[one.source].data_parallel, plan.stages[one.target].data_parallel
+        a, b = len(layout[one.source]), len(layout[one.target])
         turns = range(min(math.lcm(a, b), microbatches))
         sources, targets = ([layout[end][m % n] for m in turns] for end, n in ((one.source, a), (one.target, b)))
         turn = np.arange(microbatches) % math.lcm(a, b)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def staged_program(
     # Without a break, a batch counts that neither the first nor the last one meets in the pipeline.
     apart = 0 if schedule.flush else -(-sum(len(stage.replicas) for stage in pipeline.stages) // microbatches)
     batches = 1 if schedule.flush else 2 * apart + 2
-    actions = _actions(pipeline, schedule, microbatches, batches, chunks)
+    rows = _rows(pipeline, schedule, microbatches, batches, chunks)
     rank_of = schedule.rank_of(ranks, chunks)
     if chunks > pipeline.parts:
         pipeline = cut(pipeline, rank_of)
@@ -72,7 +73,7 @@ def staged_program(
         steps.append(Step(ranks + hop.link, -1, "=", TRANSFER, hop.time, outward=hop.outward))
     edges = [(nodes[a], nodes[b]) for a, b in pipeline.edges]
     if split:
-        steps = _whole_backwards(steps, number, actions, count, microbatches * batches)
+        steps = _whole_backwards(steps, number, rows, count, microbatches * batches)
         edges += [(number["I", s], number["W", s]) for s in range(count)]
     first = [rank_of.index(rank) for rank in range(ranks)]
     places = [_place(pipeline, [s for s in range(count) if rank_of[s] == rank], schedule) for rank in range(ranks)]
@@ -84,7 +85,7 @@ def staged_program(
         places=[*places, *pipeline.links],
         steps=steps,
         edges=edges,
-        orders=[_order(rank, instance, row, number, split) for (rank, instance), row in actions.items()],
+        orders=[order for row in rows for order in _orders(row, number, split)],
         microbatches=microbatches,
         messages=[
             replace(m, source=nodes[m.source], target=nodes[m.target], links=tuple(ranks + link for link in m.links))
@@ -105,10 +106,18 @@ def staged_program(
     )
 
 
-def _actions(
-    pipeline: Pipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int
-) -> dict[tuple[int, int], list[Action]]:
-    """What every replica of every rank does, in order; microbatches are numbered over all replicas."""
+class _Row(NamedTuple):
+    """What replicas of a rank do in order, all the same: of ``replicas`` from the ``first`` on the k-th does so with
+    microbatch m · replicas + k where the actions say m."""
+
+    rank: int
+    first: int
+    replicas: int
+    actions: list[Action]
+
+
+def _rows(pipeline: Pipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int) -> list[_Row]:
+    """What every replica of every rank does; microbatches are numbered over all replicas."""
     ranks = len(pipeline.stages) // pipeline.parts
     degrees = [len(stage.replicas) for stage in pipeline.stages[:ranks]]
     uniform = len(set(degrees)) == 1
@@ -117,11 +126,11 @@ def _actions(
         refusal = schedule.refusal(ranks, chunks, microbatches // max(degrees))
         if refusal is not None:
             raise InputError(f"{pipeline.name}: {refusal}")
-        return {
-            (rank, replica): schedule.own_order(rank, range(replica, total, degrees[rank]), stage.in_flight)
+        return [
+            _Row(rank, replica, 1, schedule.own_order(rank, range(replica, total, degrees[rank]), stage.in_flight))
             for rank, stage in enumerate(pipeline.stages[:ranks])
             for replica in range(degrees[rank])
-        }
+        ]
     if not uniform:
         raise InputError(
             f"{pipeline.name}: schedule {schedule.name} needs as many replicas of every stage, here are "
@@ -137,31 +146,27 @@ def _actions(
         raise InputError(f"{pipeline.name}: {refusal}")
     orders = schedule.orders(ranks, chunks, total // columns)
     check_orders(orders, schedule.rank_of(ranks, chunks), training=schedule.training, microbatches=total // columns)
-    return {
-        (rank, column): [action._replace(microbatch=action.microbatch * columns + column) for action in row]
-        for rank, row in enumerate(orders)
-        for column in range(columns)
-    }
+    return [_Row(rank, 0, columns, row) for rank, row in enumerate(orders)]
 
 
-def _order(
-    rank: int, instance: int, row: Sequence[Action], number: Mapping[tuple[str, int], int], split: bool
-) -> Order:
-    """A replica's actions as steps, each followed by what it lets synchronise.
+def _orders(row: _Row, number: Mapping[tuple[str, int], int], split: bool) -> Iterator[Order]:
+    """The actions of each replica of a row as steps, each followed by what it lets synchronise.
 
     A whole backward action of a schedule that splits others is both its parts.
     """
     last = "F" if not any(letter != "F" for letter, _ in number if letter != "S") else "W" if split else "B"
     steps: list[int] = []
     microbatches: list[int] = []
-    for stage, letter, microbatch in row:
+    for stage, letter, microbatch in row.actions:
         for part in ("I", "W") if split and letter == "B" else (letter,):
             steps.append(number[part, stage])
             microbatches.append(microbatch)
             if part == last and ("S", stage) in number:
                 steps.append(number["S", stage])
                 microbatches.append(microbatch)
-    return Order(rank, instance, np.array(steps, dtype=np.int64), np.array(microbatches, dtype=np.int64))
+    shared, own = np.array(steps, dtype=np.int64), np.array(microbatches, dtype=np.int64) * row.replicas
+    for k in range(row.replicas):
+        yield Order(row.rank, row.first + k, shared, own + k)
 
 
 def _step(stage: PipelineStage, place: int, number: int, letter: str, split: bool) -> Step:
@@ -192,16 +197,16 @@ def _step(stage: PipelineStage, place: int, number: int, letter: str, split: boo
 def _whole_backwards(
     steps: list[Step],
     number: Mapping[tuple[str, int], int],
-    actions: Mapping[tuple[int, int], Sequence[Action]],
+    rows: Sequence[_Row],
     count: int,
     total: int,
 ) -> list[Step]:
     """Steps that know for which microbatches a schedule that splits backward work does not split it."""
     whole = np.zeros((count, total), dtype=bool)
-    for row in actions.values():
-        for stage, letter, microbatch in row:
+    for row in rows:
+        for stage, letter, microbatch in row.actions:
             if letter == "B":
-                whole[stage, microbatch] = True
+                whole[stage, microbatch * row.replicas : (microbatch + 1) * row.replicas] = True
     steps = list(steps)
     for stage in range(count):
         if whole[stage].any():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from partita.ground.rounding import rounded_down
+from partita.nouns.catalogue.meshes import MeshLimits
 from partita.nouns.pipeline import UNSHARED, SharedDegrees
 from partita.problems.hybrid.blocks import divisors
 from partita.problems.hybrid.layer import Layer
@@ -140,12 +141,13 @@ def _meshes(totals: _Totals, first: DeviceMesh, blocks: int, way: str) -> Iterat
     problem, training = first.problem, first.problem.step
     count, reserve = len(problem.layers), first.reserve
     limit = most_room(problem.memory_bytes, count) - reserve
+    any_mesh = training.limits.meshes == MeshLimits()
     for stages in range(1, first.stages + 1):
         if totals.memory > stages * limit:
             continue
         for schedule, chunks in _ways(training, stages, first.microbatches, blocks, count, first.zero):
             mesh = replace(first, stages=stages, schedule=schedule, chunks=chunks)
-            if training.limits.meshes.admits(mesh.degrees):
+            if any_mesh or training.limits.meshes.admits(mesh.degrees):
                 yield _bounded(totals, mesh, way)
 
 
