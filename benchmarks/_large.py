@@ -41,7 +41,8 @@ answer = pt.plan(model, cluster, training=True, global_batch=batch, sequence_len
 stage, placed = answer.plan.stages[0], answer.placed
 found = {"step": answer.objective, "gap": answer.gap, "why not": answer.not_placed,
          "plan": f"{len(answer.plan.stages)} x d{stage.data_parallel}·t{stage.tensor_parallel}"
-                 f"·c{stage.context_parallel}·e{stage.expert_parallel}"}
+                 f"·c{stage.context_parallel}·e{stage.expert_parallel}"
+                 + (f"·x{stage.expert_tensor_parallel}" if stage.expert_tensor_parallel else "")}
 if placed is not None:
     chosen, order = placed.chosen, placed.in_order
     found |= {"placed": chosen.step and chosen.step.time, "in order": order and order.step and order.step.time,

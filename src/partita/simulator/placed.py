@@ -117,23 +117,20 @@ def _seconds_per_byte(
         machines = {0: list(row)}
     inside = list(machines.values())
     across = list(zip(*inside, strict=True))
-    levels = [
-        Level(len(rings[0]), min(_slowest(ring, bandwidth) for ring in rings))
-        for rings in (inside, across)
-        if len(rings[0]) > 1
-    ]
+    levels = [Level(len(rings[0]), _slowest(rings, bandwidth)) for rings in (inside, across) if len(rings[0]) > 1]
     return collective_time(kind, 1.0, levels)
 
 
-def _slowest(members: Sequence[tuple[int, ...]], bandwidth: Bandwidths) -> float:
-    """Bytes per second of the slowest link of a ring."""
-    return float(links_of(bandwidth, [members[-1], *members[:-1]], members).min())
+def _slowest(rings: Sequence[Sequence[tuple[int, ...]]], bandwidth: Bandwidths) -> float:
+    """Bytes per second of the slowest link of some rings."""
+    before = [group for ring in rings for group in (ring[-1], *ring[:-1])]
+    return float(links_of(bandwidth, before, [group for ring in rings for group in ring]).min())
 
 
 def _ring(size: float, members: Sequence[tuple[int, ...]], bandwidth: Bandwidths) -> float:
     """Seconds of a ring all-reduce over its slowest link: 2·(R − 1)/R of the bytes pass each of R."""
     count = len(members)
-    return 2.0 * (count - 1) / count * size / _slowest(members, bandwidth)
+    return 2.0 * (count - 1) / count * size / _slowest([members], bandwidth)
 
 
 def placed_program(

@@ -52,19 +52,30 @@ class ContextExpertPricer:
 
     def at(self, shared: SharedDegrees) -> LayerPricer:
         """The prices on one device of such groups; the degrees are possible."""
-        context, expert = shared.context, shared.expert
-        whole, view = self.pricer.splits.view, self.pricer.splits.view
-        sequence = self.sequence if context > 1 and not isinstance(self.sequence, str) else None
+        sequence = self.sequence if shared.context > 1 and not isinstance(self.sequence, str) else None
+        degrees = shared.context, shared.expert
+        if degrees not in self._parts:
+            self._parts[degrees] = self._part(*degrees, sequence)
+        view, times = self._parts[degrees]
+        return dataclasses.replace(
+            self.pricer,
+            splits=dataclasses.replace(self.pricer.splits, view=view),
+            times=times,
+            groups=SharingGroups(shared, sequence, self.levels, self.experts, self.once, self.reach),
+        )
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int], tuple[GraphView, list[float]]]:
+        """What was asked for: by context and expert degree one device's part of the graph, and the operators' times."""
+        return {}
+
+    def _part(self, context: int, expert: int, sequence: TokenSequence | None) -> tuple[GraphView, list[float]]:
+        view = self.pricer.splits.view
         if sequence is not None:
             view = context_view(view, sequence, context)
         if expert > 1:
             view = expert_view(view, self.experts, expert, self.capacity)
-        return dataclasses.replace(
-            self.pricer,
-            splits=dataclasses.replace(self.pricer.splits, view=view),
-            times=self._times(whole, view),
-            groups=SharingGroups(shared, sequence, self.levels, self.experts, self.once, self.reach),
-        )
+        return view, self._times(self.pricer.splits.view, view)
 
     def modes(self, pricer: LayerPricer, modes: dict[int, Modes]) -> dict[int, Modes]:
         """How tensor-parallel groups run each device's part: as the whole, but for experts that are not split."""

@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from partita.ground.rounding import rounded_down
@@ -48,8 +48,10 @@ class CandidateMesh:
 
 @dataclass(frozen=True)
 class _Totals:
-    """Sums over the layers at one degree."""
+    """Sums over the layers at one degree, and what all meshes of a group have alike."""
 
+    microbatches: int
+    terms: int
     time: float
     forward: float
     gradients: float
@@ -128,7 +130,7 @@ def groups_of(
                 continue
             # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
             for zero in training.zero if groups > 1 else (min(training.zero),):
-                totals = _totals(problem, exchanges_of(problem, groups, t, zero, shared), t)
+                totals = _totals(problem, exchanges_of(problem, groups, t, zero, shared), t, batch // d)
                 most = min(count, problem.devices // (groups * t))
                 # Work is shared out best by the most stages.
                 least = batch // d * totals.time / most * (1 - _ROOM)
@@ -145,8 +147,8 @@ def _meshes(totals: _Totals, first: DeviceMesh, blocks: int, way: str) -> Iterat
     for stages in range(1, first.stages + 1):
         if totals.memory > stages * limit:
             continue
-        for schedule, chunks in _ways(training, stages, first.microbatches, blocks, count, first.zero):
-            mesh = replace(first, stages=stages, schedule=schedule, chunks=chunks)
+        for schedule, chunks in _ways(training, stages, totals.microbatches, blocks, count, first.zero):
+            mesh = DeviceMesh(problem, stages, first.data, first.tensor, schedule, chunks, first.zero, *first.shared)
             if any_mesh or training.limits.meshes.admits(mesh.degrees):
                 yield _bounded(totals, mesh, way)
 
@@ -169,13 +171,15 @@ def _ways(
                 yield "interleaved", chunks
 
 
-def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int) -> _Totals:
+def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int, microbatches: int) -> _Totals:
     least = [
         min(choice.memory_per_microbatch_bytes + choice.memory_bytes for choice in layer.configurations[degree])
         for layer in problem.layers
     ]
     forward = float(exchanges.forward.sum())
     return _Totals(
+        microbatches=microbatches,
+        terms=terms_of(problem),
         time=forward + float(exchanges.backward.sum()),
         forward=forward,
         gradients=float(exchanges.weight_gradients.sum()),
@@ -187,7 +191,7 @@ def _totals(problem: HybridProblem, exchanges: Exchanges, degree: int) -> _Total
 
 def _bounded(totals: _Totals, mesh: DeviceMesh, way: str) -> CandidateMesh:
     """Stages share the work out evenly at best; waiting, transfers and what memory costs are left out."""
-    terms, stages, microbatches = terms_of(mesh.problem), mesh.stages, mesh.microbatches
+    terms, stages, microbatches = totals.terms, mesh.stages, totals.microbatches
 
     def down(value: float) -> float:
         return max(0.0, rounded_down(value, whole, terms))
