@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 from rich.console import Console
 
-from partita.cli import COMMANDS
+from partita.cli import COMMANDS, cli
 from partita.cli.progress import LiveLine
 from partita.engines.search import compiling
 
@@ -31,6 +32,31 @@ def test_no_help_page_loads_what_is_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", PAGES], env=variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Usage: ") == 1 + len(COMMANDS)
+
+
+LIST = """
+import sys
+from partita.cli import main
+try:
+    main(["--help"])
+except SystemExit as stop:
+    assert not stop.code
+late = [name for name in sys.modules if name == "numpy" or name.startswith("partita.problems")]
+assert not late, late
+"""
+
+
+def test_the_list_of_commands_makes_none_of_them() -> None:
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", LIST], env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_says_what_each_command_says_first(name: str) -> None:
+    made = cli.get_command(click.Context(cli), name)
+    assert made is not None
+    assert made.get_short_help_str(1000) == click.Command(name, help=COMMANDS[name][1]).get_short_help_str(1000)
 
 
 def test_the_live_line_counts_kernels_while_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,34 +25,45 @@ EXIT_NOTHING = 5
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 
-#: Where the command of each name is made. Commands are made when they are asked for, with the problems there are then.
+#: Where the command of each name is made, and the first sentence of its help, which the list of commands shows without
+#: making them. Commands are made when they are asked for, with the problems there are then.
 COMMANDS = {
-    "plan": "plan:plan",
-    "solve": "solve:solve",
-    "map": "solve:map_command",
-    "evaluate": "judging:evaluate",
-    "check": "judging:check",
-    "bound": "judging:bound",
-    "compare": "compare:compare",
-    "sweep": "sweep:sweep",
-    "simulate": "simulate:simulate",
-    "report": "report:report",
-    "run": "run:run",
-    "training-run": "training_run:training_run",
-    "trace": "trace:trace",
-    "profile": "profile:profile",
-    "export": "export:export",
-    "generate": "generate:generate",
-    "convert": "generate:convert",
-    "problems": "listing:problems",
-    "solvers": "listing:solvers",
-    "bounds": "listing:bounds",
-    "baselines": "listing:baselines",
-    "schedules": "listing:schedules",
-    "exporters": "listing:exporters",
-    "devices": "listing:devices",
-    "links": "listing:links",
-    "topologies": "topologies:topologies",
+    "plan": ("plan:plan", "Split MODEL over CLUSTER."),
+    "solve": ("solve:solve", "Find the best plan for the problem in FILE, and prove how good it is."),
+    "map": (
+        "solve:map_command",
+        "As `partita solve`, for FILE with a mapping problem: place stages and replicas on physical devices: "
+        "the slowest replica, with its links, as fast as possible.",
+    ),
+    "evaluate": (
+        "judging:evaluate",
+        "Evaluate PLAN, a result file or another file that plans are written in, on the problem in FILE.",
+    ),
+    "check": ("judging:check", "Verify plan and proof of a result file R.json without the solvers."),
+    "bound": ("judging:bound", "Prove a lower bound on the best objective of the problem in FILE."),
+    "compare": ("compare:compare", "Put every baseline beside the plan for a problem file or a model."),
+    "sweep": ("sweep:sweep", "Plan FILE or MODEL at every combination of the values given."),
+    "simulate": ("simulate:simulate", "Run the plan of a result file R.json through the simulator."),
+    "report": ("report:report", "Show FILE as one HTML page that opens without a network (needs partita[report])."),
+    "run": ("run:run", "Run the plan of a result file R.json on processes of this machine, and check it."),
+    "training-run": ("training_run:training_run", "Say how long the plan in FILE trains on so many tokens."),
+    "trace": ("trace:trace", "Trace MODEL into a graph, which --output writes."),
+    "profile": ("profile:profile", "Time MODEL's operators on this machine, and messages between processes."),
+    "export": ("export:export", "Write the plan of a result file R.json for a runtime."),
+    "generate": ("generate:generate", "Make a random problem."),
+    "convert": (
+        "generate:convert",
+        "Write FILE or MODEL as a problem in a simpler form: identical devices without CPUs, variants, memory limit.",
+    ),
+    "problems": ("listing:problems", "List the problems."),
+    "solvers": ("listing:solvers", "List the solvers of every problem."),
+    "bounds": ("listing:bounds", "List the bounds of every problem, cheapest first."),
+    "baselines": ("listing:baselines", "List the baselines of every problem: what people do by hand."),
+    "schedules": ("listing:schedules", "List the schedules of pipelines."),
+    "exporters": ("listing:exporters", "List the runtimes that plans are exported to."),
+    "devices": ("listing:devices", "List the device catalogue."),
+    "links": ("listing:links", "List the link catalogue."),
+    "topologies": ("topologies:topologies", "List the topologies, or show one."),
 }
 
 
@@ -66,10 +77,20 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, click.Command(name, help=said).get_short_help_str(width))
+                    for name, (_, said) in COMMANDS.items()
+                ]
+            )
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        made: click.Command = resolve_name(f"partita.cli.{COMMANDS[cmd_name]}")()
+        made: click.Command = resolve_name(f"partita.cli.{COMMANDS[cmd_name][0]}")()
         made.params.append(_debug_option())
         return made
 
