@@ -25,6 +25,11 @@ class SharedDegrees(NamedTuple):
     #: Devices of each such group, which share out the features of every expert (x); 0 for a tensor-parallel group.
     expert_tensor: int = 0
 
+    @property
+    def shares_experts(self) -> bool:
+        """Whether experts have other groups than all else."""
+        return self.expert > 1 or self.expert_tensor > 0
+
     def experts_on(self, tensor: int) -> int:
         """Devices that hold every expert once, all neighbours, given those of a tensor-parallel group."""
         return self.expert * (self.expert_tensor or tensor)

@@ -28,7 +28,6 @@ from partita.costs.strategies.view import ATTENTION, GraphView
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.cluster import LinkPath
 from partita.nouns.graph import Operator
-from partita.nouns.pipeline import SharedDegrees
 
 #: A memory option must spare this part of a layer's activations to be offered.
 _WORTH = 0.01
@@ -185,9 +184,7 @@ class LayerPricer:
 
     def _experts(self, layer: int) -> frozenset[int]:
         """Parameters of experts that have groups of their own."""
-        if self.groups is None or layer not in self.groups.experts:
-            return frozenset()
-        if self.groups.shared == SharedDegrees(self.groups.shared.context):
+        if self.groups is None or not self.groups.shared.shares_experts or layer not in self.groups.experts:
             return frozenset()
         return frozenset(self.groups.experts[layer].weights)
 

@@ -135,7 +135,7 @@ def _priced(
     """Other entries for the layers that degrees change; layers that were alike still are."""
     pricer = pricer_of.at(degrees)
     ways = pricer_of.modes(pricer, modes)
-    changed = {space.id for space in spaces} if degrees == SharedDegrees(degrees.context) else set(pricer_of.experts)
+    changed = set(pricer_of.experts) if degrees.shares_experts else {space.id for space in spaces}
     found: list[StrategySpace] = []
     for space in spaces:
         if space.id not in changed:

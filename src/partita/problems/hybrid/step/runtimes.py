@@ -231,10 +231,10 @@ def _degrees(plan: Plan, limits: Limits) -> bool:
         (first.tensor_parallel, limits.tensor),
         (first.context_parallel, limits.context),
         (first.expert_parallel, limits.expert),
-        (max(1, 2 * first.expert_tensor_parallel), limits.expert),
         (plan.chunks, limits.chunks),
     )
-    return all(degree == 1 or has for degree, has in asked)
+    apart = first.expert_tensor_parallel > 0
+    return (limits.expert or not apart) and all(degree == 1 or has for degree, has in asked)
 
 
 def _zero_bubble() -> Runtime:
