@@ -32,8 +32,8 @@ COMMANDS = {
     "solve": ("solve:solve", "Find the best plan for the problem in FILE, and prove how good it is."),
     "map": (
         "solve:map_command",
-        "As `partita solve`, for FILE with a mapping problem: place stages and replicas on physical devices: "
-        "the slowest replica, with its links, as fast as possible.",
+        "As `partita solve`, to place stages and replicas on physical devices: the slowest replica, with its links, "
+        "as fast as possible.",
     ),
     "evaluate": (
         "judging:evaluate",

@@ -24,8 +24,8 @@ def solve() -> click.Command:
 def map_command() -> click.Command:
     """``partita map``: the command of the problem that plans of stages become, with the flags of that one."""
     kind = next(kind for kind in kinds() if kind.from_result is not None)
-    text = f"As `partita solve`, for FILE with a {kind.name} problem: {kind.summary}."
-    return _command("map", (kind,), f"{text} FILE may also be a result with a plan of stages.", results=True)
+    text = f"As `partita solve`, to {kind.summary}. FILE has a {kind.name} problem or is a result of stages."
+    return _command("map", (kind,), text, results=True)
 
 
 def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = False) -> click.Command:
