@@ -27,7 +27,7 @@ from partita.problems.facets.stages import Replication
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.problem import MicrobatchSchedule, MovedTensor, ThroughputProblem, TimedOperator
 from partita.simulator.fastest import FastLinks, fast_links, least_collective_s, least_ring_s, least_step
-from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
+from partita.simulator.pipeline import Exchange, Exchanged, Pipeline, PipelineStage, StageWork
 from partita.simulator.placed import placed_step
 from problems.hybrid.brute_force_step import meshes
 
@@ -70,14 +70,14 @@ def test_no_split_and_placement_of_throughput_plans_is_below_the_bounds() -> Non
 
 
 def test_no_plan_and_placement_of_a_step_is_below_the_bounds() -> None:
-    looked = levels = close = 0
+    looked = levels = close = sharded = 0
     for seed in range(FIRST, FIRST + 3 * (LAST - FIRST)):
         draw = random.Random(seed)
-        problem, where = problem_of(seed), topology(draw, fast=draw.choice((0.3, 3.0, 30.0)))
+        problem, where = problem_of(seed, sharded=seed % 2 == 0), topology(draw, fast=draw.choice((0.3, 3.0, 30.0)))
         links = fast_links(where.bandwidth_bytes_per_s, where.machine_of)
         shapes = {shape.mesh: shape for shape in HYBRID.shapes(problem) if shape.devices <= where.device_count}
         for mesh in meshes(problem):
-            shape = shapes.get((mesh.stages, mesh.data, mesh.tensor, mesh.zero, mesh.schedule))
+            shape = shapes.get((mesh.stages, mesh.data, mesh.tensor, mesh.zero, mesh.zero_shards, mesh.schedule))
             if shape is None:
                 continue
             bound = shape_bound(shape, links)
@@ -91,10 +91,12 @@ def test_no_plan_and_placement_of_a_step_is_below_the_bounds() -> None:
                 assert bound <= best, (seed, shape.name, plan)
                 assert least <= best, (seed, shape.name, plan)
                 looked, levels = looked + 1, levels + (len(links.machines) > 1 and shape.replicas > 1)
+                sharded += plan.zero_shards > 0
                 close += least > best * (1 - 1e-6)
     tried = LAST - FIRST
     assert looked > 10 * tried
     assert levels > tried
+    assert sharded > tried
     assert close > looked / 4, "a bound that is met nowhere may be far too low"
 
 
@@ -145,13 +147,13 @@ def least_sum(stage: PipelineStage) -> PipelineStage:
     return replace(stage, kind="", work_s={"": stage.work_s[kind]})
 
 
-def two_machines() -> Topology:
+def two_machines(across: float = 50e9) -> Topology:
     """Two machines of eight devices, 450 GB/s inside and 50 GB/s between them."""
     machine_of = tuple(number // 8 for number in range(16))
     same = np.equal.outer(machine_of, machine_of)
     return Topology(
         name="two machines", names=tuple(map(str, range(16))), machine_of=machine_of,
-        bandwidth_bytes_per_s=np.where(same, 450e9, 50e9),
+        bandwidth_bytes_per_s=np.where(same, 450e9, across),
     )  # fmt: skip
 
 
@@ -179,6 +181,37 @@ def test_levels_that_go_on_at_once_are_no_flat_ring(kind: str, scattered: bool) 
     assert twice * 15 / 16 * size / 450e9 > step
     if not scattered:
         assert size * least_ring_s(16, links) > step
+
+
+def test_experts_and_shares_have_levels_too() -> None:
+    """Of sixteen devices eight groups of two hold an expert: 3/4 of it passes links inside, 1/8 those between."""
+    where, size = two_machines(across=150e9), 1e10
+    exchange = Exchange(
+        forward_s=(0.0,), backward_s=(0.0,), reduce_bytes=(0.0,), gather_bytes=(0.0,), reduce_wait_s=(0.0,),
+        gather_wait_s=(0.0,), scattered=True, overlap=False,
+        experts=Exchanged(
+            reduce_bytes=(size,), gather_bytes=(0.0,), reduce_wait_s=(0.0,), gather_wait_s=(0.0,), width=2
+        ),
+    )  # fmt: skip
+    nothing, links = StageWork(), fast_links(where.bandwidth_bytes_per_s, where.machine_of)
+    layout = (tuple((device,) for device in range(16)),)
+
+    def steps(exchange: Exchange) -> tuple[float, float]:
+        stage = PipelineStage(replicas=(("",),) * 16, forward=nothing, backward=nothing, exchange=exchange)
+        plan = Pipeline(name="one stage", unit="s", stages=(stage,), microbatches=16)
+        step = placed_step(plan, layout, where.bandwidth_bytes_per_s, machine_of=where.machine_of).time
+        return step, least_step(plan, links)
+
+    step, least = steps(exchange)
+    assert step == pytest.approx(3 / 4 * size / 450e9)
+    assert step * (1 - 1e-6) <= least <= step
+    # Eight devices of a machine share the sum out, and the two that have a share sum it up.
+    shares = replace(exchange, experts=None, reduce_bytes=(size,), copies=2, sum_bytes=(size / 8,), sum_wait_s=(0.0,))
+    step, least = steps(shares)
+    assert step == pytest.approx(7 / 8 * size / 450e9 + size / 8 / 150e9)
+    assert least <= step
+    # Four of the eight may be in either machine, and then the two are in one.
+    assert least == pytest.approx(3 / 4 * size / 450e9 + size / 8 / 450e9)
 
 
 def test_where_replicas_may_be() -> None:

@@ -22,7 +22,7 @@ from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.replicas import StepReplicas
 from problems.hybrid.brute_force_step import rows_of
-from problems.hybrid.step_strategies import random_step
+from problems.hybrid.step_strategies import random_step, sharded_step
 
 FACET = StepReplicas(STEP)
 SCHEDULES = ("1f1b", "gpipe", "zero-bubble")
@@ -37,8 +37,9 @@ def links(draw: random.Random, devices: int) -> Topology:
     )  # fmt: skip
 
 
-def problem_of(seed: int) -> HybridProblem:
-    found: HybridProblem = random_step(seed, SCHEDULES, most=4).replace(unit="s")
+def problem_of(seed: int, *, sharded: bool = False) -> HybridProblem:
+    drawn = sharded_step(seed, SCHEDULES) if sharded else random_step(seed, SCHEDULES, most=4)
+    found: HybridProblem = drawn.replace(unit="s")
     return found
 
 
@@ -53,7 +54,7 @@ def plans(mesh: DeviceMesh, draw: random.Random) -> Iterator[Plan]:
             )
             for part in row
         )  # fmt: skip
-        yield Plan(stages=stages, schedule=mesh.schedule, zero=mesh.zero)
+        yield Plan(stages=stages, schedule=mesh.schedule, zero=mesh.zero, zero_shards=mesh.zero_shards)
 
 
 @pytest.mark.parametrize("seed", range(0, 25, 3))

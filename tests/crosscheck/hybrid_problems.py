@@ -221,6 +221,7 @@ def _training(rng: random.Random, draws: Draws, mesh: str) -> Training:
     return Training(
         schedules=tuple(rng.sample(SCHEDULES, rng.randint(1, 3))),
         zero=tuple(rng.sample((0, 1, 2, 3), rng.randint(1, 3))),
+        zero_shards=(0,) if mesh == "free" else rng.choice(((0,), (0,), (0, 2), (2,), (0, 3), (0, 2, 4))),
         mesh=mesh,
         overlap=rng.random() < 0.6,
         occupied=rng.choice((0.0, 0.2, 1.0)),

@@ -119,12 +119,12 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
     kinds = cluster.device_names()
     parts = []
     for stage in range(count):
-        own = [v for v, where in enumerate(place) if where == stage]
+        held = [v for v, where in enumerate(place) if where == stage]
         rank = stage % ranks
         places = numbers[rank * share : (rank + 1) * share]
         parts.append(
             StagePart(
-                operators=tuple(own),
+                operators=tuple(held),
                 devices=tuple(f"{kinds[number]}:{number}" for number in places),
                 kind=kinds[places[0]],
                 replicas=data,
@@ -152,11 +152,21 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
         ),
         "gradient_dtype": draw.choice(("float32", "float32", "parameter")),
     }
+    how["zero_shards"] = _shards(own, data * context, expert * wide or (expert > 1) * tensor * expert, share)
+    if how["zero"] == 0 or (likely and limits.meshes.shared_by_all):
+        how["zero_shards"] = 0
     dtype = draw.choice(("float32", "float32", "bfloat16", *(() if likely else ("float16",))))
     narrow = _with_dtype(graph, dtype)
     return make_split(
         narrow, ModelParts(parts, schedule=schedule, microbatches=microbatches, chunks=chunks, **how), cluster
     )
+
+
+def _shards(draw: random.Random, groups: int, experts: int, devices: int) -> int:
+    """Of groups of the same weights those that share out state, given devices that hold all experts, 0 for none."""
+    held = devices // experts if experts else 0
+    some = [shards for shards in range(2, groups) if groups % shards == 0 and held % (groups // shards) == 0]
+    return draw.choice((0, *some))
 
 
 def _with_dtype(graph: Graph, dtype: str) -> Graph:

@@ -105,6 +105,7 @@ def meant(split: Split, name: str) -> Any:
         # Without a backward part torch's schedule is given enough to fill the pipeline.
         "microbatches": max(-(-split.microbatches // first.replicas), 1 if split.training else split.ranks),
         "zero": split.zero if groups > 1 else None,
+        "shards": split.zero_shards or groups if split.zero else None,
         "schedule": split.schedule if len(split.stages) > 1 and split.training else None,
         "sequence_parallel": split.sequence_parallel if first.tensor > 1 else None,
         "overlap": split.overlap if groups > 1 else None,
@@ -145,7 +146,7 @@ def check(runtime: str, split: Split, path: Path) -> None:
         if name == "optimizer" and runtime != "megatron":
             wanted = split.optimizer
         assert wanted is None or value == wanted, (name, value, wanted)
-    first = split.stages[0]
+    first, groups = split.stages[0], split.stages[0].replicas * split.stages[0].context
     silent = {"tensor": first.tensor, "context": first.context, "expert": first.expert, "data": first.replicas}
     assert first.expert_tensor in (0, first.tensor) or "expert_tensor" in found.rest
     for name, degree in silent.items():
@@ -153,6 +154,7 @@ def check(runtime: str, split: Split, path: Path) -> None:
     if split.training:
         assert found.rest["recompute"] == meant(split, "recompute")
         assert {"zero", "microbatches", "schedule"} <= set(found.rest)
+    assert split.zero_shards in (0, groups) or "shards" in found.rest
     assert not any(stage.offload for stage in split.stages)
 
 
@@ -185,6 +187,7 @@ def export_all(runtime: str, count: int, folder: Path, models: Path | None = Non
             found[name] += getattr(first, name) > 1
         found["experts apart"] += first.expert_tensor == 1 < first.tensor
         found["experts around"] += first.replicas * first.context % first.expert > 0
+        found["sharded"] += split.state_copies > 1
         found["chunks"] += split.chunks > 1
         found["recompute"] += any(layer.recompute != "none" for layer in split.layers)
         found["skips"] += bool(split.skips)
@@ -206,7 +209,7 @@ def test_what_is_exported_reads_back_as_the_plan(runtime: str, tmp_path: Path) -
     if runtime in ("accelerate", "torch", "vllm", "llama.cpp"):
         assert found["cards differ"] > 10
     if runtime in ("megatron", "torchtitan"):
-        assert min(found[name] for name in ("context", "expert", "replicas", "chunks", "recompute")) > 0, found
+        assert min(found[name] for name in ("context", "expert", "replicas", "sharded", "chunks", "recompute")) > 0
     if runtime == "megatron":
         assert min(found["experts apart"], found["experts around"]) > 0, found
     if runtime in ("megatron", "torchtitan", "deepspeed"):

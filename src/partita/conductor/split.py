@@ -19,7 +19,7 @@ from partita.problems import kind_of
 from partita.problems.facets.model import ModelParts, ModelPlan
 
 #: How parts run, as the split says it, too.
-_HOW = ("schedule", "microbatches", "chunks", "zero", "sequential", "sequence_parallel", "overlap")
+_HOW = ("schedule", "microbatches", "chunks", "zero", "zero_shards", "sequential", "sequence_parallel", "overlap")
 
 
 def split_of(answer: ModelPlan[Any]) -> Split | None:

@@ -33,6 +33,7 @@ def facts_of(split: Split) -> dict[str, Any]:
         "expert": first.expert,
         "expert_tensor": (first.expert_tensor or first.tensor) if first.expert > 1 or first.expert_tensor else None,
         "zero": split.zero_of_groups if split.groups > 1 else None,
+        "state_copies": split.state_copies,
         "schedule": split.schedule if len(split.stages) > 1 else None,
         "microbatches": split.microbatches_of_replica,
         "samples": max(1, split.samples),

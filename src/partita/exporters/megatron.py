@@ -52,6 +52,8 @@ class Megatron(FileExporter):
             found.append("--untie-embeddings-and-output-weights")
         if split.groups > 1:
             found += ["--use-distributed-optimizer"] if split.zero else []
+            if split.state_copies > 1:
+                found.append(f"--num-distributed-optimizer-instances {split.state_copies}")
             found += ["--overlap-grad-reduce"] if split.overlap else []
             found += ["--overlap-param-gather"] if split.zero and split.overlap else []
         way = split.ways[0] if split.ways else "none"
@@ -82,6 +84,7 @@ class Megatron(FileExporter):
             "tensor": tensor,
             "context": context,
             "expert": int(known.get("--expert-model-parallel-size", 1)),
+            "state_copies": int(known.get("--num-distributed-optimizer-instances", 1)),
             "expert_tensor": int(known.get("--expert-tensor-parallel-size", 0)) or None,
             "samples": samples,
             "sequence": int(known["--seq-length"]) if "--seq-length" in known else None,

@@ -127,6 +127,7 @@ def _numbers(split: Split, name: str, limits: Limits) -> Iterator[str]:
         expert=first.expert,
         expert_tensor=first.expert_tensor,
         zero=split.zero,
+        zero_shards=split.zero_shards,
         schedule=split.schedule,
         microbatches=split.microbatches_of_replica,
     )

@@ -64,8 +64,8 @@ class TorchTitan(FileExporter):
             # The sequence goes round in a ring.
             *(['context_parallel_rotate_method = "alltoall"'] if first.context > 1 else []),
             f"expert_parallel_degree = {first.expert}",
-            "data_parallel_replicate_degree = 1",
-            f"data_parallel_shard_degree = {first.replicas}",
+            f"data_parallel_replicate_degree = {split.state_copies}",
+            f"data_parallel_shard_degree = {first.replicas // split.state_copies}",
         ]
         if sharded:
             # Weights that are shared out only between steps stay whole between forward and backward.
@@ -111,6 +111,7 @@ class TorchTitan(FileExporter):
             "context": mesh["context_parallel_degree"],
             "expert": mesh["expert_parallel_degree"],
             "zero": zero,
+            "state_copies": mesh["data_parallel_replicate_degree"],
             "schedule": named[mesh["pipeline_parallel_schedule"]] if len(stages) > 1 else None,
             "microbatches": training["global_batch_size"] // (samples * data),
             "samples": samples,

@@ -45,6 +45,15 @@ class SharedDegrees(NamedTuple):
 UNSHARED = SharedDegrees()
 
 
+def state_copies(groups: int, shards: int) -> int:
+    """How often state that ZeRO shares out is held, given all groups of the same weights and those that share it out.
+
+    0 of them are all. (``num_distributed_optimizer_instances`` of Megatron Core, ``data_parallel_replicate_degree`` of
+    torchtitan.)
+    """
+    return max(1, groups // shards) if shards else 1
+
+
 class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What runs together on ``data_parallel · context_parallel · tensor_parallel`` devices.
 
@@ -116,6 +125,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     schedule: str = "1f1b"
     #: What replicas share out (ZeRO's stage): 0 nothing, 1 optimizer states, 2 gradients, 3 weights as well.
     zero: int = 0
+    #: Groups, one behind the other, that share it out among them while others hold the same (hybrid sharding); 0 for
+    #: all groups that hold the same weights.
+    zero_shards: int = 0
 
     __repr__ = brief
 

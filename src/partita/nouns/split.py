@@ -14,6 +14,7 @@ from partita.ground.shown import brief
 from partita.nouns.catalogue.formats import Formats
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Source
+from partita.nouns.pipeline import state_copies
 
 Part = Literal["input", "block", "output"]
 
@@ -125,6 +126,7 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     microbatches: int = 1  #: Of a batch, over all replicas.
     chunks: int = 1  #: Stages of each rank.
     zero: int = 0  #: What replicas share out (ZeRO's stage).
+    zero_shards: int = 0  #: Groups of the same weights that do among them; 0 for all.
     sequential: bool = False  #: Whether one sample runs alone, stage after stage, instead of a pipeline of several.
     #: Samples of a microbatch, and tokens of each; 0 if not known.
     samples: int = 0
@@ -180,6 +182,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def zero_of_groups(self) -> int:
         """ZeRO's stage; 0 where nobody is there to share anything out with."""
         return self.zero if any(stage.replicas * stage.context > 1 for stage in self.stages) else 0
+
+    @property
+    def state_copies(self) -> int:
+        """How often what ZeRO's stage says is held."""
+        return state_copies(self.groups, self.zero_shards) if self.zero else 1
 
     @property
     def blocks(self) -> tuple[RuntimeLayer, ...]:

@@ -25,8 +25,8 @@ import numpy as np
 from partita.costs.collectives import sent_share
 from partita.ground.rounding import TOLERANCE
 from partita.nouns.topology.counted import CountedLinks
-from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
-from partita.simulator.placed import Bandwidths, Layout, placed_step
+from partita.simulator.pipeline import NO_EXCHANGE, Exchange, Exchanged, Pipeline, PipelineStage, StageWork
+from partita.simulator.placed import Bandwidths, Layout, exchange_s, placed_step
 
 #: What a bound is lowered by: long batches are simulated by turns that are alike within
 #: ``TOLERANCE``, and sums of up to a million parts, none of which is negative, are off by less.
@@ -116,17 +116,17 @@ def _fastest(stage: PipelineStage, links: FastLinks) -> PipelineStage:
             return 1.0
         return least * links.fastest / sent_share(kind, stage.data_parallel)
 
-    def of(kind: str) -> float:
-        return scale(kind, least_collective_s(kind, stage.data_parallel, links))
+    def rates(part: Exchanged, kinds: tuple[str, str, str]) -> tuple[float, float, float]:
+        groups = sum(map(len, stage.replicas)) // part.width if part.width else stage.data_parallel
+        counts = groups // part.copies, groups // part.copies, part.copies
+        reduce, gather, total = (
+            least_collective_s(kind, count, links) for kind, count in zip(kinds, counts, strict=True)
+        )
+        return reduce, gather, total
 
     exchange: Exchange | None = stage.exchange
     if exchange is not None:
-        reduced, gathered = of("reduce-scatter" if exchange.scattered else "all-reduce"), of("all-gather")
-        exchange = replace(
-            exchange,
-            reduce_bytes=tuple(size * reduced for size in exchange.reduce_bytes),
-            gather_bytes=tuple(size * gathered for size in exchange.gather_bytes),
-        )
+        exchange = replace(NO_EXCHANGE, rest_s=exchange_s(exchange, rates))
     ring = scale("all-reduce", least_ring_s(stage.data_parallel, links))
     return replace(
         stage,

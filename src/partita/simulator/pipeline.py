@@ -45,6 +45,11 @@ class Exchanged:
     #: What an exchange takes beside its bytes.
     reduce_wait_s: tuple[float, ...]
     gather_wait_s: tuple[float, ...]
+    #: Where groups share out among some what others hold, too: how many hold a share, and of each layer what the sum of
+    #: gradients is of each share, which all that have it exchange; empty otherwise.
+    copies: int = 1
+    sum_bytes: tuple[float, ...] = ()
+    sum_wait_s: tuple[float, ...] = ()
     width: int = 0  #: Devices of a group, counted through all replicas of the stage; 0 for those of a replica.
 
 
@@ -61,6 +66,19 @@ class Exchange(Exchanged):
     occupied: float = 0.0  #: Part of a device that they take away from the work that hides them.
     rest_s: float = 0.0  #: What is waited for besides.
     experts: Exchanged | None = None  #: Of weights that a group shares out among its devices, so that it is larger.
+
+
+#: Nothing.
+NO_EXCHANGE = Exchange(
+    reduce_bytes=(),
+    gather_bytes=(),
+    reduce_wait_s=(),
+    gather_wait_s=(),
+    forward_s=(),
+    backward_s=(),
+    scattered=False,
+    overlap=False,
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ and those that it talks to.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from partita.costs.collectives import Level, collective_time, exposed_once
 from partita.ground.errors import InputError
 from partita.nouns.topology.counted import CountedLinks
-from partita.simulator.pipeline import Exchange, Pipeline, PipelineStage, StageWork
+from partita.simulator.pipeline import Exchange, Exchanged, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Program, Step
 from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import staged_program
@@ -77,27 +77,48 @@ def all_reduce_s(
     return found
 
 
-def _exchange_s(
-    exchange: Exchange, row: Sequence[tuple[int, ...]], bandwidth: Bandwidths, machine_of: Sequence[int]
-) -> float:
-    """What the replicas of a stage wait for once in a step."""
-    of_sum = "reduce-scatter" if exchange.scattered else "all-reduce"
+#: Seconds per byte that some groups take to sum gradients up, to gather weights, and to sum shares up, each of the
+#: collective of that name.
+Rates = Callable[[Exchanged, tuple[str, str, str]], tuple[float, float, float]]
+
+
+def exchange_s(exchange: Exchange, rates: Rates) -> float:
+    """What the replicas of a stage wait for once in a step, given what a byte takes those that exchange it."""
+    kinds = "reduce-scatter" if exchange.scattered else "all-reduce", "all-gather", "all-reduce"
     reduce, gather = ([0.0] * len(exchange.forward_s) for _ in range(2))
     for part in (exchange, exchange.experts):
         if part is None:
             continue
-        groups = _cut(row, part.width) if part.width else row
-        for kind, found, sizes, waits in (
-            (of_sum, reduce, part.reduce_bytes, part.reduce_wait_s),
-            ("all-gather", gather, part.gather_bytes, part.gather_wait_s),
+        reducing, gathering, summing = rates(part, kinds)
+        for rate, found, sizes, waits in (
+            (reducing, reduce, part.reduce_bytes, part.reduce_wait_s),
+            (gathering, gather, part.gather_bytes, part.gather_wait_s),
+            (summing, reduce, part.sum_bytes, part.sum_wait_s),
         ):
-            rate = _seconds_per_byte(kind, groups, bandwidth, machine_of)
             for place, (size, wait) in enumerate(zip(sizes, waits, strict=True)):
                 found[place] += size * rate + wait if size > 0 else 0.0
     if not exchange.overlap:
         return exchange.rest_s + sum(reduce) + sum(gather)
     waited = exposed_once(exchange.forward_s, exchange.backward_s, reduce, gather, exchange.occupied)
     return exchange.rest_s + waited
+
+
+def _placed_rates(row: Sequence[tuple[int, ...]], bandwidth: Bandwidths, machine_of: Sequence[int]) -> Rates:
+    """Where replicas have these devices."""
+
+    def rates(part: Exchanged, kinds: tuple[str, str, str]) -> tuple[float, float, float]:
+        groups = _cut(row, part.width) if part.width else [*row]
+        each = len(groups) // part.copies
+        near = [groups[first : first + each] for first in range(0, len(groups), each)]
+        far = [list(ring) for ring in zip(*near, strict=True)] if part.copies > 1 else []
+        # Nobody goes on before the slowest of them has ended.
+        reduce, gather, total = (
+            max((_seconds_per_byte(kind, ring, bandwidth, machine_of) for ring in rings), default=0.0)
+            for kind, rings in zip(kinds, (near, near, far), strict=True)
+        )
+        return reduce, gather, total
+
+    return rates
 
 
 def _cut(row: Sequence[tuple[int, ...]], width: int) -> list[tuple[int, ...]]:
@@ -169,7 +190,7 @@ def placed_program(
     for stage, row in zip(reversed(plan.stages), reversed(layout), strict=True):
         behind += stage.data_parallel
         if stage.exchange is not None:
-            end = End(sync=_exchange_s(stage.exchange, row, bandwidth, machine_of), update=stage.update_s)
+            end = End(sync=exchange_s(stage.exchange, _placed_rates(row, bandwidth, machine_of)), update=stage.update_s)
         else:
             sync = all_reduce_s(stage, row, bandwidth, machine_of)
             end = End(sync=sync, behind=_behind(sync), update=stage.update_s)

@@ -12,7 +12,8 @@ KNOWN = {
     "--expert-model-parallel-size", "--expert-tensor-parallel-size", "--pipeline-model-parallel-layout",
     "--sequence-parallel", "--micro-batch-size", "--global-batch-size", "--seq-length",
     "--untie-embeddings-and-output-weights", "--use-distributed-optimizer", "--overlap-grad-reduce",
-    "--overlap-param-gather", "--recompute-granularity", "--recompute-method", "--recompute-num-layers",
+    "--overlap-param-gather", "--num-distributed-optimizer-instances",
+    "--recompute-granularity", "--recompute-method", "--recompute-num-layers",
     "--recompute-modules", "--bf16", "--fp16", "--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16",
     "--optimizer", "--sgd-momentum",
 }  # fmt: skip
@@ -50,6 +51,11 @@ def read(text: str, devices: int) -> ReadPlan:
         # A mixture of experts beside tensor parallelism asks for it.
         assert tensor == 1 or "--sequence-parallel" in given
     assert devices // ranks % (expert * wide) == 0
+    copies = int(given.get("--num-distributed-optimizer-instances", "1"))
+    # Instances are equal parts of the groups of the same weights, and of those that hold the same experts.
+    assert data * context % copies == 0
+    assert devices // ranks // (expert * wide) % copies == 0 or (expert == 1 and wide == tensor)
+    assert copies == 1 or "--use-distributed-optimizer" in given
     layers = int(given["--num-layers"])
     stages = ["E" + "t" * layers + "L"]
     if "--pipeline-model-parallel-layout" in given:
@@ -84,6 +90,7 @@ def read(text: str, devices: int) -> ReadPlan:
             "context": context,
             "expert": expert,
             "expert_tensor": wide,
+            "shards": data * context // copies,
             "zero": int("--use-distributed-optimizer" in given),
             "schedule": "interleaved" if chunks > 1 else "1f1b",
             "microbatches": microbatches,

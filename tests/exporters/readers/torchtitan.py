@@ -31,7 +31,7 @@ def read(text: str) -> ReadPlan:
         assert expert % context == 0
         assert shards * context % expert == 0
     fully = shards > 1 or context > 1
-    assert copies == 1 or (tensor, ranks, context) == (1, 1, 1)
+    assert copies == 1 or fully
     if context > 1:
         assert mesh["context_parallel_rotate_method"] == "alltoall"
     zero = 0
@@ -69,6 +69,7 @@ def read(text: str) -> ReadPlan:
             "tensor": tensor,
             "context": context,
             "expert": expert,
+            "shards": shards * context,
             "zero": zero,
             "schedule": schedule,
             "microbatches": total,

@@ -61,9 +61,15 @@ def _meshes(problem: HybridProblem, c: int, e: int, x: int, blocks: int) -> Iter
             continue
         if any(not layer.configurations.get(t) for layer in problem.layers):
             continue
-        for zero, schedule in itertools.product(training.zero, training.schedules):
+        menu = itertools.product(training.zero, training.zero_shards, training.schedules)
+        # Nothing is shared out by nobody, and by one group alone.
+        shares = {(zero, shards if zero and d * c > 1 else 0, schedule) for zero, shards, schedule in menu}
+        held = d * c * t // (e * (x or t)) if e > 1 or x else 0
+        for zero, shards, schedule in sorted(shares):
+            if shards and (d * c % shards or held % (d * c // shards)):
+                continue
             for chunks in range(2, blocks // p + 1) if schedule == "interleaved" else (1,):
-                mesh = DeviceMesh(problem, p, d, t, schedule, chunks, zero, c, e, x)
+                mesh = DeviceMesh(problem, p, d, t, schedule, chunks, zero, c, e, x, shards)
                 if _runs(mesh, blocks):
                     yield mesh
 
@@ -149,5 +155,5 @@ def _allowed(problem: HybridProblem, mesh: DeviceMesh, rows: list[list[int]], co
                 expert_tensor_parallel=mesh.expert_tensor,
             )
         )
-    plan = Plan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero)
+    plan = Plan(stages=tuple(stages), schedule=mesh.schedule, zero=mesh.zero, zero_shards=mesh.zero_shards)
     return evaluate(problem, plan).feasible

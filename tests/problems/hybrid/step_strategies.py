@@ -55,6 +55,16 @@ def spread_step(seed: int, schedules: tuple[str, ...], *, folds: bool = False) -
     return problem.replace(training=training, spreads=spreads, devices=problem.devices)
 
 
+def sharded_step(seed: int, schedules: tuple[str, ...], *, spread: bool = False) -> HybridProblem:
+    """The same, where groups of the same weights may share out among some what others hold, too."""
+    problem = spread_step(seed, schedules, folds=True) if spread else random_step(seed, schedules, most=4)
+    draw, training = random.Random(seed + 1), problem.training
+    assert training is not None
+    zero = tuple(sorted(draw.sample((0, 1, 2, 3), draw.randint(1, 2))))
+    shards = draw.choice(((0, 2), (2,), (0, 2, 4), (3, 2), (0, 4)))
+    return problem.replace(training=msgspec.structs.replace(training, zero=zero, zero_shards=shards))
+
+
 def _spread_layer(layer: Layer, c: int, e: int, draw: random.Random, *, apart: bool) -> Layer:
     less, more = draw.choice((1.0, 1.0 / c)), draw.choice((0.0, 0.5, 2.0)) if c * e > 1 or apart else 0.0
     return msgspec.structs.replace(

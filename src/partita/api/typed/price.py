@@ -140,6 +140,10 @@ class HybridPriceSettings(PriceKeywords, total=False):
     """Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]"""
     zero: int | Sequence[int]
     """Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]"""
+    zero_shards: int | Sequence[int]
+    """Groups of devices among which that is shared out while others hold the same (hybrid sharding), to choose
+    from; 0 for all of the same weights, and all if not given. [groups; default: ()]
+    """
     layout: str | None
     """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
     uneven: bool | None
@@ -428,6 +432,7 @@ class AnyPriceSettings(TypedDict, total=False):
     minimise: Literal["step", "steady"]
     mesh: Literal["uniform", "free"] | None
     zero: int | Sequence[int]
+    zero_shards: int | Sequence[int]
     layout: str | None
     uneven: bool | None
     weight_sync: Literal["behind", "after"]
@@ -664,6 +669,9 @@ def price(
         Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]
     zero : int | Sequence[int]
         Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]
+    zero_shards : int | Sequence[int]
+        Groups of devices among which that is shared out while others hold the same (hybrid sharding), to choose
+        from; 0 for all of the same weights, and all if not given. [groups; default: ()]
     layout : str | None
         Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
     uneven : bool | None

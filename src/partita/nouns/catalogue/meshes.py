@@ -21,6 +21,7 @@ class Mesh(msgspec.Struct, frozen=True, kw_only=True):
     expert: int
     expert_tensor: int = 0  #: Devices of a group that shares out experts; 0 for the tensor-parallel ones.
     zero: int  #: What replicas share out.
+    zero_shards: int = 0  #: Groups that do among them; 0 for all that hold the same weights.
     #: How microbatches run through the stages, and how many of each replica.
     schedule: str
     microbatches: int
@@ -40,6 +41,9 @@ class MeshLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     experts_apart: bool = False  #: Experts are shared out without tensor parallelism only.
     experts_around: bool = False  #: Groups that share out experts hold whole sequences.
     filled: bool = False  #: Under 1F1B each replica has as many microbatches as there are stages, or more.
+    #: What ZeRO's stage says is shared out among all groups that hold the same weights.
+    shared_by_all: bool = False
+    sharded_whole: bool = False  #: Groups that share it out hold whole sequences.
     #: Several groups hold the same weights, for the runtime's number formats come with sharing these out.
     sharded: bool = False
 
@@ -56,6 +60,16 @@ class MeshLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             yield (
                 f"{name} runs {mesh.groups} groups of the same weights {where} with {stages}, and this is "
                 f"ZeRO-{mesh.zero}; plan with --zero {','.join(map(str, allowed))}"
+            )
+        if self.shared_by_all and mesh.zero_shards:
+            yield (
+                f"{name} shares out ZeRO's state among all groups of the same weights, and the plan does among "
+                f"{mesh.zero_shards} of {mesh.groups}; leave --zero-shards out"
+            )
+        if self.sharded_whole and mesh.zero_shards % mesh.context:
+            yield (
+                f"groups that share out state hold whole sequences in {name}, and {mesh.zero_shards} are no multiple "
+                f"of context degree {mesh.context}"
             )
         if self.experts_apart and (mesh.expert > 1 or mesh.expert_tensor) and mesh.tensor > 1:
             yield (

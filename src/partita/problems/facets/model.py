@@ -172,6 +172,7 @@ class ModelParts:
     microbatches: int = 1
     chunks: int = 1
     zero: int = 0
+    zero_shards: int = 0
     sequential: bool = False
     sequence_parallel: bool = True
     overlap: bool = True

@@ -72,9 +72,10 @@ class Shape(Generic[P]):
     chain_s: float
     #: What the replicas of all stages together reduce at least, each device of a replica its share.
     parameter_bytes: float
-    #: Devices of each replica, and the stage of ZeRO.
+    #: Devices of each replica, the stage of ZeRO, and how many share out what it says, 0 for all.
     group: int = 1
     zero: int = 0
+    zero_shards: int = 0
     #: Of the time of each operator of the chain, what those behind it wait for at least before their last backward
     #: part: all of it, unless backward parts are cut in two.
     forward_share: float = 1.0
@@ -88,6 +89,7 @@ class Shape(Generic[P]):
         """For people."""
         text = f"{self.stages} × {self.replicas}" + (f" × {self.group}" if self.group > 1 else "")
         text += f", {self.schedule}" + (f", ZeRO-{self.zero}" if self.zero else "")
+        text += f" among {self.zero_shards}" if self.zero_shards else ""
         return f"{text}, recompute" if self.recompute else text
 
     @property

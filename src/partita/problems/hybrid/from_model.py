@@ -72,6 +72,7 @@ def check_settings(settings: HybridPricing) -> None:
         "--layout": settings.layout,
         "--schedule": settings.schedule,
         "--zero": settings.zero,
+        "--zero-shards": settings.zero_shards,
         "--context-parallel-degrees": settings.context_parallel_degrees,
         "--expert-parallel-degrees": settings.expert_parallel_degrees,
         "--expert-tensor-parallel-degrees": settings.expert_tensor_parallel_degrees,
@@ -86,6 +87,9 @@ def check_settings(settings: HybridPricing) -> None:
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")
+    for shards in settings.zero_shards:
+        if shards == 1:
+            raise InputError("--zero-shards 1 shares out nothing; give --zero 0, or groups of at least 2")
     if settings.zero1 and settings.zero:
         raise InputError("--zero1 and --zero say the same; leave --zero1 out")
 

@@ -103,6 +103,16 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
         tuple[int, ...],
         setting("Stages of ZeRO to choose from; all if not given.", metavar="Z,…", least=0, unit="0, 1, 2 or 3"),
     ] = ()
+    zero_shards: Annotated[
+        tuple[int, ...],
+        setting(
+            "Groups of devices among which that is shared out while others hold the same (hybrid sharding), to choose "
+            "from; 0 for all of the same weights, and all if not given.",
+            metavar="N,…",
+            least=0,
+            unit="groups",
+        ),
+    ] = ()
     layout: Annotated[
         str | None,
         setting(

@@ -295,7 +295,7 @@ def _check_others(where: str, problem: HybridProblem) -> None:
             ("microbatches", problem.microbatches, other.microbatches),
             *(
                 (name, getattr(problem.training, name), getattr(other.training, name))
-                for name in ("schedules", "zero", "mesh", "overlap", "limits")
+                for name in ("schedules", "zero", "zero_shards", "mesh", "overlap", "limits")
             ),
         ):
             if mine != theirs:

@@ -62,6 +62,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     schedules: tuple[str, ...] = ("1f1b",)  #: Schedules that a plan may have.
     zero: tuple[int, ...] = (0,)  #: Stages of ZeRO that a plan may have.
+    #: Groups of devices among which that may be shared out; 0 for all that hold the same weights.
+    zero_shards: tuple[int, ...] = (0,)
     mesh: str = "uniform"  #: Whether all stages have the same degrees (``uniform``), or each its own (``free``).
     #: Context- and expert-parallel degrees that a plan may have.
     context: tuple[int, ...] = (1,)
@@ -115,6 +117,11 @@ def check_training(owner: str, training: Training) -> None:
             raise InputError(
                 f"{owner}: {what}-parallel degrees are {degrees}; give at least one, each at least {least} and once"
             )
+    shards = training.zero_shards
+    if not shards or len(set(shards)) < len(shards) or any(count < 0 or count == 1 for count in shards):
+        raise InputError(
+            f"{owner}: ZeRO shares out among {shards} groups; give at least one number, 0 or at least 2, each once"
+        )
     if training.mesh not in MESHES:
         raise InputError(f"{owner}: a step's mesh is {training.mesh!r}; it must be one of {', '.join(MESHES)}")
     for name, values in (

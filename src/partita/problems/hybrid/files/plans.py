@@ -95,7 +95,8 @@ class StepPlanFiles(HybridPlanFiles):
     """Plans of a step decide the schedule and the stage of ZeRO."""
 
     def schedule_of(self, plan: Plan) -> dict[str, Any]:
-        return {"schedule": plan.schedule, "zero": plan.zero}
+        shards = {"zero_shards": plan.zero_shards} if plan.zero_shards else {}
+        return {"schedule": plan.schedule, "zero": plan.zero, **shards}
 
 
 def _split_differences(plan: Plan, split: Split, *, steps: bool) -> Iterator[str]:
@@ -132,7 +133,7 @@ def _split_differences(plan: Plan, split: Split, *, steps: bool) -> Iterator[str
         for name, mine, other in pairs:
             if mine != other:
                 yield f"plan.stages[{rank}].{name} is {mine}, and split.stages[{number}] has {other}"
-    for name in ("schedule", "zero") if steps else ():
+    for name in ("schedule", "zero", "zero_shards") if steps else ():
         mine, other = getattr(plan, name), getattr(split, name)
         if mine != other:
             yield f"plan.{name} is {mine}, and split.{name} is {other}"

@@ -28,7 +28,7 @@ def degrees_text(plan: Plan) -> str:
         shown = [*shown[:2], "…", shown[-1]]
     count = len(plan.stages)
     how = [] if plan.schedule == "1f1b" else [plan.schedule + (f" × {plan.chunks}" if plan.chunks > 1 else "")]
-    how += [f"ZeRO-{plan.zero}"] if plan.zero else []
+    how += [f"ZeRO-{plan.zero}" + (f" among {plan.zero_shards}" if plan.zero_shards else "")] if plan.zero else []
     shown += how
     return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
 

@@ -15,12 +15,13 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.costs.collectives import Level, collective_time, exposed, exposed_once
-from partita.nouns.pipeline import UNSHARED, SharedDegrees
+from partita.costs.collectives import Level, collective_time, exposed, exposed_once, sent_share
+from partita.nouns.pipeline import UNSHARED, SharedDegrees, state_copies
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.training import LayerState, Training
@@ -102,15 +103,19 @@ class Exchanges:
 
 
 def exchanges_of(
-    problem: HybridProblem, data: int, tensor: int, zero: int, shared: SharedDegrees = UNSHARED
+    problem: HybridProblem, data: int, tensor: int, zero: int, shared: SharedDegrees = UNSHARED, shards: int = 0
 ) -> Exchanges:
     """The exchanges of a mesh's replicas, and what they share out; layers that lack the degree have none.
 
     ``data`` counts all groups of ``tensor`` devices that hold the same weights; experts that groups share out have
-    other replicas, as far apart as all experts have devices.
+    other replicas, as far apart as all experts have devices. ``shards`` are those groups among which ZeRO shares out, 0
+    for all; of what experts hold there are as many copies then as of all else.
     """
-    training = problem.step
-    networks = network_of(problem, data, tensor), network_of_experts(problem, data, tensor, shared)
+    training, copies = problem.step, state_copies(data, shards)
+    networks = (
+        network_of(problem, data, tensor).sharded(copies),
+        network_of_experts(problem, data, tensor, shared).sharded(copies),
+    )
     order = [problem.layers[place] for place in problem.order()]
     known: dict[object, tuple[float, ...]] = {}
     rows = []
@@ -126,7 +131,7 @@ def exchanges_of(
     return Exchanges(overlap=training.overlap, occupied=training.occupied, **arrays)
 
 
-def _row(layer: Layer, networks: tuple[MeshNetwork, MeshNetwork], tensor: int, zero: int) -> tuple[float, ...]:
+def _row(layer: Layer, networks: tuple[ShardedNetwork, ShardedNetwork], tensor: int, zero: int) -> tuple[float, ...]:
     """The columns of ``Exchanges`` for a layer; ``networks`` are those of its replicas, and of its experts'."""
     state, choices = layer.states.get(tensor, _NOTHING), layer.configurations.get(tensor, ())
     plain = fastest(choices) if choices else None
@@ -148,25 +153,33 @@ def state_bytes(state: LayerState, zero: int, replicas: int) -> float:
     return sum(size / (replicas if zero >= stage else 1) for stage, size in sizes)
 
 
-def reduced_bytes(states: Iterable[LayerState], zero: int) -> float:
-    """Bytes of an all-reduce once in a step, at least: its first half is of gradients, its second one of weights."""
-    held = list(states)
+def moved_bytes(states: Iterable[LayerState], zero: int, groups: int, copies: int = 1) -> float:
+    """What each of so many groups of the same weights moves once in a step around rings: sums of gradients, weights.
+
+    ``copies`` is how often what they share out is held.
+    """
+    held, shards = list(states), groups // copies
     gradients, weights = sum(s.gradient_bytes for s in held), sum(s.parameter_bytes for s in held)
-    return (gradients, (gradients + weights) / 2, weights / 2, 0.0)[zero]
+    if zero == 0:
+        return sent_share("all-reduce", groups) * gradients
+    summed = sent_share("all-reduce", copies) * gradients / shards
+    shares = (weights if zero < 3 else 0.0) + (gradients if zero < 2 else 0.0)
+    return summed + sent_share("all-gather", shards) * shares
 
 
-def _shared(state: LayerState, network: MeshNetwork, zero: int) -> tuple[float, ...]:
+def _shared(state: LayerState, network: ShardedNetwork, zero: int) -> tuple[float, ...]:
     """What replicas exchange of some weights, and hold: from ``gather_each`` on."""
-    data = network.data
+    whole, within, data = network.whole, network.within, network.within.data
     weights, gradients = state.parameter_bytes, state.gradient_bytes
-    gather = network.collective_time("all-gather", weights)
-    reduce = network.collective_time("reduce-scatter", gradients)
+    gather = within.collective_time("all-gather", weights)
+    reduce = within.collective_time("reduce-scatter", gradients)
+    summed = network.across.collective_time("all-reduce", gradients / data)
     each, shared = zero == 3, zero >= 2
     return (
         gather if each else 0.0,
         reduce if shared else 0.0,
         gather if zero in (1, 2) else 0.0,
-        0.0 if shared else reduce if zero else network.collective_time("all-reduce", gradients),
+        (summed + (0.0 if shared else reduce)) if zero else whole.collective_time("all-reduce", gradients),
         state.update_time / (data if zero else 1),
         state_bytes(state, zero, data),
         weights if each and data > 1 else 0.0,
@@ -205,6 +218,12 @@ class MeshNetwork:
         parts = zip(sizes, rates, t.call_times, t.hop_times, t.switched, strict=True)
         return collective_time(kind, size, [Level(*part) for part in parts])
 
+    def sharded(self, copies: int) -> ShardedNetwork:
+        """The same where what ZeRO shares out is held so many times."""
+        within = max(1, self.data // copies)
+        across = dataclasses.replace(self, data=copies, tensor=self.tensor * within)
+        return ShardedNetwork(self, dataclasses.replace(self, data=within), across)
+
     def handover(self, before: int, stages: int) -> tuple[float, float]:
         """Bytes per unit of time and device from a stage to the next one, and what a transfer takes beside its bytes.
 
@@ -216,6 +235,19 @@ class MeshNetwork:
         else:
             crosses = self.per_machine % width != 0 or (before + 1) * width % self.per_machine == 0
         return (self.outside if crosses else self.inside), self.training.call_times[crosses]
+
+
+class ShardedNetwork(NamedTuple):
+    """The network of a stage's replicas, of neighbours that share out what they hold, and of those with equal shares.
+
+    Gradients are summed up among neighbours, each for its share, and these sums once in a step among all that have the
+    same share, the "2-hop" synchronisation of Zhang et al., "MiCS: Near-linear Scaling for Training Gigantic Model on
+    Public Cloud" (VLDB 2022); weights are gathered from neighbours alone.
+    """
+
+    whole: MeshNetwork
+    within: MeshNetwork
+    across: MeshNetwork
 
 
 def network_of_experts(problem: HybridProblem, data: int, tensor: int, shared: SharedDegrees) -> MeshNetwork:

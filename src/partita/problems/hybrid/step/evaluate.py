@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from partita.ground.rounding import leq
 from partita.ground.units import format_bytes
-from partita.nouns.pipeline import Plan
+from partita.nouns.pipeline import Plan, state_copies
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.evaluation import HybridStageEvaluation, StepEvaluation, StepTime, choose, stages_of_layers
 from partita.problems.hybrid.layer import Configuration
@@ -24,6 +24,7 @@ from partita.problems.hybrid.step.interleaved import part_places, slots
 from partita.problems.hybrid.step.limits import limit_violations, order_of_parts, parts_of
 from partita.problems.hybrid.step.mesh import DeviceMesh, StageCost
 from partita.problems.hybrid.step.pipeline import pipeline_time, refusal
+from partita.problems.hybrid.training import Training
 
 
 def is_free(problem: HybridProblem, plan: Plan) -> bool:
@@ -45,6 +46,7 @@ def meshes_of(problem: HybridProblem, plan: Plan) -> list[DeviceMesh]:
         plan.chunks,
         plan.zero,
         *first.shared,
+        plan.zero_shards,
     )
     return [mesh] * len(plan.stages)
 
@@ -123,9 +125,30 @@ def _mesh_violations(problem: HybridProblem, plan: Plan) -> list[str]:
         violations.append(f"schedule {plan.schedule} is not one of {', '.join(training.schedules)}")
     if plan.zero not in training.zero:
         violations.append(f"ZeRO stage {plan.zero} is not one of {', '.join(map(str, training.zero))}")
+    violations += _shard_violations(training, plan)
     if is_free(problem, plan):
         return violations + free_violations(problem, plan)
     return violations + _uniform_violations(problem.on(plan.stages[0].kind), plan)
+
+
+def _shard_violations(training: Training, plan: Plan) -> list[str]:
+    """What is wrong with the groups that share out what ZeRO's stage says."""
+    first, shards = plan.stages[0], plan.zero_shards
+    groups = first.data_parallel * first.context_parallel
+    if shards not in (0, *training.zero_shards):
+        return [f"ZeRO shares out among {shards} groups, not one of {', '.join(map(str, training.zero_shards))}"]
+    if shards == 0:
+        alone = plan.zero == 0 or all(stage.data_parallel * stage.context_parallel == 1 for stage in plan.stages)
+        return [] if alone or 0 in training.zero_shards else ["ZeRO shares out among all groups, which is not allowed"]
+    if plan.zero == 0:
+        return [f"ZeRO stage 0 shares out nothing, and the plan names {shards} groups that do"]
+    if groups % shards:
+        return [f"ZeRO shares out among {shards} groups, which do not divide the {groups} of a stage"]
+    copies = state_copies(groups, shards)
+    held = first.device_count // first.shared.experts_on(first.tensor_parallel)
+    if first.shared.shares_experts and held % copies:
+        return [f"ZeRO's state is held {copies} times, which does not divide the {held} replicas of each expert"]
+    return []
 
 
 def _uniform_violations(problem: HybridProblem, plan: Plan) -> list[str]:

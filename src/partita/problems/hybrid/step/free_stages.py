@@ -142,6 +142,8 @@ def free_violations(problem: HybridProblem, plan: Plan) -> list[str]:
             found.append(
                 f"stage {number}: tensor-parallel degree {t} is more than the {kind.devices_per_machine} of a machine"
             )
+    if plan.zero_shards:
+        found.append("where stages have degrees of their own, all replicas of a stage share out what ZeRO's stage says")
     if plan.schedule == "zero-bubble":
         wrong = refusal(plan.schedule, len(plan.stages), 1, batch // max(degrees), plan.zero)
         if len(degrees) > 1:

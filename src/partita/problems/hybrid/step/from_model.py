@@ -142,6 +142,7 @@ class StepFromModel(TrainedModel):
             plan,
             stage_starts(problem, plan.stages) if is_free(problem, plan) else None,
             zero=plan.zero,
+            zero_shards=plan.zero_shards,
             sequence_parallel=shares_tokens(settings),
             overlap=problem.step.overlap,
             gradient_dtype=settings.gradient_dtype,
@@ -175,13 +176,12 @@ def training_of(settings: HybridPricing, layout: MeshLayout | None) -> Training:
     """What plans may choose."""
     overlap = settings.weight_sync == "behind"
     if layout is not None:
-        return Training(
-            schedules=(layout.runs,), zero=(layout.zero,), uneven=layout.uneven, overlap=overlap and layout.overlap
-        )
+        return layout.training(overlap=overlap)
     zero = settings.zero or ((1,) if settings.zero1 else ZERO_STAGES)
     return Training(
         schedules=settings.schedule or PLANNED,
         zero=tuple(sorted(zero)),
+        zero_shards=tuple(sorted(settings.zero_shards)) or (0,),
         mesh=settings.mesh or "uniform",
         overlap=overlap,
     )

@@ -19,6 +19,7 @@ from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.spaces import ELEMENTWISE
+from partita.problems.hybrid.training import Training
 
 #: Ways to recompute, from most to least memory, by the configurations that stand for them.
 WAYS = ("none", "selective", "full")
@@ -42,6 +43,9 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     #: nothing.
     recompute: str = "none"
     zero: int = 0  #: What replicas share out (ZeRO's stage).
+    #: Groups of ``tensor`` devices, of ``data · context``, among which they do while others hold the same (hybrid
+    #: sharding); 0 for all.
+    zero_shards: int = 0
     sequence_parallel: bool = True  #: Whether tensor-parallel groups share out tokens.
     overlap: bool = True  #: Whether replicas exchange gradients behind the backward part.
     schedule: str | None = None  #: By default ``1f1b``, with several chunks ``interleaved``.
@@ -74,6 +78,13 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"layout: {what} is {self.expert * (self.expert_tensor or 1)}; it must divide {whole}, "
                 f"{stage // (1 if self.expert_tensor else self.tensor)}"
             )
+        groups = self.data * self.context
+        if self.zero_shards < 0 or (self.zero_shards and groups % self.zero_shards):
+            raise InputError(
+                f"layout: zero_shards is {self.zero_shards}; it must divide data · context, {groups}, or be 0 for all"
+            )
+        if self.zero_shards and not self.zero:
+            raise InputError(f"layout: zero_shards is {self.zero_shards} where zero 0 shares out nothing; leave it out")
         parts = self.pipeline * self.chunks
         if self.layers and (len(self.layers) != parts or min(self.layers) < 0):
             raise InputError(
@@ -91,6 +102,16 @@ class MeshLayout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def uneven(self) -> bool:
         """Whether it says how layers are dealt out, rather than equally many to each part."""
         return bool(self.layers) or self.ends
+
+    def training(self, *, overlap: bool) -> Training:
+        """What plans may choose: what it says, with exchanges behind work if both it and the caller allow them."""
+        return Training(
+            schedules=(self.runs,),
+            zero=(self.zero,),
+            zero_shards=(self.zero_shards,),
+            uneven=self.uneven,
+            overlap=overlap and self.overlap,
+        )
 
     @property
     def devices(self) -> int:
@@ -269,7 +290,7 @@ def uniform_plan(
                 expert_tensor_parallel=layout.expert_tensor,
             )
         )
-    return Plan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero)
+    return Plan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero, zero_shards=layout.zero_shards)
 
 
 def _choice(layer: Layer, layout: MeshLayout, recompute: str) -> str:

@@ -17,7 +17,6 @@ from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.layout import MeshLayout, check_layout, options_of
 from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.step.pricing import step_spaces
-from partita.problems.hybrid.training import Training
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def price_layout(
         If the layout does not suit the model, the cluster or the batch.
     """
     check_at_least("microbatches", microbatches)
-    training = Training(schedules=(layout.runs,), zero=(layout.zero,), uneven=layout.uneven, overlap=layout.overlap)
+    training = layout.training(overlap=True)
     spaces = step_spaces(
         graph,
         cluster,

@@ -30,6 +30,7 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         layout.chunks,
         layout.zero,
         *layout.shared,
+        layout.zero_shards,
     )
     for layer in order:
         if not layer.configurations.get(layout.tensor):

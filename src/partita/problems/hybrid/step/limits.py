@@ -55,6 +55,7 @@ def limit_violations(problem: HybridProblem, plan: Plan) -> list[str]:
         tensor=first.tensor_parallel,
         **first.shared._asdict(),
         zero=plan.zero,
+        zero_shards=plan.zero_shards,
         schedule=plan.schedule,
         microbatches=problem.microbatches // first.data_parallel,
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from partita.costs.collectives import sent_share
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.evaluation import HybridEvaluation, configurations_of, replica_devices, stage_name
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.costs import MeshNetwork, network_of_experts, reduced_bytes
+from partita.problems.hybrid.step.costs import MeshNetwork, ShardedNetwork, moved_bytes, network_of_experts
 from partita.problems.hybrid.step.evaluate import problem_at, stage_costs
 from partita.problems.hybrid.step.limits import order_of_parts
 from partita.problems.hybrid.step.mesh import DeviceMesh, PartWork, StageCost
@@ -60,7 +61,7 @@ def lowered_step(problem: HybridProblem, plan: Plan, evaluation: HybridEvaluatio
         _part(meshes[number % ranks], costs[number % ranks], number, devices[number % ranks]) for number in range(count)
     ]
     for number, (stage, mesh, cost) in enumerate(zip(plan.stages, meshes, costs, strict=True)):
-        asked = _asked(problem, plan.zero, stage, mesh, cost, linked[number])
+        asked = _asked(problem, stage, mesh, cost, linked[number])
         stages[number] = replace(stages[number], update_s=cost.update, **asked)
     return Pipeline(
         name=problem.name,
@@ -106,9 +107,7 @@ def _traffic(work: PartWork) -> float:
     return min(1.0, (work.traffic + work.exposed) / whole) if whole > 0 else 0.0
 
 
-def _asked(
-    problem: HybridProblem, zero: int, stage: Stage, mesh: DeviceMesh, cost: StageCost, linked: float
-) -> dict[str, Any]:
+def _asked(problem: HybridProblem, stage: Stage, mesh: DeviceMesh, cost: StageCost, linked: float) -> dict[str, Any]:
     """What a stage with all its parts asks of devices elsewhere, as fields of its first part."""
     layers = {layer.id: layer for layer in mesh.problem.layers}
     states = [layers[v].states[mesh.tensor] for v in stage.operators if mesh.tensor in layers[v].states]
@@ -120,26 +119,26 @@ def _asked(
     return {
         "name": stage_name([layers[v] for v in stage.operators]),
         "work_s": {"": (max(0.0, forward), max(0.0, backward))},
-        "parameter_bytes": _reduced(states, zero, mesh),
-        "exchange": _exchange(problem, mesh, stage, zero),
+        "parameter_bytes": _reduced(states, mesh),
+        "exchange": _exchange(problem, mesh, stage),
         "together": max(1, mesh.shared.experts_on(mesh.tensor) // (mesh.context * mesh.tensor)),
     }
 
 
-def _reduced(states: list[LayerState], zero: int, mesh: DeviceMesh) -> float:
-    """Bytes of parameters with which a ring of the replicas moves what groups of the stage move, at least."""
-    dense, experts = reduced_bytes(states, zero), [state.experts for state in states if state.experts is not None]
-    if mesh.groups == mesh.data and not experts:
-        return dense
-    moved = (mesh.groups - 1) / mesh.groups * dense
-    copies = network_of_experts(mesh.problem, mesh.groups, mesh.tensor, mesh.shared).data
-    moved += (copies - 1) / copies * reduced_bytes(experts, zero)
-    return moved * mesh.data / (mesh.data - 1) if mesh.data > 1 else 0.0
+def _reduced(states: list[LayerState], mesh: DeviceMesh) -> float:
+    """Bytes of parameters with which a ring of the replicas moves what groups of the stage move."""
+    if mesh.data == 1:
+        return 0.0
+    experts = [state.experts for state in states if state.experts is not None]
+    moved = moved_bytes(states, mesh.zero, mesh.groups, mesh.state_copies)
+    held = network_of_experts(mesh.problem, mesh.groups, mesh.tensor, mesh.shared).data
+    moved += moved_bytes(experts, mesh.zero, held, mesh.state_copies)
+    return moved / sent_share("all-reduce", mesh.data)
 
 
-def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int) -> Exchange:
+def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage) -> Exchange:
     """What the replicas of a stage exchange once in a step."""
-    exchanges, network = mesh.exchanges, mesh.network
+    exchanges, network, zero, copies = mesh.exchanges, mesh.network, mesh.zero, mesh.state_copies
     held = set(stage.operators)
     order = [problem.layers[place] for place in problem.order()]
     places = [place for place, layer in enumerate(order) if layer.id in held]
@@ -150,8 +149,8 @@ def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int)
     return Exchange(
         forward_s=tuple(exchanges.forward[places].tolist()),
         backward_s=tuple(exchanges.backward[places].tolist()),
-        **_exchanged(states, network, zero, mesh.tensor if mesh.context > 1 else 0),
-        experts=Exchanged(**_exchanged(shared, apart, zero, apart.tensor)) if many else None,
+        **_exchanged(states, network.sharded(copies), zero, mesh.tensor if mesh.context > 1 else 0),
+        experts=Exchanged(**_exchanged(shared, apart.sharded(copies), zero, apart.tensor)) if many else None,
         scattered=zero > 0,
         overlap=exchanges.overlap,
         occupied=exchanges.occupied,
@@ -159,21 +158,26 @@ def _exchange(problem: HybridProblem, mesh: DeviceMesh, stage: Stage, zero: int)
     )
 
 
-def _exchanged(states: list[LayerState], network: MeshNetwork, zero: int, width: int) -> dict[str, Any]:
+def _exchanged(states: list[LayerState], network: ShardedNetwork, zero: int, width: int) -> dict[str, Any]:
     """What groups exchange of some weights once in a step: the fields of ``Exchanged``."""
     of_sum = "reduce-scatter" if zero else "all-reduce"
+    copies = network.across.data
     reduced = [state.gradient_bytes if zero < 2 else 0.0 for state in states]
     gathered = [state.parameter_bytes if zero in (1, 2) else 0.0 for state in states]
+    summed = [state.gradient_bytes / network.within.data for state in states] if copies > 1 else []
 
-    def waits(kind: str, sizes: list[float]) -> tuple[float, ...]:
+    def waits(links: MeshNetwork, kind: str, sizes: list[float]) -> tuple[float, ...]:
         # Time is a constant and a multiple of the bytes.
-        times = [[network.collective_time(kind, size * factor) for size in sizes] for factor in (1.0, 2.0)]
+        times = [[links.collective_time(kind, size * factor) for size in sizes] for factor in (1.0, 2.0)]
         return tuple(max(0.0, 2 * one - two) for one, two in zip(*times, strict=True))
 
     return {
         "reduce_bytes": tuple(reduced),
         "gather_bytes": tuple(gathered),
-        "reduce_wait_s": waits(of_sum, reduced),
-        "gather_wait_s": waits("all-gather", gathered),
+        "reduce_wait_s": waits(network.within, of_sum, reduced),
+        "gather_wait_s": waits(network.within, "all-gather", gathered),
+        "copies": copies,
+        "sum_bytes": tuple(summed),
+        "sum_wait_s": waits(network.across, "all-reduce", summed),
         "width": width,
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from partita.nouns.catalogue.meshes import Mesh as Degrees
-from partita.nouns.pipeline import SharedDegrees
+from partita.nouns.pipeline import SharedDegrees, state_copies
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.costs import Exchanges, MeshNetwork, exchanges_of, network_of
@@ -74,8 +74,8 @@ class DeviceMesh:
     """How all stages run: ``stages`` of ``data`` replicas of ``tensor`` devices, each stage in ``chunks`` parts.
 
     With ``context`` a replica is of so many groups of ``tensor`` devices, which share out the sequence; of all groups
-    of a stage ``expert`` share out experts, or such groups of ``expert_tensor`` devices. ``problem`` says what layers
-    cost then (``HybridProblem.at``).
+    of a stage ``expert`` share out experts, or such groups of ``expert_tensor`` devices. ``zero_shards`` of them share
+    out what ZeRO's stage says, 0 for all. ``problem`` says what layers cost then (``HybridProblem.at``).
     """
 
     problem: HybridProblem
@@ -88,6 +88,7 @@ class DeviceMesh:
     context: int = 1
     expert: int = 1
     expert_tensor: int = 0
+    zero_shards: int = 0
 
     @property
     def shared(self) -> SharedDegrees:
@@ -103,6 +104,7 @@ class DeviceMesh:
             data=self.data,
             chunks=self.chunks,
             zero=self.zero,
+            zero_shards=self.zero_shards,
             schedule=self.schedule,
             **self.shared._asdict(),
         )
@@ -118,6 +120,7 @@ class DeviceMesh:
             expert=self.expert,
             expert_tensor=self.expert_tensor,
             zero=self.zero,
+            zero_shards=self.zero_shards,
             schedule=self.schedule,
             microbatches=self.microbatches,
         )
@@ -132,6 +135,11 @@ class DeviceMesh:
         """Groups of ``tensor`` devices in a stage: each holds all weights but for experts."""
         return self.data * self.context
 
+    @property
+    def state_copies(self) -> int:
+        """How often what ZeRO's stage says is held."""
+        return state_copies(self.groups, self.zero_shards)
+
     @functools.cached_property
     def microbatches(self) -> int:
         """Microbatches of each replica."""
@@ -145,7 +153,7 @@ class DeviceMesh:
     @functools.cached_property
     def exchanges(self) -> Exchanges:
         """What replicas exchange."""
-        return exchanges_of(self.problem, self.groups, self.tensor, self.zero, self.shared)
+        return exchanges_of(self.problem, self.groups, self.tensor, self.zero, self.shared, self.zero_shards)
 
     @functools.cached_property
     def place(self) -> dict[int, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from partita.costs.collectives import sent_share
 from partita.engines.search.monitor import Monitor
 from partita.ground.dags import topological_order
 from partita.nouns.pipeline import Plan
@@ -15,10 +16,11 @@ from partita.problems.facets.stages import Replication, Shape
 from partita.problems.hybrid.blocks import find_blocks
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Outcome
-from partita.problems.hybrid.step.costs import reduced_bytes
+from partita.problems.hybrid.step.costs import moved_bytes
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.candidates import candidates_of
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
+from partita.problems.hybrid.training import LayerState
 
 
 class StepReplicas(Replication[HybridProblem, Plan]):
@@ -48,9 +50,10 @@ class StepReplicas(Replication[HybridProblem, Plan]):
                     problem=problem,
                     work_s=work,
                     chain_s=chain,
-                    parameter_bytes=reduced_bytes(states, one.zero),
+                    parameter_bytes=_reduced(states, one),
                     group=one.tensor,
                     zero=one.zero,
+                    zero_shards=one.zero_shards,
                     forward_share=share if one.schedule == "zero-bubble" else 1.0,
                     mesh=_mesh(one),
                     levels_at_once=True,
@@ -66,7 +69,17 @@ class StepReplicas(Replication[HybridProblem, Plan]):
 
 
 def _mesh(one: DeviceMesh) -> tuple[Any, ...]:
-    return one.stages, one.data, one.tensor, one.zero, one.schedule
+    return one.stages, one.data, one.tensor, one.zero, one.zero_shards, one.schedule
+
+
+def _reduced(states: Sequence[LayerState], one: DeviceMesh) -> float:
+    """Bytes of the all-reduce of replicas that takes no longer than what they exchange, whatever the links.
+
+    Where some of them share out what all others hold, too, exchanges follow one another on different links.
+    """
+    if one.data == 1 or one.zero_shards:
+        return 0.0
+    return moved_bytes(states, one.zero, one.data) / sent_share("all-reduce", one.data)
 
 
 def _is(mesh: tuple[Any, ...], one: DeviceMesh) -> bool:

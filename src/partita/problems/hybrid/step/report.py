@@ -41,6 +41,7 @@ class StepReport(HybridReport):
         ends = formula.pipeline - (formula.steady - formula.weight_sync)
         parts = "" if plan.chunks == 1 else f" with {plan.chunks} parts of each stage"
         shares = "" if plan.zero == 0 else f", ZeRO-{plan.zero}"
+        shares += f" among {plan.zero_shards}" if plan.zero_shards else ""
         size = problem.microbatch_samples
         samples = f"{size} sample" + ("s" if size > 1 else "")
         called, loss = degrees_text(plan), ""

@@ -59,9 +59,16 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
         raise InputError(
             f"{runtime.name} runs pipelines with ZeRO-{' and '.join(map(str, allowed))}; take another stage with --zero"
         )
+    if limits.meshes.shared_by_all and any(settings.zero_shards):
+        raise InputError(f"{runtime.name} shares out ZeRO's state among all replicas; leave --zero-shards out")
     context, expert = settings.context_parallel_degrees, settings.expert_parallel_degrees
-    for what, asked, has in (("context", context, limits.context), ("expert", expert, limits.expert)):
-        if not has and any(degree > 1 for degree in asked):
+    width = settings.expert_tensor_parallel_degrees
+    for what, asked, least, has in (
+        ("context", context, 1, limits.context),
+        ("expert", expert, 1, limits.expert),
+        ("expert-tensor", width, 0, limits.expert),
+    ):
+        if not has and any(degree > least for degree in asked):
             raise InputError(
                 f"{runtime.name} has no {what} parallelism with such splits; leave --{what}-parallel-degrees out"
             )
@@ -75,7 +82,7 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
         tensor_parallel_degrees=degrees,
         context_parallel_degrees=context if limits.context else (1,),
         expert_parallel_degrees=expert if limits.expert else (1,),
-        expert_tensor_parallel_degrees=settings.expert_tensor_parallel_degrees if limits.expert else (0,),
+        expert_tensor_parallel_degrees=width if limits.expert else (0,),
         sequence_parallel=settings.sequence_parallel and limits.tokens != "never",
         zero=tuple(stage for stage in zero if stage in allowed),
         zero1=False,

@@ -65,6 +65,14 @@ def _zero(problem: HybridProblem, wanted: int) -> int:
     return max((zero for zero in allowed if zero <= wanted), default=wanted)
 
 
+def _shards(problem: HybridProblem, zero: int, groups: int) -> int:
+    """Among how many of so many groups ZeRO shares out: all, or as many as plans may have."""
+    allowed = problem.step.zero_shards
+    if zero == 0 or groups == 1 or 0 in allowed:
+        return 0
+    return max((shards for shards in allowed if groups % shards == 0), default=0)
+
+
 def _contexts(problem: HybridProblem) -> list[int]:
     """Context-parallel degrees beyond 1, ascending."""
     return sorted(degree for degree in problem.step.context if degree > 1)
@@ -92,6 +100,7 @@ def _filled(
         pipeline=pipeline,
         data=data,
         zero=_zero(problem, zero),
+        zero_shards=_shards(problem, _zero(problem, zero), data * context),
         context=context,
         expert=max(near, default=1) if experts else 1,
         expert_tensor=1 if whole else 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 import math
@@ -11,7 +12,7 @@ from functools import partial
 
 from partita.ground.rounding import rounded_down
 from partita.nouns.catalogue.meshes import MeshLimits
-from partita.nouns.pipeline import UNSHARED, SharedDegrees
+from partita.nouns.pipeline import UNSHARED, SharedDegrees, state_copies
 from partita.problems.hybrid.blocks import divisors
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.problem import HybridProblem
@@ -42,7 +43,7 @@ class CandidateMesh:
     def order(self) -> tuple[object, ...]:
         """By bound; of those that are alike the mesh that is looked at first."""
         mesh = self.mesh
-        sizes = mesh.zero, mesh.data, mesh.tensor, mesh.stages, mesh.chunks, mesh.schedule
+        sizes = mesh.zero, mesh.zero_shards, mesh.data, mesh.tensor, mesh.stages, mesh.chunks, mesh.schedule
         return self.bound, *sizes, self.passing, *self.lows, *mesh.shared, self.way
 
 
@@ -128,14 +129,29 @@ def groups_of(
                 break
             if groups * t % shared.experts_on(t):
                 continue
-            # One replica shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
-            for zero in training.zero if groups > 1 else (min(training.zero),):
-                totals = _totals(problem, exchanges_of(problem, groups, t, zero, shared), t, batch // d)
+            for zero, shards in _shares(training, groups, t, shared):
+                totals = _totals(problem, exchanges_of(problem, groups, t, zero, shared, shards), t, batch // d)
                 most = min(count, problem.devices // (groups * t))
                 # Work is shared out best by the most stages.
                 least = batch // d * totals.time / most * (1 - _ROOM)
-                first = DeviceMesh(problem, most, d, t, "1f1b", 1, zero, *shared)
+                first = DeviceMesh(problem, most, d, t, "1f1b", 1, zero, *shared, shards)
                 yield CandidateGroup(least, partial(_meshes, totals, first, len(starts), way))
+
+
+def _shares(training: Training, groups: int, tensor: int, shared: SharedDegrees) -> Iterator[tuple[int, int]]:
+    """Stages of ZeRO, and among how many of so many groups of the same weights they share out."""
+    if groups == 1:
+        # One group shares out nothing; which schedules there are depends on the stage of ZeRO all the same.
+        yield min(training.zero), 0
+        return
+    held = groups * tensor // shared.experts_on(tensor) if shared.shares_experts else 0
+    # All of them are what 0 stands for.
+    alike = groups if 0 in training.zero_shards else None
+    for zero in training.zero:
+        for shards in training.zero_shards if zero else (0,):
+            divides = shards == 0 or (groups % shards == 0 and held % state_copies(groups, shards) == 0)
+            if divides and shards != alike:
+                yield zero, shards
 
 
 def _meshes(totals: _Totals, first: DeviceMesh, blocks: int, way: str) -> Iterator[CandidateMesh]:
@@ -148,7 +164,7 @@ def _meshes(totals: _Totals, first: DeviceMesh, blocks: int, way: str) -> Iterat
         if totals.memory > stages * limit:
             continue
         for schedule, chunks in _ways(training, stages, totals.microbatches, blocks, count, first.zero):
-            mesh = DeviceMesh(problem, stages, first.data, first.tensor, schedule, chunks, first.zero, *first.shared)
+            mesh = dataclasses.replace(first, stages=stages, schedule=schedule, chunks=chunks)
             if any_mesh or training.limits.meshes.admits(mesh.degrees):
                 yield _bounded(totals, mesh, way)
 

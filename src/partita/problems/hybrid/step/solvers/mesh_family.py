@@ -59,7 +59,7 @@ class MeshFamily(StepFamily):
         fastest = np.array([min(choice.time for choice in choices) for choices in self.model.options[0]])
         rest = (1.0 - as_bits(self.sets, len(fastest))) @ fastest
         self.rest = rounded_down(rest, rest, 2 * len(fastest))
-        self.known: OrderedDict[tuple[int, int], tuple[StageOptions, Sacks]] = OrderedDict()
+        self.known: OrderedDict[tuple[int, int, int], tuple[StageOptions, Sacks]] = OrderedDict()
 
     def best(self, mesh: DeviceMesh, box: Box, limit: float) -> UniformPipeline | None:
         """The pipeline of a mesh with the least sum of passing times within a box's caps, or None."""
@@ -103,8 +103,8 @@ class MeshFamily(StepFamily):
         return uniform_plan(self.problem, order, parts, configurations, mesh.layout)
 
     def _known(self, mesh: DeviceMesh) -> tuple[StageOptions, Sacks]:
-        """The stages of meshes with as many groups and the same stage of ZeRO."""
-        key = mesh.groups, mesh.zero
+        """The stages of meshes with as many groups, which share out the same among as many."""
+        key = mesh.groups, mesh.zero, mesh.zero_shards
         if key not in self.known:
             self.known[key] = self.tables([(0, mesh)], self.most + 1)
         self.known.move_to_end(key)

@@ -115,7 +115,7 @@ class UnlikeBound:
 
     def _known(self, mesh: DeviceMesh, order: Sequence[Layer]) -> tuple[float, float, float]:
         """The least time of a repeated layer, the sum over all layers, and what stages hand on and gather beside."""
-        key = mesh.shared, mesh.data, mesh.tensor, mesh.zero
+        key = mesh.shared, mesh.data, mesh.tensor, mesh.zero, mesh.zero_shards
         if key not in self.times:
             times = _times(mesh)
             each = min((float(times[v]) for v in repeated_layers(order).starts), default=0.0)
