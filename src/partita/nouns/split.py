@@ -70,7 +70,8 @@ class StagePart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     places: tuple[int, ...] = ()
     #: Ids of the plan's layers that it has, where these are not the operators themselves.
     planned: tuple[int, ...] = ()
-    offload: str = ""  #: What is kept in the host's memory: ``activations``, ``weights``, or nothing.
+    #: What is kept in the host's memory: ``activations``, ``optimizer states``, both, ``weights``, or nothing.
+    offload: str = ""
 
     __repr__ = brief
 

@@ -7,10 +7,12 @@ import pytest
 import partita as pt
 from partita.conductor.judge import evaluate
 from partita.costs.strategies.strategy import LayerStrategy
+from partita.nouns.catalogue.loader import load_catalogue
+from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.pricing import kept_on_host
-from partita.problems.hybrid.training import Training
+from partita.problems.hybrid.step.host import Host, host_of, kept_on_host, updated_on_host
+from partita.problems.hybrid.training import LayerState, Training
 
 
 def entry(activation_bytes: float) -> LayerStrategy:
@@ -67,3 +69,45 @@ def test_plans_offload_where_memory_asks_for_it() -> None:
     assert tight.objective == pytest.approx(7.0 + 6.0 + 6 * 7.0)
     assert [stage.memory_bytes for stage in evaluate(problem, tight.plan).stages] == [13.0, 13.0]
     assert str(tight.status) == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("link", "memory", "time"),
+    [(4.0, 1e9, 8.0), (1e9, 8.0, (32 + 2 * 64 + 16) / 8), (2.0, 4.0, (32 + 2 * 64 + 16) / 4)],
+)
+def test_the_slowest_of_gradients_down_work_and_weights_up_counts(link: float, memory: float, time: float) -> None:
+    state = LayerState(parameter_bytes=16.0, gradient_bytes=32.0, optimizer_bytes=64.0, update_time=1.0)
+    found = updated_on_host(state, 16.0, Host(link, memory, activations=False, optimizer=True))
+    assert (found.optimizer_bytes, found.update_time) == (0.0, time)
+    assert (found.parameter_bytes, found.gradient_bytes) == (16.0, 32.0)
+
+
+def test_hosts_have_the_cpus_of_the_cluster_or_those_of_the_catalogue() -> None:
+    cpu = load_catalogue().device("CPU")
+    rate = cpu.memory_bandwidth_bytes_per_s * cpu.memory_efficiency
+    for text, share in (("8xA100-80GB", 2 / 8), ("2xT4", 1 / 2), ("1x(8xA100-80GB+1xCPU)", 1 / 8)):
+        found = host_of(read_cluster(text), activations=False, optimizer=True)
+        assert found is not None
+        assert found.memory == pytest.approx(rate * share)
+    assert host_of(read_cluster("2xT4"), activations=False, optimizer=False) is None
+
+
+def test_states_on_the_host_make_room() -> None:
+    """The same model on one card: less memory, and a longer step."""
+    pytest.importorskip("transformers")
+
+    def planned(**more: object) -> pt.Answer:
+        return pt.plan(
+            "hf:gpt2", "1xL4", set={"n_layer": 2, "n_embd": 64, "n_head": 2}, sequence_length=16, training=True,
+            objective="hybrid", microbatches=4, time_limit_s=5, baselines=False, **more,
+        )  # fmt: skip
+
+    device, host = planned(), planned(offload_optimizer=True)
+    assert any("optimizer runs on the hosts" in note for note in host.notes)
+    (there,), (here,) = (answer.result.evaluation.stages for answer in (host, device))
+    assert there.memory_bytes < here.memory_bytes
+    assert host.objective > device.objective
+    with pytest.raises(pt.UnsupportedError, match="keeps optimizer states in the host's memory"):
+        host.export("megatron", None)
+    with pytest.raises(pt.InputError, match="offload-optimizer is for steps"):
+        planned(minimise="steady", offload_optimizer=True)

@@ -221,6 +221,10 @@ class HybridCompareSettings(CompareKeywords, total=False):
     """
     offload_activations: bool
     """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
+    offload_optimizer: bool
+    """Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
+    [default: False]
+    """
     offload: Offload | None
     """Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
     [default: None]
@@ -635,6 +639,7 @@ class AnyCompareSettings(TypedDict, total=False):
         | Sequence[Literal["none", "elementwise", "selective", "full"]]
     )
     offload_activations: bool
+    offload_optimizer: bool
     offload: Offload | None
     trace: Callable[[int], Graph] | None
     pieces: int | None
@@ -1003,6 +1008,9 @@ def compare(
         [default: ()]
     offload_activations : bool
         Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
+    offload_optimizer : bool
+        Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
+        [default: False]
     offload : Offload | None
         Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
         [default: None]

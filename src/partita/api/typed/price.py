@@ -203,6 +203,10 @@ class HybridPriceSettings(PriceKeywords, total=False):
     """
     offload_activations: bool
     """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
+    offload_optimizer: bool
+    """Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
+    [default: False]
+    """
     offload: Offload | None
     """Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
     [default: None]
@@ -453,6 +457,7 @@ class AnyPriceSettings(TypedDict, total=False):
         | Sequence[Literal["none", "elementwise", "selective", "full"]]
     )
     offload_activations: bool
+    offload_optimizer: bool
     offload: Offload | None
     trace: Callable[[int], Graph] | None
     pieces: int | None
@@ -719,6 +724,9 @@ def price(
         [default: ()]
     offload_activations : bool
         Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
+    offload_optimizer : bool
+        Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
+        [default: False]
     offload : Offload | None
         Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
         [default: None]

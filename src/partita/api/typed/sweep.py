@@ -229,6 +229,10 @@ class HybridSweepSettings(SweepKeywords, total=False):
     """
     offload_activations: bool
     """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
+    offload_optimizer: bool
+    """Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
+    [default: False]
+    """
     offload: Offload | None
     """Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
     [default: None]
@@ -659,6 +663,7 @@ class AnySweepSettings(TypedDict, total=False):
         | Sequence[Literal["none", "elementwise", "selective", "full"]]
     )
     offload_activations: bool
+    offload_optimizer: bool
     offload: Offload | None
     trace: Callable[[int], Graph] | None
     pieces: int | None
@@ -1036,6 +1041,9 @@ def sweep(
         [default: ()]
     offload_activations : bool
         Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
+    offload_optimizer : bool
+        Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
+        [default: False]
     offload : Offload | None
         Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
         [default: None]

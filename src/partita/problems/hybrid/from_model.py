@@ -82,8 +82,9 @@ def check_settings(settings: HybridPricing) -> None:
             raise InputError(f"{flag} is for steps; leave it out, or --minimise steady")
     if settings.layout and settings.mesh == "free":
         raise InputError("--layout is a uniform mesh; leave it out, or --mesh free")
-    if settings.offload_activations and steady:
-        raise InputError("--offload-activations is for steps; leave it out, or --minimise steady")
+    for what in ("activations", "optimizer"):
+        if getattr(settings, f"offload_{what}") and steady:
+            raise InputError(f"--offload-{what} is for steps; leave it out, or --minimise steady")
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")

@@ -240,6 +240,10 @@ class HybridPricing(Pricing, frozen=True, kw_only=True):
     offload_activations: Annotated[
         bool, setting("Of a step: layers may keep activations in the host's memory, sent and brought back in time.")
     ] = False
+    offload_optimizer: Annotated[
+        bool,
+        setting("Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back."),
+    ] = False
     offload: Annotated[
         Any,
         setting(

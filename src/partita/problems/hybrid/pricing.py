@@ -40,6 +40,7 @@ class SpacesSettings(TypedDict, total=False):
     gradient_dtype: str
     sharing: DegreeChoices | None
     host_activations: bool
+    host_optimizer: bool
 
 
 def hybrid_problem(graph: Graph, cluster: Cluster | str | Path, **settings: Unpack[SpacesSettings]) -> HybridProblem:
@@ -56,6 +57,7 @@ def strategy_spaces(
     gradient_dtype: str = "parameter",
     sharing: DegreeChoices | None = None,
     host_activations: bool = False,
+    host_optimizer: bool = False,
     **pricing: Any,
 ) -> StrategySpaces:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
@@ -76,6 +78,8 @@ def strategy_spaces(
         Of a step, context- and expert-parallel degrees; those that suit unless stated.
     host_activations
         Of a step, whether layers may keep their activations in the host's memory, over each device's link to it.
+    host_optimizer
+        Of a step, whether the optimizer with its states is on the host.
 
     Returns
     -------
@@ -97,5 +101,6 @@ def strategy_spaces(
         zero1=zero1,
         gradient_dtype=gradient_dtype,
         host_activations=host_activations,
+        host_optimizer=host_optimizer,
         **pricing,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -101,6 +101,12 @@ def plan_parts(
         chosen = stage.configurations[layer]
         return {"selective": selective[layer], "offload": "none"}.get(chosen, chosen)
 
+    def kept_on_host(stage: Stage, layers: Sequence[int]) -> Iterator[str]:
+        if any(stage.configurations[layer] == "offload" for layer in layers):
+            yield "activations"
+        if settings.offload_optimizer:
+            yield "optimizer states"
+
     def part(rank: int, stage: Stage, layers: Sequence[int]) -> StagePart:
         return StagePart(
             operators=tuple(v for layer in layers for v in members[layer]),
@@ -114,7 +120,7 @@ def plan_parts(
             expert_tensor=stage.expert_tensor_parallel,
             places=places[rank],
             planned=tuple(layers),
-            offload="activations" if any(stage.configurations[layer] == "offload" for layer in layers) else "",
+            offload=" and ".join(kept_on_host(stage, layers)),
         )
 
     return ModelParts(

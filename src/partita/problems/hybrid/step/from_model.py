@@ -124,6 +124,7 @@ class StepFromModel(TrainedModel):
             gradient_dtype=settings.gradient_dtype,
             sharing=sharing,
             host_activations=settings.offload_activations,
+            host_optimizer=settings.offload_optimizer,
             **asked,
         )
         return by_microbatches(spaces.problem if mixed else suit(spaces), graph, cluster, settings, spaces, change)

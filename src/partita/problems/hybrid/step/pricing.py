@@ -21,6 +21,7 @@ from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.spaces import Offload, StrategySpaces, offloaded, priced_model, pricing_notes, reserve_of
 from partita.problems.hybrid.step.degrees import DegreeChoices, choose_degrees, degree_notes, spaces_at_degrees
+from partita.problems.hybrid.step.host import Host, host_notes, host_of, kept_on_host, updated_on_host
 from partita.problems.hybrid.training import LayerState, Training
 
 
@@ -33,15 +34,14 @@ def step_spaces(
     zero1: bool = False,
     gradient_dtype: str = "parameter",
     host_activations: bool = False,
+    host_optimizer: bool = False,
     **pricing: Any,
 ) -> StrategySpaces:
     """As ``pricing.strategy_spaces``, with what layers cost at every degree that ``sharing`` allows."""
     cluster, sharing = read_cluster(cluster), sharing or DegreeChoices()
     sharing.check()
     model = priced_model(graph, cluster, **pricing)
-    device, host = model.machines.device, None
-    if host_activations:
-        host = cluster.links[device.to_host].achievable_bytes_per_s
+    host = host_of(cluster, activations=host_activations, optimizer=host_optimizer)
 
     def layers_at(spaces: Sequence[StrategySpace], shared: SharedDegrees) -> ContextExpertLayers:
         reserves = {degree: reserve_of(spaces, degree) for degree in model.modes}
@@ -60,10 +60,11 @@ def step_spaces(
     training = step_training(training, model.machines, whole.reserves)
     kept = ", ".join(f"{format_bytes(size)} at degree {degree}" for degree, size in sorted(training.reserves.items()))
     notes = pricing_notes(model, kept, zero1=zero1, shared=max(training.expert) > 1 or max(training.expert_tensor) > 0)
+    states = float(sum(min(space.entries.items())[1][0].optimizer_bytes for space in model.spaces))
     problem = model.problem(
         whole.layers,
         0.0,
-        [*notes, *degree_notes(pricer_of, training, sharing)],
+        [*notes, *host_notes(host, states), *degree_notes(pricer_of, training, sharing)],
         training=training,
         spreads=tuple(layers_at(spaces, shared) for shared, spaces in further.items()),
     )
@@ -95,14 +96,14 @@ def step_layers(
     gradient_dtype: str,
     sequence_parallel: bool,
     offload: Offload | None,
-    host_bytes_per_s: float | None = None,
+    host: Host | None = None,
 ) -> tuple[Layer, ...]:
     """The layers of spaces with their configurations, and their states apart from these.
 
     ``edges`` are what layers hand over, ``reserves`` by degree the working memory that every stage holds in any case,
     ``bandwidth`` that of each device's memory in bytes per second. A group shares out the tokens of what it hands over
-    if ``sequence_parallel``; otherwise its devices gather the parts. ``host_bytes_per_s`` is what each device exchanges
-    with its host each way, for activations that are kept there; None if none are.
+    if ``sequence_parallel``; otherwise its devices gather the parts. ``host`` is where activations or states are kept,
+    None if none are.
     """
     known: dict[int, tuple[dict[int, tuple[Configuration, ...]], dict[int, LayerState]]] = {}
     found = []
@@ -119,10 +120,10 @@ def step_layers(
                     "sync_out_bytes": {layer: size * share for layer, size in after.items() if share},
                 }
                 rows = [_configuration(entry, reserves[degree], tables) for entry in entries]
-                if host_bytes_per_s is not None:
-                    rows.append(kept_on_host(entries[0], rows[0], host_bytes_per_s))
+                if host is not None and host.activations:
+                    rows.append(kept_on_host(entries[0], rows[0], host.link))
                 configurations[degree] = (*rows, *offloaded(space, degree, offload))
-            states = {d: _state(entries[0], bandwidth, gradient_dtype) for d, entries in space.entries.items()}
+            states = {d: _state(entries[0], bandwidth, gradient_dtype, host) for d, entries in space.entries.items()}
             known[space.like] = configurations, states
         configurations, states = known[space.like]
         found.append(Layer(id=space.id, name=space.name, configurations=configurations, states=states))
@@ -141,41 +142,23 @@ def _configuration(entry: LayerStrategy, reserve: float, tables: Mapping[str, An
     )
 
 
-def kept_on_host(entry: LayerStrategy, plain: Configuration, host_bytes_per_s: float) -> Configuration:
-    """The layer with its activations sent to the host during the forward part, and brought back for the backward part.
-
-    Each part of ``plain``, without recomputation, takes as long as the transfer beside it, at least. The device holds
-    one microbatch's activations, whatever is in flight: those that are made, sent or used (Rhu et al., "vDNN", MICRO
-    2016, §III).
-    """
-    transfer = entry.activation_bytes / host_bytes_per_s
-    ahead = plain.time if plain.forward_time is None else plain.forward_time
-    forward = max(ahead, transfer)
-    return msgspec.structs.replace(
-        plain,
-        id="offload",
-        time=forward + max(plain.time - ahead, transfer),
-        forward_time=forward,
-        memory_per_microbatch_bytes=0.0,
-        memory_bytes=plain.memory_bytes + entry.activation_bytes,
-    )
-
-
-def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str) -> LayerState:
+def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str, host: Host | None) -> LayerState:
     """Weights with their gradients and states; those of experts that a group shares out apart.
 
-    The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written.
+    The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written, on the
+    device or on its host.
     """
 
     def state(weights: float, narrow: float, optimizer: float, trained: int, time: float | None) -> LayerState:
         gradients = narrow if gradient_dtype == "parameter" else max(narrow, trained * dtype_bytes(gradient_dtype))
-        return LayerState(
+        found = LayerState(
             parameter_bytes=weights,
             gradient_bytes=float(gradients),
             optimizer_bytes=optimizer,
             update_time=(gradients + 2.0 * narrow + 2.0 * optimizer) / bandwidth,
             weight_gradient_time=time,
         )
+        return updated_on_host(found, narrow, host) if host is not None and host.optimizer else found
 
     weights, gradients, optimizer, trained = entry.of_experts
     rest = state(

@@ -72,8 +72,10 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
             raise InputError(
                 f"{runtime.name} has no {what} parallelism with such splits; leave --{what}-parallel-degrees out"
             )
-    if settings.offload_activations and not limits.offload:
-        raise InputError(f"{runtime.name} keeps activations on its devices; leave --offload-activations out")
+    for what in ("activations", "optimizer"):
+        if getattr(settings, f"offload_{what}") and not limits.offload:
+            kept = "its optimizer" if what == "optimizer" else what
+            raise InputError(f"{runtime.name} keeps {kept} on its devices; leave --offload-{what} out")
     if limits.tokens == "always" and not settings.sequence_parallel:
         raise InputError(f"tensor-parallel groups of {runtime.name} share out tokens; leave --no-sequence-parallel out")
     return msgspec.structs.replace(
@@ -181,12 +183,20 @@ def _with_ways(problem: HybridProblem, ways: dict[int, str], allowed: tuple[str,
 #: What people call the runtimes that partita exports to.
 _EXPORTED = {"megatron": "Megatron-LM", "torchtitan": "torchtitan", "deepspeed": "DeepSpeed"}
 
+#: Those whose optimizer runs on hosts.
+_WITH_HOSTS = ("Megatron-LM", "DeepSpeed")
+
 
 def runtimes_of(answer: ModelPlan[HybridProblem]) -> tuple[str, ...]:
     """Runtimes that execute the plan of an answer about a step; none if none is known."""
     plan = answer.result.plan
     assert plan is not None
-    return tuple(_runtimes(answer, plan)) if is_uniform(plan) else ()
+    found = tuple(_runtimes(answer, plan)) if is_uniform(plan) else ()
+    if answer.priced.settings.offload_optimizer:
+        # Their optimizers for hosts are those that share out states.
+        apart = plan.stages[0].data_parallel * plan.stages[0].context_parallel > 1
+        return tuple(name for name in found if name in _WITH_HOSTS) if plan.zero or not apart else ()
+    return found
 
 
 def _runtimes(answer: ModelPlan[HybridProblem], plan: Plan) -> Iterator[str]:
