@@ -12,6 +12,7 @@ no constant belongs to one model or one row.
 from __future__ import annotations
 
 import csv
+import dataclasses
 import functools
 import itertools
 import json
@@ -38,6 +39,7 @@ from partita.problems.hybrid.pricing import strategy_spaces
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.step.degrees import DegreeChoices
 from partita.problems.hybrid.step.evaluate import evaluate
+from partita.problems.hybrid.step.from_model import even_degrees, with_unlike_parts
 from partita.problems.hybrid.step.layout import MeshLayout
 from partita.problems.hybrid.step.least_recompute import stated_plan
 from partita.problems.hybrid.training import Training
@@ -108,8 +110,12 @@ class Prediction:
     @property
     def tokens_per_s(self) -> float:
         """Tokens per second and device."""
+        return self.tokens_of(self.evaluation.objective)
+
+    def tokens_of(self, step: float) -> float:
+        """Tokens per second and device with a step of so many seconds."""
         tokens = _number(self.row, "global_batch") * _number(self.row, "sequence")
-        return tokens / (self.evaluation.objective * _number(self.row, "devices"))
+        return tokens / (step * _number(self.row, "devices"))
 
     @property
     def measured(self) -> float:
@@ -126,27 +132,16 @@ class Prediction:
         return max(stage.memory_bytes for stage in self.evaluation.stages) / float(self.problem.memory_bytes or 1.0)
 
 
-def predict(row: Row) -> Prediction:
-    """Price the layout of a row; what is not known of it is an ``InputError``."""
-    model = find_model(row["model"])
-    adapters = adapters_of(row)
-    number = functools.partial(_number, row)
+def priced(row: Row, degrees: Sequence[int] | None, training: Training, sharing: DegreeChoices) -> HybridProblem:
+    """The model of a row on its cluster, with the microbatches, formats and runtime of the row."""
+    model, adapters, number = find_model(row["model"]), adapters_of(row), functools.partial(_number, row)
     graph, kinds = traced(model, number("microbatch"), number("sequence"), adapters)
     automodel = row["framework"] == "automodel"
-    chunks = number("chunks") if number("pipeline") > 1 else 1
-    groups = number("devices") // (number("tensor") * number("pipeline"))
-    more = further_predictions(row, model)
-    numbers = dealt_out(len(kinds), number("pipeline") * chunks, more)
-    # Megatron Bridge's recipes leave experts whole beside tensor parallelism (expert_tensor_parallel_size 1).
-    mixture = kind_of(model) != "dense" and has_experts(model)
-    whole = mixture and not automodel and number("tensor") > 1
-    expert = math.gcd(number("expert"), groups * (number("tensor") if whole else 1)) if mixture else 1
-    shared = SharedDegrees(number("context"), expert, 1 if whole else 0)
     spaces = strategy_spaces(
         graph,
         cluster_of(row),
         microbatches=number("global_batch") // number("microbatch"),
-        degrees=(number("tensor"),),
+        degrees=degrees,
         memory_options=("none", "elementwise", "full"),
         gradient_dtype="float32" if row["framework"] == "paper" else "parameter",
         optimizer_dtype="parameter" if automodel else "float32",
@@ -155,14 +150,38 @@ def predict(row: Row) -> Prediction:
         sequence_parallel=not automodel,
         fused=True,
         precision=precision_of(row),
-        behind=hidden(row, chunks),
+        behind=hidden(row, chunks_of(row)),
         issue_s=0.0 if automodel or records(row) or "tokendrop" in row["model"] else ISSUE_S,
         costs=Roofline(allow_tf32=True, tuned=True, recorded=records(row), fused_experts=fuses_experts(row)),
-        training=Training(schedules=("interleaved" if chunks > 1 else "1f1b",), zero=(0, 1, 2, 3), uneven=True),
-        sharing=DegreeChoices.of(shared, once="tokendrop" not in row["model"], reach=reach_of(model)),
+        training=training,
+        sharing=dataclasses.replace(sharing, once="tokendrop" not in row["model"], reach=reach_of(model)),
         name=row["model"],
     )
-    problem = with_all_blocks(spaces.problem, kinds, more)
+    problem = even_degrees(spaces.problem, spaces.layers, stated=degrees is not None)
+    return with_all_blocks(problem, kinds, further_predictions(row, model))
+
+
+def predict(row: Row) -> Prediction:
+    """Price the layout of a row; what is not known of it is an ``InputError``."""
+    model = find_model(row["model"])
+    adapters = adapters_of(row)
+    number = functools.partial(_number, row)
+    _, kinds = traced(model, number("microbatch"), number("sequence"), adapters)
+    automodel, chunks = row["framework"] == "automodel", chunks_of(row)
+    groups = number("devices") // (number("tensor") * number("pipeline"))
+    numbers = dealt_out(len(kinds), number("pipeline") * chunks, further_predictions(row, model))
+    # Megatron Bridge's recipes leave experts whole beside tensor parallelism (expert_tensor_parallel_size 1).
+    mixture = kind_of(model) != "dense" and has_experts(model)
+    whole = mixture and not automodel and number("tensor") > 1
+    expert = math.gcd(number("expert"), groups * (number("tensor") if whole else 1)) if mixture else 1
+    shared = SharedDegrees(number("context"), expert, 1 if whole else 0)
+    schedules = ("interleaved" if chunks > 1 else "1f1b",)
+    problem = priced(
+        row,
+        (number("tensor"),),
+        Training(schedules=schedules, zero=(0, 1, 2, 3), uneven=True),
+        DegreeChoices.of(shared),
+    )
     tried: list[tuple[MeshLayout, StepEvaluation]] = []
     # AutoModel's checkpoints are of all blocks or of none.
     ways = ("none", "full") if automodel else ("least",)
@@ -181,6 +200,22 @@ def predict(row: Row) -> Prediction:
         tried.append((layout, evaluate(problem, stated_plan(problem, layout))))
     layout, evaluation = min(tried, key=lambda entry: (not entry[1].feasible, entry[1].objective))
     return Prediction(row, layout, problem, evaluation, bool(adapters), kind_of(model))
+
+
+def chosen(found: Prediction, seconds: float) -> Any:
+    """What the planner makes of a row whose degrees, stages, ZeRO and recomputation are left open.
+
+    Samples of a microbatch, batch, formats, runtime, and what it hides stay those of the run.
+    """
+    row = found.row
+    training = Training(schedules=("1f1b", "interleaved"), zero=(0, 1, 2, 3))
+    problem = with_unlike_parts(priced(row, None, training, DegreeChoices()), None)
+    return pt.solve(problem, time_limit_s=seconds, explain=False)
+
+
+def chunks_of(row: Row) -> int:
+    """Parts of every stage."""
+    return _number(row, "chunks") if _number(row, "pipeline") > 1 else 1
 
 
 def _number(row: Row, name: str) -> int:

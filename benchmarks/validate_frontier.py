@@ -23,6 +23,26 @@ from _training import median, rank_correlation
 from partita.ground.errors import PartitaError
 
 
+def planned(found: Prediction, seconds: float) -> dict[str, Any]:
+    """What the planner chooses for a row in so many seconds, beside what was run; nothing where it finds no plan."""
+    answer = _frontier.chosen(found, seconds)
+    if answer.plan is None:
+        return {"chosen": "", "faster": "", "chosen_gap": "", "chosen_plan": str(answer.status)}
+    plan, tokens = answer.plan, found.tokens_of(answer.objective)
+    first = plan.stages[0]
+    degrees = {"p": len(plan.stages), "d": first.data_parallel, "t": first.tensor_parallel, "c": first.context_parallel}
+    degrees |= {"e": first.expert_parallel, "x": first.expert_tensor_parallel, "v": plan.chunks, "z": plan.zero}
+    told = {
+        name: degree for name, degree in degrees.items() if degree > 1 or name in "pdt" or (name in "xz" and degree)
+    }
+    return {
+        "chosen": round(tokens, 1),
+        "faster": round(tokens / found.tokens_per_s - 1, 4),
+        "chosen_gap": round(answer.gap or 0.0, 4),
+        "chosen_plan": "·".join(f"{name}{degree}" for name, degree in told.items()),
+    }
+
+
 def shown(found: Prediction) -> dict[str, Any]:
     """What is printed and written of a row."""
     row = found.row
@@ -72,11 +92,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", default=_frontier.ROWS, help="rows of published runs in CSV")
     parser.add_argument("--csv", type=Path, default=Path("results/validate_frontier.csv"))
+    parser.add_argument(
+        "--search", type=float, default=20.0, help="seconds for the planner's own plan of a row; 0: none"
+    )
     asked = parser.parse_args(arguments)
     started = time.perf_counter()
-    predictions, refused = [], []
+    predictions, refused, written = [], [], []
     print(f"{'model':26} {'system':9} {'dev.':>4} {'precision':14} {'runtime':15}", end=" ")
-    print(f"{'tok/s':>8} {'pred.':>8} {'error':>7} mem.")
+    print(f"{'tok/s':>8} {'pred.':>8} {'error':>7} mem.", end=" ")
+    print(f"{'chosen':>8} {'faster':>7}  plan" if asked.search else "")
     for row in _frontier.read_rows(asked.rows):
         try:
             found = _frontier.predict(row)
@@ -85,21 +109,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{row['model']:26} {row['system']:9} {row['devices']:>4} refused: {error}", flush=True)
             continue
         predictions.append(found)
-        one = shown(found)
+        one = shown(found) | (planned(found, asked.search) if asked.search else {})
+        written.append(one)
+        beside = ""
+        if one.get("chosen"):
+            beside = f"{one['chosen']:8.0f} {one['faster']:+7.1%}  {one['chosen_plan']}"
         print(
             f"{one['model']:26} {one['system']:9} {one['devices']:>4} {one['precision']:14} {one['runtime']:15} "
             f"{one['measured']:8.0f} {one['predicted']:8.0f} {one['error']:+7.1%} {one['memory']:4.0%} "
-            f"{'' if one['fits'] else 'does not fit'}",
+            f"{beside}{'' if one['fits'] else ' does not fit'}",
             flush=True,
         )
     print(*summary(predictions), sep="\n")
+    faster = [one["faster"] for one in written if one.get("chosen")]
+    if faster:
+        print(
+            f"Of {len(faster)} plans of its own the planner says that half are {median(faster):.1%} faster than what "
+            f"was run, {sum(one >= 0 for one in faster)} at least as fast, {min(faster):+.1%} to {max(faster):+.1%}."
+        )
     wrong = [found for found in predictions if not found.evaluation.feasible]
     print(f"{len(refused)} rows are refused, {len(wrong)} are said not to run ({time.perf_counter() - started:.0f} s).")
     print(
         *(f"{found.row['model']} on {found.row['system']}: {found.evaluation.violations[0]}" for found in wrong),
         sep="\n",
     )
-    _common.write(asked.csv, [shown(found) for found in predictions])
+    _common.write(asked.csv, written)
     return 0
 
 
