@@ -6,6 +6,7 @@ Options that do not fit what it is raise ``InputError``.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from partita.api.arguments import Devices, Model
 from partita.api.given import Given
+from partita.api.retracing import Retraced
 from partita.api.tracing import (
     Tracing,
     decoding_graph,
@@ -21,8 +23,6 @@ from partita.api.tracing import (
     is_graph_file,
     is_model,
     model_name,
-    traced,
-    with_samples,
 )
 from partita.conductor.ahead import compile_ahead
 from partita.conductor.place import placing_facet, staged_plan
@@ -220,6 +220,7 @@ def read_model(
     if known is not None:
         # While a model is traced, kernels can be compiled.
         compile_ahead(known[0])
+    started = time.monotonic()
     steps = known[0].model.traced_after if known is not None and known[0].model is not None else ()
     if steps and asked.decode is None and isinstance(model, str) and model.startswith("hf:"):
         graph, free = decoding_graph(model, asked, steps), False
@@ -229,7 +230,7 @@ def read_model(
     options, pricing, changes = map(dict, settings)
     assert kind.model is not None
     if "trace" in kind.model.pricing.__struct_fields__ and "trace" not in pricing:
-        pricing["trace"] = (lambda size: traced(model, with_samples(asked, size))) if free else None
+        pricing["trace"] = Retraced(str(model), asked, time.monotonic() - started) if free else None
     return ModelSource(kind, graph, machines, options, pricing, changes, notes, where)
 
 

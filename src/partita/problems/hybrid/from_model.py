@@ -55,7 +55,10 @@ class HybridFromModel(TrainedModel):
                 raise InputError("the number of microbatches is not stated; give microbatches=(32,), for example")
             return model.price(with_packed_weights(graph, settings.weights), cluster, settings, change)
         found: list[Priced[HybridProblem]] = []
-        for samples in microbatch_sizes(settings, graph.samples):
+        sizes = microbatch_sizes(settings, graph.samples)
+        if hasattr(settings.trace, "expect"):
+            settings.trace.expect([size for size in sizes if size != graph.samples])
+        for samples in sizes:
             traced = graph if samples == graph.samples else settings.trace(samples)
             number = settings.global_batch // samples
             sized = msgspec.structs.replace(settings, microbatches=(number,))
