@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import partita
+from parsed import nodes_of
 from partita.problems import kinds
 
 SOURCE = Path(partita.__file__).parent
@@ -30,10 +32,10 @@ def files(*places: str) -> list[Path]:
 
 def words(path: Path) -> Iterator[tuple[int, str]]:
     """Identifiers and strings of a file but for docstrings, with their lines; a dotted name part by part."""
-    tree = ast.parse(path.read_text())
-    documented = [n for n in ast.walk(tree) if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef)) and n.body]
+    nodes = nodes_of(path)
+    documented = [n for n in nodes if isinstance(n, (ast.Module, ast.ClassDef, ast.FunctionDef)) and n.body]
     told = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
-    for node in ast.walk(tree):
+    for node in nodes:
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Name):
             yield line, node.id
@@ -114,16 +116,22 @@ def test_nothing_else_names_a_problem_but_the_lists() -> None:
     assert naming_problems(files("simulator"), own_names() - {WORD[1]}) == []
 
 
-def asked_types(path: Path, types: set[str]) -> list[str]:
-    """Where a file asks whether a value is of one of these types."""
+@cache
+def questions(path: Path) -> list[tuple[int, set[str]]]:
+    """Where a file asks for a value's type, and the names in each question."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         called = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id
         if called in ("isinstance", "issubclass", "type") or isinstance(node, ast.MatchClass):
             parts = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
             parts |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
-            found += [f"{path.name}:{getattr(node, 'lineno', 0)}: {name}" for name in sorted(types & parts)]
+            found.append((getattr(node, "lineno", 0), parts))
     return found
+
+
+def asked_types(path: Path, types: set[str]) -> list[str]:
+    """Where a file asks whether a value is of one of these types."""
+    return [f"{path.name}:{line}: {name}" for line, names in questions(path) for name in sorted(types & names)]
 
 
 def test_nobody_asks_which_problem_or_plan_a_value_is() -> None:
@@ -150,7 +158,7 @@ PROCESSES = ("engines/mip/", "engines/processes/", "execution/")
 def silent(path: Path) -> Iterator[int]:
     """Lines where a file catches whatever comes, and neither raises something nor does anything with what came."""
     lines = path.read_text().splitlines()
-    for node in ast.walk(ast.parse("\n".join(lines))):
+    for node in nodes_of(path):
         if not isinstance(node, ast.ExceptHandler):
             continue
         caught = (

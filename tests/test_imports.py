@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import partita
+from parsed import nodes_of, tree_of
 
 SOURCE = Path(partita.__file__).parent
 
@@ -50,14 +51,9 @@ def at_once(body: list[ast.stmt]) -> Iterator[str]:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
 def late(path: Path) -> dict[tuple[int, str], list[str]]:
     """By function with imports of its own: what it imports."""
-    functions = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in nodes_of(path) if isinstance(node, ast.FunctionDef)]
     found = {
         (each.lineno, each.name): [
             one for node in ast.walk(each) if isinstance(node, ast.stmt) for one in imported(node)
@@ -85,6 +81,7 @@ def loaded(name: str) -> frozenset[str]:
     return frozenset({one.split(".")[0] for one in seen} & HEAVY)
 
 
+@cache
 def idle(name: str) -> list[tuple[int, str]]:
     """Functions of a module whose own imports load no heavy library that the module's do not."""
     here = loaded(name)
