@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from instances.strategies import USUAL_EXAMPLES
+from partita.ground.collecting import collect_rarely
 from partita.inside.torchvision_inside import declare_where_missing
 from running.command_line import partita as partita
 
@@ -33,6 +34,9 @@ declare_where_missing()
 os.environ["PARTITA_CACHE"] = "off"
 
 PUBLISHED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+# As the command line does: tests trace models by the hundred.
+collect_rarely()
 
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(

@@ -9,9 +9,14 @@ import pytest
 from partita.engines.processes.pool import Pool
 
 
-@pytest.fixture(name="workers", params=["processes", "dask", "ray"], scope="module")
+@pytest.fixture(
+    name="workers", params=["processes", "dask", pytest.param("ray", marks=pytest.mark.slow)], scope="module"
+)
 def workers_fixture(request: pytest.FixtureRequest) -> Iterator[Pool]:
-    """A pool of two workers of every backend that is installed, for all tests of a file: clusters begin slowly."""
+    """A pool of two workers of every backend that is installed, for all tests of a file: clusters begin slowly.
+
+    Ray's takes longest, and is usual in one test only.
+    """
     pytest.importorskip("joblib")
     needed = {"dask": "distributed", "ray": "ray"}.get(request.param)
     if needed is not None:

@@ -21,6 +21,7 @@ from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.documents.tables.text import as_text
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Rival, StopReason
+from partita.ground.collecting import collecting_rarely
 from partita.problems import kind_of
 from partita.problems.kind import Stated
 from partita.problems.planned import read_plan
@@ -93,6 +94,7 @@ class Comparison(Sequence[Rival]):
         return cell(self.answer.document())
 
 
+@collecting_rarely()
 def compare(
     what: Model | Stated,
     cluster: Devices | None = None,

@@ -11,6 +11,7 @@ from partita.conductor.bound import bound as bound_problem
 from partita.conductor.check import check as check_found
 from partita.conductor.judge import evaluate as evaluate_plan
 from partita.engines.search.result import Bound, PlanEvaluation, Result
+from partita.ground.collecting import collecting_rarely
 from partita.problems.importers import read_problem
 from partita.problems.kind import Stated
 from partita.problems.planned import read_plan
@@ -52,6 +53,7 @@ def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
     return evaluation
 
 
+@collecting_rarely()
 def bound(problem: Stated | str | Path, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
     """A proven lower bound on the best objective.
 

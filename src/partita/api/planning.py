@@ -19,6 +19,7 @@ from partita.conductor.solve import check_time_limit, options_of
 from partita.engines.processes.pool import Backend, Pool
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Event, Progress, StopReason
+from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError, PartitaError
 from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of
@@ -31,6 +32,7 @@ PLANNING = 0.95
 LEAST_PLACE_S = 0.1
 
 
+@collecting_rarely()
 def plan(
     model: Model,
     cluster: Devices | None = None,
@@ -201,6 +203,7 @@ def _placed(
         return None, f"the plan is not placed: {error}"
 
 
+@collecting_rarely()
 def price(
     model: Model,
     cluster: Devices,

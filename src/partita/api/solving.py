@@ -14,11 +14,13 @@ from partita.conductor.place import placing_facet
 from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress
+from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError
 from partita.problems import find_kind
 from partita.problems.kind import Stated
 
 
+@collecting_rarely()
 def solve(
     problem: Stated | str | Path,
     *,
@@ -88,6 +90,7 @@ def solve_source(
     return Answer.of(run_solver(source.problem, search.solver, options, monitor, explain=explain))
 
 
+@collecting_rarely()
 def map_stages(
     what: AnyAnswer | Stated | str | Path,
     topology: Devices | None = None,

@@ -18,6 +18,7 @@ from partita.documents.document import write_atomic, write_json
 from partita.documents.tables.text import as_text
 from partita.engines.processes.pool import Backend, Pool
 from partita.engines.search.result import Progress
+from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.facets.sweep import Sweep
@@ -129,6 +130,7 @@ class SweepAnswer:
         return cell(self._document)
 
 
+@collecting_rarely()
 def sweep(
     what: Model | Stated,
     cluster: Devices | None = None,

@@ -15,6 +15,7 @@ import click
 from partita.cli.streams import ReaderGoneError, prepare_streams
 from partita.engines.search import compiling
 from partita.ground import registry
+from partita.ground.collecting import collect_rarely
 from partita.ground.errors import DisagreementError, PartitaError, RankError
 from partita.ground.version import __version__
 
@@ -135,6 +136,7 @@ def main(arguments: list[str] | None = None) -> Any:
     """
     if arguments is None:
         prepare_streams()
+        collect_rarely()
     compiling.beside = arguments is None
     compiling.tell = registry.tell = lambda note: print(f"partita: {note}", file=sys.stderr)
     try:

@@ -13,6 +13,7 @@ import sys
 
 from partita.engines.processes.child import environment, main_of
 from partita.engines.search import compiling
+from partita.ground.collecting import collect_rarely
 from partita.problems import find_kind, kinds
 from partita.problems.kind import Ahead, AnyKind
 
@@ -67,6 +68,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     """Run the parts of a problem whose name and numbers are the arguments."""
+    collect_rarely()
     parts = parts_of(find_kind(sys.argv[1]))
     for number in sys.argv[2:]:
         parts[int(number)].run()

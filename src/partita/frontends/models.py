@@ -12,6 +12,7 @@ from partita.frontends.options import Adapters, Asked, asked_of
 from partita.frontends.torch import BuiltModel
 from partita.frontends.userfile import build_file
 from partita.ground.checks import check_at_least
+from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError, TraceError, require
 from partita.nouns.graph import Graph, Source
 
@@ -20,6 +21,7 @@ from partita.nouns.graph import Graph, Source
 MOST_SAMPLES, MOST_TOKENS = 2**20, 2**24
 
 
+@collecting_rarely()
 def load_model(
     spec: str,
     *,

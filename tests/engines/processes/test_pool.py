@@ -90,6 +90,15 @@ def test_one_worker_is_this_process() -> None:
             pool.map(refuse, [2])
 
 
+def test_ray_is_a_pool_like_the_others() -> None:
+    pytest.importorskip("joblib")
+    pytest.importorskip("ray")
+    with Pool(2, "ray") as pool:
+        assert pool.map(square, [1, 2, 3]) == [1, 4, 9]
+        with pytest.raises(pt.InputError, match="2 is refused"):
+            pool.map(refuse, [2])
+
+
 def test_answers_do_not_depend_on_the_workers(two_workers: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     # On a busy machine the clock would decide.
     for limit in ("SPLIT_S", "MAP_S", "PLACE_S"):

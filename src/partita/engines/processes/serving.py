@@ -18,6 +18,7 @@ from typing import IO, Any, NoReturn
 from partita.engines.processes.ending import die_with_parent
 from partita.engines.processes.replies import packed, pickled_reply, receive
 from partita.engines.processes.shipping import take
+from partita.ground.collecting import collect_rarely
 
 
 class Request:
@@ -54,6 +55,7 @@ def serve(work: Callable[[Request], Any], *, forks: bool = False) -> NoReturn:
     With ``forks`` there is no thread beside, because threads do not survive a fork: words about a request are not
     heard, and the system is asked to end this process with its parent.
     """
+    collect_rarely()
     # Code that is called prints where it likes: keep the channel to ourselves.
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
