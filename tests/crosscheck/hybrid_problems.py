@@ -337,6 +337,9 @@ def kinds(rng: random.Random) -> HybridProblem:
     """A step on two kinds of devices, with degrees of their own or not."""
     first = _step(rng, 3, rng.choice(("uniform", "free")))
     assert first.training is not None
+    # Of several kinds all replicas share out.
+    first = first.replace(training=msgspec.structs.replace(first.training, zero_shards=(0,)))
+    assert first.training is not None
     draws = Draws.of(rng)
     if rng.random() < 0.5:
         layers = first.layers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+import partita as pt
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Layer
@@ -131,3 +132,31 @@ def test_layouts_say_it() -> None:
         MeshLayout(data=8, zero=1, zero_shards=3)
     with pytest.raises(InputError, match="zero 0 shares out nothing"):
         MeshLayout(data=8, zero_shards=4)
+
+
+def test_stages_of_unlike_degrees_share_out_among_all() -> None:
+    problem = small(1, (0, 2))
+    with pytest.raises(InputError, match="degrees of their own, ZeRO shares out among all replicas"):
+        problem.replace(training=msgspec.structs.replace(problem.step, mesh="free"))
+    other = problem.replace(device="b")
+    with pytest.raises(InputError, match="of several kinds of devices all replicas share out"):
+        problem.replace(device="a", others=(other,))
+
+
+def test_a_model_is_planned_where_some_share_out() -> None:
+    """All zero stages share out among two of the four replicas, and what stages of unlike degrees do is not said."""
+    pytest.importorskip("transformers")
+    asked: dict[str, object] = {
+        "set": {"n_layer": 2, "n_embd": 64, "n_head": 2}, "sequence_length": 16, "training": True, "microbatches": 8,
+        "objective": "hybrid", "zero": (1, 2, 3), "time_limit_s": 10, "baselines": False,
+    }  # fmt: skip
+    answer = pt.plan("hf:gpt2", "2x(2xL4)", zero_shards=(2,), **asked)
+    assert str(answer.status) == "optimal"
+    plan = answer.plan
+    groups = plan.stages[0].data_parallel * plan.stages[0].context_parallel
+    assert plan.zero_shards == (2 if groups > 1 else 0)
+    for more in ({"mesh": "free"}, {"minimise": "steady", "zero": ()}):
+        with pytest.raises(InputError, match="zero-shards is for"):
+            pt.plan("hf:gpt2", "2x(2xL4)", zero_shards=(2,), **(asked | more))
+    with pytest.raises(InputError, match="zero-shards is for devices of one kind"):
+        pt.plan("hf:gpt2", "2xL4+2xT4", zero_shards=(2,), **asked)

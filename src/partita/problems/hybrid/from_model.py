@@ -91,6 +91,8 @@ def check_settings(settings: HybridPricing) -> None:
     for stage in settings.zero:
         if stage not in ZERO_STAGES:
             raise InputError(f"--zero {stage} is no stage of ZeRO; give {', '.join(map(str, ZERO_STAGES))}")
+    if settings.zero_shards and settings.mesh == "free":
+        raise InputError("--zero-shards is for a uniform mesh; leave it out, or --mesh free")
     for shards in settings.zero_shards:
         if shards == 1:
             raise InputError("--zero-shards 1 shares out nothing; give --zero 0, or groups of at least 2")

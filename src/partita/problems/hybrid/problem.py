@@ -283,6 +283,8 @@ def _check_others(where: str, problem: HybridProblem) -> None:
         owner = f"{where}: on {other.device}"
         if problem.training is None or other.training is None:
             raise InputError(f"{owner}: several kinds of devices are for steps; give every kind its training")
+        if problem.step.zero_shards != (0,):
+            raise InputError(f"{owner}: of several kinds of devices all replicas share out; leave zero_shards out")
         if problem.spreads or other.spreads:
             raise InputError(
                 f"{owner}: context- and expert-parallel degrees are for devices of one kind; leave spreads out"

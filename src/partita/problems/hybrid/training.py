@@ -124,6 +124,11 @@ def check_training(owner: str, training: Training) -> None:
         )
     if training.mesh not in MESHES:
         raise InputError(f"{owner}: a step's mesh is {training.mesh!r}; it must be one of {', '.join(MESHES)}")
+    if training.mesh == "free" and shards != (0,):
+        raise InputError(
+            f"{owner}: where stages have degrees of their own, ZeRO shares out among all replicas of a stage; leave "
+            "zero_shards out"
+        )
     for name, values in (
         ("call time", training.call_times),
         ("hop time", training.hop_times),

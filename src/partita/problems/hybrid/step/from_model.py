@@ -112,6 +112,10 @@ class StepFromModel(TrainedModel):
                     f"context- and expert-parallel degrees are for devices of one kind, and cluster {cluster.name} has "
                     "several; leave them out"
                 )
+            if any(settings.zero_shards):
+                raise InputError(
+                    f"--zero-shards is for devices of one kind, and cluster {cluster.name} has several; leave it out"
+                )
             sharing = dataclasses.replace(sharing, context=(1,), expert=(1,), expert_tensor=(0,))
         asked = pricing_settings(settings)
         if layout is not None:

@@ -86,8 +86,8 @@ def bound_of_free(
     It is at most 0.4 % below the best such step, if there is time.
     """
     training = result.problem.step
-    if result.plan is None or result.bound is None or result.problem.spreads:
-        # Pipelines that share out sequences or experts are not bounded.
+    if result.plan is None or result.bound is None or result.problem.spreads or any(training.zero_shards):
+        # Pipelines that share out sequences or experts, or states among some replicas, are not bounded.
         return None
     problem = result.problem.replace(training=msgspec.structs.replace(training, mesh="free"))
     search = PipelineSearch(problem, options, result.plan, _BOUND, result.bound.value)
