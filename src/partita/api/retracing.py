@@ -6,7 +6,6 @@ largest sizes first, while this one takes the small ones; they meet in between.
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Sequence
 
@@ -15,6 +14,7 @@ from partita.engines.processes.child import Child
 from partita.engines.processes.serving import Request, serve
 from partita.ground.errors import ProcessError
 from partita.ground.folders import kept_folder
+from partita.ground.processors import usable_cores
 from partita.nouns.graph import Graph
 
 #: Seconds of a trace from which on a process of its own, which loads all libraries once more, is worth it.
@@ -50,7 +50,7 @@ class Retraced:
 
     def expect(self, sizes: Sequence[int]) -> None:
         """Say which sizes are asked for, in this order, so that the last ones can be traced meanwhile."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        cores = usable_cores()
         kept = self.asked.cache and self.model.startswith("hf:") and kept_folder() is not None
         if not kept or cores < 2 or len(sizes) < 2 or self.took < WORTH_S:
             return

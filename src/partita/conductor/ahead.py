@@ -7,13 +7,13 @@ comes to each; two processes halve the time, and while a model is traced nobody 
 from __future__ import annotations
 
 import atexit
-import os
 import subprocess
 import sys
 
 from partita.engines.processes.child import environment, main_of
 from partita.engines.search import compiling
 from partita.ground.collecting import collect_rarely
+from partita.ground.processors import usable_cores
 from partita.problems import find_kind, kinds
 from partita.problems.kind import Ahead, AnyKind
 
@@ -39,7 +39,7 @@ def compile_ahead(kind: AnyKind) -> None:
     missing = [number for number, part in enumerate(parts) if not all(map(is_compiled, part.kernels))]
     kernels = [kernel for number in missing for kernel in parts[number].kernels if not is_compiled(kernel)]
     compiling.expect([lambda kernel=kernel: is_compiled(kernel) for kernel in kernels])  # type: ignore[misc]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     for first in range(min(MOST, cores) if cores > 1 else 0):
         # The first part takes about as long as all others together.
         mine = missing[:1] if first == 0 else missing[1:]

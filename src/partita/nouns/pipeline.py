@@ -54,6 +54,11 @@ def state_copies(groups: int, shards: int) -> int:
     return max(1, groups // shards) if shards else 1
 
 
+def zero_text(zero: int, shards: int) -> str:
+    """ZeRO's stage, and among how many groups it shares out where these are not all, in words; empty for none."""
+    return f"ZeRO-{zero}" + (f" among {shards}" if shards else "") if zero else ""
+
+
 class Stage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What runs together on ``data_parallel · context_parallel · tensor_parallel`` devices.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from partita.costs.profile import Hardware
+from partita.ground.processors import usable_cores
 
 #: Side of the matrices, and bytes of the copy, that show what a device reaches at best.
 _SIDE, _COPY = 1536, 1 << 27
@@ -27,7 +28,7 @@ def describe() -> Hardware:
         gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
     return Hardware(
         cpu=_cpu_name(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        cores=usable_cores(),
         memory_bytes=memory_bytes("cpu"),
         gpu=gpu,
         system=f"{platform.system()} {platform.release()}",

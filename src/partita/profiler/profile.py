@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -20,6 +19,7 @@ from partita.engines.processes.child import Child
 from partita.engines.processes.replies import Reply
 from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError, ProfileError, require
+from partita.ground.processors import usable_cores
 from partita.nouns.catalogue.specs import DeviceSpec, LinkSpec
 from partita.nouns.cluster import Cluster, Machine
 from partita.nouns.graph import Graph, Source
@@ -71,7 +71,7 @@ def profile_model(
     require("torch", "torch")
     check_at_least("processes", processes)
     check_at_least("repeats", repeats, 2)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     threads = max(1, cores // processes) if threads is None else threads
     check_at_least("threads", threads)
     if device != "cpu" and not torch.cuda.is_available():

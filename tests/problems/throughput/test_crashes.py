@@ -252,7 +252,7 @@ def test_one_thread_means_one_program_at_a_time(
 
 def test_two_threads_race(problem: ThroughputProblem, at_once: dict[str, int]) -> None:
     ExactBound().improve(Knowledge(uniform(problem)), 3.0)
-    assert at_once["programs"] == (2 if minmax_program.processors() > 1 else 1)
+    assert at_once["programs"] == (2 if minmax_program.usable_cores() > 1 else 1)
 
 
 def test_one_thread_means_one_search_for_blocks(monkeypatch: pytest.MonkeyPatch, problem: ThroughputProblem) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from partita.engines.search.monitor import Monitor
+from partita.nouns.pipeline import zero_text
 from partita.nouns.topology.topology import Topology
 from partita.problems.facets import E, Facet, L, P
 from partita.problems.outcome import Outcome
@@ -88,8 +89,7 @@ class Shape(Generic[P]):
     def name(self) -> str:
         """For people."""
         text = f"{self.stages} × {self.replicas}" + (f" × {self.group}" if self.group > 1 else "")
-        text += f", {self.schedule}" + (f", ZeRO-{self.zero}" if self.zero else "")
-        text += f" among {self.zero_shards}" if self.zero_shards else ""
+        text += f", {self.schedule}" + (f", {zero_text(self.zero, self.zero_shards)}" if self.zero else "")
         return f"{text}, recompute" if self.recompute else text
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from partita.documents.tables.text import module_ranges, new_table
 from partita.ground.units import format_bytes, format_time
-from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage, zero_text
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
 
@@ -28,7 +28,7 @@ def degrees_text(plan: Plan) -> str:
         shown = [*shown[:2], "…", shown[-1]]
     count = len(plan.stages)
     how = [] if plan.schedule == "1f1b" else [plan.schedule + (f" × {plan.chunks}" if plan.chunks > 1 else "")]
-    how += [f"ZeRO-{plan.zero}" + (f" among {plan.zero_shards}" if plan.zero_shards else "")] if plan.zero else []
+    how += [zero_text(plan.zero, plan.zero_shards)] if plan.zero else []
     shown += how
     return f"{count} stage{'s' if count > 1 else ''}: {', '.join(shown)}"
 

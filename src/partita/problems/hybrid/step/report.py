@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from partita.ground.units import format_time
-from partita.nouns.pipeline import Plan, Stage
+from partita.nouns.pipeline import Plan, Stage, zero_text
 from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.evaluation import HybridEvaluation, StepEvaluation
 from partita.problems.hybrid.problem import HybridProblem
@@ -40,8 +40,7 @@ class StepReport(HybridReport):
         each, formula = plan.stages[0], step.formula
         ends = formula.pipeline - (formula.steady - formula.weight_sync)
         parts = "" if plan.chunks == 1 else f" with {plan.chunks} parts of each stage"
-        shares = "" if plan.zero == 0 else f", ZeRO-{plan.zero}"
-        shares += f" among {plan.zero_shards}" if plan.zero_shards else ""
+        shares = "" if plan.zero == 0 else f", {zero_text(plan.zero, plan.zero_shards)}"
         size = problem.microbatch_samples
         samples = f"{size} sample" + ("s" if size > 1 else "")
         called, loss = degrees_text(plan), ""

@@ -9,7 +9,6 @@ are multiples of one number, a bound is then raised to the next multiple.
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from abc import abstractmethod
@@ -25,6 +24,7 @@ from partita.engines.mip.model import Callbacks, Floats
 from partita.engines.mip.solve import available, missing, solve_program
 from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
+from partita.ground.processors import usable_cores
 from partita.ground.rounding import GAP, UNIT, clearly_below, rounded_down, up_to
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Charged, HierarchyBound, Knowledge, simple_bound
@@ -192,7 +192,7 @@ class MinMaxProgram:
         """
         knowledge, ended = self.run.knowledge, threading.Event()
         size = knowledge.uniform.items * (self.blocks.count - 1)
-        several = available("scip") and min(processors(), knowledge.threads) > 1 and size > SMALL
+        several = available("scip") and min(usable_cores(), knowledge.threads) > 1 and size > SMALL
 
         def go(backend: str) -> SolverCrashError | None:
             began = time.monotonic()
@@ -218,11 +218,6 @@ class MinMaxProgram:
             raise crashes[0]
         for crash in crashes:
             knowledge.lose(crash, "the other backend went on")
-
-
-def processors() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 class ProgramMember(HierarchyBound):
