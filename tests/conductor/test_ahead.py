@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     monkeypatch.setattr(compiling, "beside", True)
     monkeypatch.setattr("partita.engines.kernels.compiled.is_compiled", lambda kernel: False)
     monkeypatch.setattr(ahead, "_start", lambda kind, parts: found.append(parts))
-    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 2)
     return found
 
 
@@ -64,7 +64,7 @@ def test_nothing_is_started_without_need(started: list[list[int]], monkeypatch: 
     monkeypatch.setattr(compiling, "beside", True)
     ahead.compile_ahead(find_kind("latency"))
     assert (started, compiling.expected) == ([], [])
-    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0}, raising=False)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 1)
     ahead.compile_ahead(KIND)
     assert started == []
     assert compiling.expected
