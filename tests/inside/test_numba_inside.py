@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +83,25 @@ def test_options_of_kernels_compile() -> None:
     assert caller(4) == 9
     # Counting and calling from Python are gone from its code.
     assert all("NRT_incref" not in text for text in caller.inspect_llvm().values())
+
+
+def test_linear_algebra_is_loaded_by_what_needs_it_alone(tmp_path: Path) -> None:
+    """In a process that has loaded nothing: a kernel loads none, and products of matrices are made all the same."""
+    program = tmp_path / "kernels.py"
+    program.write_text(
+        "import sys, numba, numpy\n"
+        "from partita.inside.numba_inside import cache_in, keep_code\n"
+        "class Alone:\n"
+        "    def __init__(self, path): pass\n"
+        "    take = drop = lambda self: False\n"
+        "def total(x): return x.sum()\n"
+        "def product(x): return (x @ x)[0, 0] + numpy.linalg.det(x)\n"
+        "for function in total, product:\n"
+        "    kernel = numba.njit(function)\n"
+        "    keep_code(kernel, cache_in(sys.argv[1], function, 'one', Alone))\n"
+        "    print(kernel(numpy.eye(3)), 'scipy.linalg' in sys.modules)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)], check=True, capture_output=True, text=True
+    ).stdout
+    assert said.split() == ["3.0", "False", "2.0", "True"]

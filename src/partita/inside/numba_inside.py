@@ -1,4 +1,4 @@
-"""Private parts of numba: where it keeps machine code on disk, when it compiles, and options that it does not document.
+"""Private parts of numba: where machine code is kept on disk, when it compiles, what it loads, and hidden options.
 
 numba marks its code with the file that defines a function; a mark of one's own needs the class of its index. All of it
 has been there since numba 0.56.
@@ -7,7 +7,9 @@ has been there since numba 0.56.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -17,8 +19,9 @@ from numba.core.event import Listener, register
 
 #: Options of a function that makes no arrays: those that it is given are not counted.
 UNCOUNTED = {"_nrt": False}
-#: Options of a step that becomes a part of whoever calls it, and is called from nowhere else.
-PART_OF_CALLER = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: Options of a step that compiled functions alone call, and of one that becomes a part of whoever calls it, too.
+OF_CALLERS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+PART_OF_CALLER = {"forceinline": True, **OF_CALLERS}
 
 
 def on_compiling(begin: Callable[[], None], end: Callable[[], None]) -> None:
@@ -59,6 +62,25 @@ class CodeIndex(IndexDataCacheFile):  # type: ignore[misc]
         return {made_for for _, made_for, _ in self._load_index()}
 
 
+@contextlib.contextmanager
+def _without_blas() -> Iterator[None]:
+    """Let numba load its functions of arrays, as it does before its first kernel, without SciPy's linear algebra.
+
+    It loads that, in a sixth of a second, to see whether it is there; what needs it loads it for itself.
+    """
+    if "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
+        yield
+        return
+    from numba.np import linalg
+
+    loads = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        yield
+    finally:
+        linalg.ensure_blas = loads
+
+
 class CodeCache(FunctionCache):  # type: ignore[misc]
     """The machine code of one function, where numba puts it, fresh as long as its ``mark`` is the same.
 
@@ -79,7 +101,8 @@ class CodeCache(FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Machine code that is there, or that another process is about to make; None for what is to be compiled."""
-        found = super().load_overload(sig, target_context)
+        with _without_blas():
+            found = super().load_overload(sig, target_context)
         if found is None and self._turn.take():
             found = super().load_overload(sig, target_context)
         if found is not None:

@@ -12,9 +12,11 @@ import threading
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from partita.engines.kernels import compiled as decorator
+from partita.engines.kernels.arrays import Ints
 from partita.ground import sources
 from partita.inside import numba_inside
 
@@ -203,6 +205,29 @@ def test_a_full_disk_keeps_no_code(kernels: Path, monkeypatch: pytest.MonkeyPatc
         return 2 * x
 
     assert kernel(4) == 8
+
+
+def test_steps_are_called_by_kernels_alone() -> None:
+    """With and without counting references; neither has what Python would call it by, nor code of its own on disk."""
+
+    @decorator.called
+    def ascending(count: int) -> Ints:
+        return np.arange(count)
+
+    @decorator.called_allocating_nothing
+    def total(values: Ints) -> int:
+        return int(values.sum())
+
+    @decorator.compiled
+    def kernel(count: int) -> int:
+        return total(ascending(count)) + total(ascending(2))
+
+    assert kernel(5) == 11
+    for step in (ascending, total):
+        codes = list(step.overloads.values())  # type: ignore[attr-defined]
+        assert codes
+        assert not any(code.fndesc.llvm_cpython_wrapper_name in code.library.get_llvm_str() for code in codes)
+        assert step.stats.cache_path is None  # type: ignore[attr-defined]
 
 
 def test_kernels_run_uncompiled_where_numba_is_switched_off(kernels: Path) -> None:

@@ -26,6 +26,7 @@ from partita.engines.processes.claim import Claim
 from partita.engines.search import compiling
 from partita.ground.sources import digest_of
 from partita.inside.numba_inside import (
+    OF_CALLERS,
     PART_OF_CALLER,
     UNCOUNTED,
     CodeCache,
@@ -117,6 +118,16 @@ def allocating_nothing(function: Function) -> Function:
 def inlined(function: Function) -> Function:
     """A step of a kernel that allocates nothing, compiled into it: a call would pass all arrays of its tuples."""
     return cast("Function", numba.njit(**UNCOUNTED, **PART_OF_CALLER)(function))
+
+
+def called(function: Function) -> Function:
+    """A step that kernels call, and nobody else: not inlined, for it is large or called in several places."""
+    return cast("Function", numba.njit(**OF_CALLERS)(function))
+
+
+def called_allocating_nothing(function: Function) -> Function:
+    """As ``called``, for steps of kernels that allocate nothing."""
+    return cast("Function", numba.njit(**UNCOUNTED, **OF_CALLERS)(function))
 
 
 def _kept(function: Function, options: dict[str, bool]) -> Function:

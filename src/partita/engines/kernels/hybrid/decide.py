@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints, Longs
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.engines.kernels.hybrid.device_table import NONE, DeviceTable, Falls, close
 from partita.engines.kernels.hybrid.machines import WHOLE, Machines, extend_by_groups
@@ -273,7 +273,7 @@ def trace(w: HybridWork, target: float, fewest: Ints, steps: Ints) -> int:
     return count
 
 
-@compiled
+@called
 def first_stage(w: HybridWork, target: float, fewest: Ints, outer: int, column: int, step: Ints) -> bool:
     """Find a stage that the entry of a set and a sum comes from, and write it into ``step``; whether there is one."""
     h, value = w.arrays, fewest[outer, column]

@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.bits import has
-from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.compiled import called, compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridScratch, StageIndex
 from partita.ground.rounding import UNIT
 
@@ -105,7 +105,7 @@ def _sort(keys: Floats, order: Ints, size: int) -> None:
         order[place] = value
 
 
-@compiled
+@called
 def _relax(s: HybridScratch, count: int, need: float) -> tuple[float, float, float]:
     """The linear relaxation: its value, its multiplier (time per memory), and the loss of a rounded solution.
 
@@ -152,7 +152,7 @@ def bracket(s: HybridScratch, count: int, need: float) -> tuple[float, float]:
     return value * (1.0 - _slack(s, count)), rounded
 
 
-@compiled
+@called
 def _slack(s: HybridScratch, count: int) -> float:
     """Relative rounding of sums over all options of a stage, whichever way they are added up."""
     return float(2.0 * (3.0 * s.first[count] + count + 8.0) * UNIT)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
-from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.compiled import called, compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridWork, StageIndex
 from partita.engines.kernels.hybrid.device_table import DeviceTable, Falls
 from partita.engines.kernels.hybrid.stages import (
@@ -49,7 +49,7 @@ class Machines(NamedTuple):
     stage: Longs  #: (Z, K + 1, K + 1) how: (set before · R + degree number) · (K + 1) + replicas of the last stage.
 
 
-@compiled
+@called
 def link_time(h: HybridArrays, m: Machines, inner: int, outer: int, machines: int) -> float:
     """Time per sample that the link of each machine of a group is busy."""
     moved = crossing(h, m.edge_time, m.edge_time, inner, outer)
@@ -151,7 +151,7 @@ def fill_group(
                                 how[o, k + d * t, x + d] = code
 
 
-@compiled
+@called
 def extend_by_groups(
     w: HybridWork, m: Machines, table: DeviceTable, falls: Falls, points: int, inner: int, outers: Ints, target: float
 ) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs
 from partita.engines.kernels.bits import has
-from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.compiled import called, compiled, inlined
 from partita.engines.kernels.hybrid.arrays import HybridWork, StageIndex
 from partita.engines.kernels.hybrid.knapsack import cheapest, fill_items
 from partita.engines.kernels.hybrid.stages import lacking, subset
@@ -103,7 +103,7 @@ def lost_time(w: HybridWork, stage: StageIndex, room: float, in_flight: int) -> 
     return float(later + cheapest(w.scratch, w.arrays.kind[stage.r], count, missing, np.inf, False, w.stop))
 
 
-@compiled
+@called
 def _learn_loss(w: HybridWork, s: Sacks, number: int, in_flight: int) -> float:
     lost = lost_time(w, StageIndex(s.inner[number], s.outer[number], s.degree[number]), s.room[number], in_flight)
     if s.first <= in_flight < s.first + s.extra.shape[1] and w.stop[0] == 0:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.makespan.arrays import MakespanArrays
 from partita.engines.kernels.rows import members_of
 from partita.ground.rounding import SUMMED
@@ -145,7 +145,7 @@ class _Tasks(NamedTuple):
     ready: Bools
 
 
-@compiled
+@called
 def _tasks_of(a: MakespanArrays, home: Ints, order: Longs) -> _Tasks:
     """The tasks of a placement, none of them put in."""
     n, devices = a.time.shape

@@ -20,7 +20,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Words
 from partita.engines.kernels.bits import has, listed
-from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.compiled import called, compiled, inlined
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.forced_cuts import TargetFacts
 from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
@@ -44,7 +44,7 @@ def _fractional(others: Ints, start: int, weight: Floats, size: Floats, room: fl
     return value
 
 
-@compiled
+@called
 def _heaviest(others: Ints, weight: Floats, size: Floats, room: float, apart: Words, enough: float) -> float:
     """Upper bound on the weight of items among ``others`` (by decreasing weight / size) that fit into ``room``.
 

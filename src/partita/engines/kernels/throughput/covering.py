@@ -23,7 +23,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
 from partita.engines.kernels.bits import add, has, listed
-from partita.engines.kernels.compiled import allocating_nothing, compiled, inlined
+from partita.engines.kernels.compiled import called_allocating_nothing, compiled, inlined
 from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import SUMMED_FEW, TOLERANCE
@@ -149,7 +149,7 @@ def _include(x: Exclusions, sets: Words, v: int) -> None:
         sets[3, q] |= x.before[v, q]
 
 
-@allocating_nothing
+@called_allocating_nothing
 def _knapsack(
     s: _Decided, charge: Floats, capacity: float, carried: float, tiny: float, places: Longs, ratios: Floats
 ) -> tuple[float, float]:
@@ -184,7 +184,7 @@ def _knapsack(
     return carried, 0.0
 
 
-@allocating_nothing
+@called_allocating_nothing
 def _move_weight(
     a: BlockProblem, x: Exclusions, s: _Decided, charge: Floats, price: float, profit: Floats, left: Floats
 ) -> None:

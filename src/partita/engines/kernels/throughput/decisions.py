@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
-from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.compiled import called_allocating_nothing, inlined
 from partita.engines.kernels.rows import sets_with, successors
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays, Codes
@@ -19,7 +19,7 @@ from partita.engines.kernels.throughput.search_state import Scratch, StageTrial,
 AWAY, OPEN, CHOSEN, EXCLUDED, LISTED = range(5)
 
 
-@allocating_nothing
+@called_allocating_nothing
 def reach_items(
     a: Arrays, s: StateStore, x: Scratch, time: Floats, most: float, before: Floats, most_before: Floats
 ) -> tuple[int, int, int]:
@@ -70,7 +70,7 @@ def reach_items(
     return ready, count, top
 
 
-@allocating_nothing
+@called_allocating_nothing
 def open_nets(a: Arrays, s: StateStore, x: Scratch, reached: int) -> int:
     """Count the pins of nets that no stage here can hold in ``x.net_out``; list the others' nets in ``x.touched``."""
     stamp, count = s.counters[at.STAMP], 0
@@ -169,7 +169,7 @@ def return_items(a: Arrays, x: Scratch, start: int, end: int) -> None:
             x.net_out[e] -= 1
 
 
-@allocating_nothing
+@called_allocating_nothing
 def keep_state(s: StateStore, x: Scratch, codes: Codes, stage: StageTrial, top: int, downset_hash: np.uint64) -> bool:
     """Store the state after a stage, unless a known one is as good; false if the store must grow first."""
     if s.counters[at.STATES] >= s.state_downset.shape[0]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs
-from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.compiled import allocating_nothing, called_allocating_nothing, inlined
 from partita.engines.kernels.rows import sets_with, successors
 from partita.engines.kernels.throughput import search_state as at
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
@@ -18,7 +18,7 @@ from partita.engines.kernels.throughput.search_state import Scratch, StateStore,
 _FRESH = 20_000
 
 
-@allocating_nothing
+@called_allocating_nothing
 def clear(a: Arrays, t: Tally, x: Scratch) -> None:
     """Make the empty downset the current one, and forget the stage that was built."""
     x.in_downset[:] = 0
@@ -80,7 +80,7 @@ def _toggle(a: Arrays, t: Tally, x: Scratch, v: int) -> None:
     _set_ready(x, v)
 
 
-@allocating_nothing
+@called_allocating_nothing
 def _refresh(a: Arrays, t: Tally, x: Scratch) -> None:
     """Compute the running sums afresh."""
     t.inside[:] = 0.0
@@ -95,7 +95,7 @@ def _refresh(a: Arrays, t: Tally, x: Scratch) -> None:
                 t.across[y] += t.net[e, y]
 
 
-@allocating_nothing
+@called_allocating_nothing
 def move_to(a: Arrays, t: Tally, s: StateStore, x: Scratch, downset: int) -> None:
     """Change the current downset into the stored one, item by item."""
     first, length = s.downset_first[downset], s.downset_length[downset]
@@ -124,7 +124,7 @@ def move_to(a: Arrays, t: Tally, s: StateStore, x: Scratch, downset: int) -> Non
     x.places[at.MOVES] = moves
 
 
-@allocating_nothing
+@called_allocating_nothing
 def store_downset(s: StateStore, x: Scratch, code: np.uint64, top: int) -> int:
     """Number of the downset in ``x.words``; -1 when the store must grow first. ``top`` words may be non-empty."""
     first = x.places[at.FIRST]
@@ -191,7 +191,7 @@ def is_known_better(s: StateStore, codes: Codes, state: int, used: int) -> bool:
     return bool(s.fewest[downset, code] < used or dominated(s, codes, downset, code, used, True))
 
 
-@allocating_nothing
+@called_allocating_nothing
 def cut_links(a: Arrays, b: Lines, x: Scratch, links: Floats) -> None:
     """What the links of both groups carry of what crosses the current downset, in ``links`` (2, lines)."""
     links[:] = 0.0

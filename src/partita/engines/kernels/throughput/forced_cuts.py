@@ -14,7 +14,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Ints, Words
 from partita.engines.kernels.bits import add, has, listed
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import BlockNetwork, cheapest_block, new_flow, respect_order
@@ -45,7 +45,7 @@ class Hull(NamedTuple):
     seen: Ints
 
 
-@compiled
+@called
 def _new_hull(a: BlockProblem, parts: TargetFacts) -> Hull:
     """Room for hulls."""
     n, words = parts.later.shape
@@ -53,7 +53,7 @@ def _new_hull(a: BlockProblem, parts: TargetFacts) -> Hull:
     return Hull(row, np.empty(n, np.int32), out, np.full(a.cost.shape[0], -1, np.int32))
 
 
-@compiled
+@called
 def _unavoidable(a: BlockProblem, parts: TargetFacts, hull: Hull, limit: float, stamp: int) -> tuple[int, float, float]:
     """The number of a hull's members, and the least and largest that they make a block pay.
 

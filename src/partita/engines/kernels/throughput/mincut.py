@@ -16,7 +16,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Bytes, Floats, Ints, Words
 from partita.engines.kernels.bits import add, has
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.graph_arrays import pointer_of
 from partita.engines.kernels.rows import row_of
 from partita.engines.kernels.throughput.blocks import BlockProblem
@@ -107,7 +107,7 @@ def block_network(blocks: BlockProblem, forced: Bytes) -> BlockNetwork:
     return BlockNetwork(ptr, head, pair, capacity, sink, order, order_arc, forth[last], tiny)
 
 
-@compiled
+@called
 def _levels(network: BlockNetwork, sources: Ints, supply: Floats, flow: BlockFlow) -> bool:
     """Distances from the sources in the residual network, up to the first node with room in its sink."""
     capacity, sink, level, _, queue = flow
@@ -265,7 +265,7 @@ def most_expensive_item(
     return best
 
 
-@compiled
+@called
 def _convex(succ_ptr: Ints, succ: Ints, inside: Bools) -> bool:
     """Whether no path leaves the set and comes back, for an order of which edges go up."""
     n = inside.shape[0]

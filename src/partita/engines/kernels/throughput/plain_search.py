@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
-from partita.engines.kernels.compiled import allocating_nothing, inlined
+from partita.engines.kernels.compiled import allocating_nothing, called_allocating_nothing, inlined
 from partita.engines.kernels.rows import sets_with
 from partita.engines.kernels.throughput import decisions
 from partita.engines.kernels.throughput.arrays import Arrays
@@ -65,7 +65,7 @@ def _crosses(c: DownsetSearch[Plain]) -> bool:
     return False
 
 
-@allocating_nothing
+@called_allocating_nothing
 def _hold_level(c: DownsetSearch[Plain]) -> None:
     """Memory per item for the next stage and, at least, for those after it."""
     a, t, x, level = c.arrays, c.tally, c.scratch, c.store.counters[LEVEL]

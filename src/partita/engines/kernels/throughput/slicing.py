@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.compiled import called, compiled, inlined
 from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.rows import row_of, sets_with, successors
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, SliceTable
@@ -41,7 +41,7 @@ class Met(NamedTuple):
     cover: Ints
 
 
-@compiled
+@called
 def nothing_met(nets: int, covers: int) -> Met:
     """Before the first item."""
     none = np.full((3, nets), -1, np.int32)
@@ -127,7 +127,7 @@ def _extend(k: PeakArrays, item: int, turn: int, end: int, near: Ints, met: Ints
     return peak
 
 
-@compiled
+@called
 def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
     """(n + 1,) whether the links of both groups carry what crosses between the first i items and the others."""
     n, lines = order.shape[0], limits.shape[0] - 1

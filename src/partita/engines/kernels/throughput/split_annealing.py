@@ -16,7 +16,7 @@ import numpy as np
 
 from partita.engines.kernels.annealing import Cooling, Steps, anneal_by, copy_into, largest, power
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
-from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.compiled import called, compiled, inlined
 from partita.engines.kernels.graph_arrays import GraphArrays
 from partita.engines.kernels.random import below, draw, lower, share, upper
 from partita.engines.kernels.rows import pins_of, predecessors, sets_with, successors
@@ -110,7 +110,7 @@ def refer(c: Energies, ref: float) -> None:
         c.level[d] = _level(c, d, c.over[d])
 
 
-@compiled
+@called
 def energies(a: FreeArrays, s: FreeState, memory: SplitMemory, ref: float, exponent: int) -> Energies:
     """The state of an annealing that begins at ``s``."""
     devices = a.kind_of.shape[0]

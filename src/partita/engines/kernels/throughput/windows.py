@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Floats
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.rows import pins_of, predecessors, successors
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import BlockFlow, BlockNetwork, cheapest_block, new_flow
@@ -52,7 +52,7 @@ def new_window_room(blocks: BlockProblem, network: BlockNetwork) -> WindowRoom:
     )
 
 
-@compiled
+@called
 def _follow_order(a: BlockProblem, first: Bytes, last: Bytes) -> bool:
     """No item is before its predecessors or after its successors; false if a window is empty then."""
     n = first.shape[0]
@@ -67,7 +67,7 @@ def _follow_order(a: BlockProblem, first: Bytes, last: Bytes) -> bool:
     return True
 
 
-@compiled
+@called
 def _add_net(a: BlockProblem, e: int, first: Bytes, last: Bytes, sums: Floats) -> bool:
     """Add what a net costs in any case; whether it does."""
     low, high = a.net.ptr[e], a.net.ptr[e + 1]
@@ -90,7 +90,7 @@ def _add_net(a: BlockProblem, e: int, first: Bytes, last: Bytes, sums: Floats) -
     return True
 
 
-@compiled
+@called
 def _least_target(sums: Floats, crossing: Floats) -> float:
     """The least target that all runs of blocks allow."""
     k = sums.shape[0]
@@ -163,7 +163,7 @@ def _narrow(a: BlockProblem, first: Bytes, last: Bytes, target: float, room: Win
     return least
 
 
-@compiled
+@called
 def _cross(a: BlockProblem, first: Bytes, last: Bytes, room: WindowRoom) -> None:
     """Fill ``crossing``, without the nets that are cut in any case."""
     n, network, flow = first.shape[0], room.network, room.flow
