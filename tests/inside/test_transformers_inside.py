@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -106,3 +108,36 @@ def test_missing_packages_are_named() -> None:
         raised.value
     )
     assert messages.missing_package("something else") is None
+
+
+def _in_a_process(lines: str) -> list[str]:
+    """What lines of Python print in a process that has imported nothing."""
+    return subprocess.run([sys.executable, "-c", lines], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_solvers_are_loaded_by_who_calls_them_alone() -> None:
+    """And the loss that calls one, of matches between boxes, is what it is in transformers."""
+    said = _in_a_process(
+        "import sys\n"
+        "from partita.inside.transformers_inside import load_models\n"
+        "load_models()\n"
+        "print('scipy.optimize' in sys.modules)\n"
+        "from transformers.loss.loss_for_object_detection import linear_sum_assignment\n"
+        "print(*linear_sum_assignment([[2, 1], [1, 2]])[1])\n"
+        "import scipy.optimize\n"
+        "print(scipy.optimize is sys.modules['scipy.optimize'], callable(scipy.optimize.minimize))\n"
+    )
+    assert said == ["False", "1", "0", "True", "True"]
+
+
+def test_solvers_that_somebody_asks_for_meanwhile_are_scipys() -> None:
+    said = _in_a_process(
+        "import sys\n"
+        "from partita.inside import transformers_inside as inside\n"
+        "sys.modules[inside._SOLVERS] = inside._Solvers(inside._SOLVERS)\n"
+        "from scipy.optimize import minimize\n"
+        "inside.load_models()\n"
+        "import scipy.optimize\n"
+        "print(scipy.optimize.minimize is minimize)\n"
+    )
+    assert said == ["True"]

@@ -6,12 +6,57 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 from partita.inside.replacing import replaced
 
 #: While it is "1", checks that compare values of tensors are left out.
 _NO_CHECKS = "TRANSFORMERS_DISABLE_TORCH_CHECK"
+
+#: The part of SciPy that a loss of transformers is made with, and the one function that it takes.
+_SOLVERS, _SOLVER = "scipy.optimize", "linear_sum_assignment"
+
+
+class _Solvers(ModuleType):
+    """Stands for a part of SciPy, which is loaded when anything of it is called, or something else is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name != _SOLVER:
+            return getattr(_loaded(), name)
+
+        def solve(*args: Any, **kwargs: Any) -> Any:
+            return getattr(_loaded(), name)(*args, **kwargs)
+
+        return solve
+
+
+def _unless_loaded() -> None:
+    if isinstance(sys.modules.get(_SOLVERS), _Solvers):
+        del sys.modules[_SOLVERS]
+
+
+def _loaded() -> Any:
+    _unless_loaded()
+    return import_module(_SOLVERS)
+
+
+def load_models() -> None:
+    """Import what all models of transformers need; SciPy's solvers, a third of a second, wait for who calls them.
+
+    A loss for the detection of objects calls one, and is imported with whatever model.
+    """
+    wanted = _SOLVERS in sys.modules or "transformers.modeling_utils" in sys.modules or find_spec("scipy") is None
+    if not wanted:
+        sys.modules[_SOLVERS] = _Solvers(_SOLVERS)
+    try:
+        import_module("transformers.modeling_utils")
+    finally:
+        _unless_loaded()
 
 
 def model_types() -> frozenset[str]:

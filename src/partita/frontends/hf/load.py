@@ -22,6 +22,7 @@ from partita.ground.errors import InputError, PartitaError, TraceError
 from partita.inside.messages import is_of_formats
 from partita.inside.replacing import alone
 from partita.inside.torchvision_inside import declare_where_missing
+from partita.inside.transformers_inside import load_models
 
 #: Tokens of a sample where the usual number of them does not run.
 _SHORT = 128
@@ -70,6 +71,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
     from transformers.utils import logging
 
     with alone, ExitStack() as after:
+        load_models()
         after.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
         config, settled = settled_configuration(name, asked.fields)
