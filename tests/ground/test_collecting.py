@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -36,3 +38,22 @@ def test_who_looks_more_rarely_is_left_alone(stated: tuple[int, int, int]) -> No
     gc.set_threshold(*stated)
     with collecting_rarely():
         assert gc.get_threshold() == stated
+
+
+def test_a_process_of_its_own_ends_without_a_look() -> None:
+    """What runs behind it at the end finds the search off and everything put aside."""
+    said = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import atexit, gc\n"
+            "from partita.ground.collecting import RARELY, collect_rarely\n"
+            "atexit.register(lambda: print(gc.isenabled(), gc.get_freeze_count() > 1_000))\n"
+            "collect_rarely()\n"
+            "print(gc.get_threshold() == RARELY, gc.isenabled(), gc.get_freeze_count())\n",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert said.split() == ["True", "True", "0", "False", "True"]
