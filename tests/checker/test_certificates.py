@@ -16,7 +16,7 @@ from partita.checker.makespan.separators import SeparatorPotentials, separators
 from partita.checker.makespan.work import WeightedWork
 from partita.checker.mapping.crowded import CrowdedDevices
 from partita.checker.numbers import FailedCheckError, at_most, close, down, exact
-from partita.checker.throughput.downsets import Downsets
+from partita.checker.throughput.downsets import BlockGraph, Downsets, stages_about
 from partita.checker.throughput.paths import Path, TransferPaths
 from partita.checker.throughput.work import LargestOperator, SharedWork
 
@@ -132,6 +132,21 @@ def test_downsets() -> None:
     assert check(Downsets(value=12.0, sets=6), DIAMOND | {"kinds": [{"name": "gpu", "count": 1}]}) == 12
     for features in ({"groups": [1]}, {"streaming": True}, {"row": {}}, {"max_replicas": 2}):
         refused(found, DIAMOND | features, "it is not for")
+
+
+def test_how_many_stages_there_are_is_told_from_some() -> None:
+    """Of few downsets from all: 3 + 3 + 2 + 2 + 1 of one operator or two, as three take 9."""
+    graph = BlockGraph(DIAMOND, exact(8.5))
+    assert stages_about(graph, graph.downsets()) == 11
+    row = {
+        "format": "partita.problem",
+        "kinds": [{"name": "gpu", "count": 2}],
+        "operators": [{"id": v, "times": [1.0]} for v in range(64)],
+        "tensors": [{"producer": v, "consumers": [v + 1], "size": 0.0} for v in range(63)],
+    }
+    graph = BlockGraph(row, exact(2.5))
+    # Two from everywhere but the last two; every eighth of 65 is looked at.
+    assert stages_about(graph, graph.downsets()) == 8 * (8 * 2)
 
 
 def test_downsets_and_memory() -> None:

@@ -9,6 +9,9 @@ import pytest
 
 import partita
 from partita.checker.certificate import as_in_file, check
+from partita.checker.throughput.downsets import Downsets
+from partita.engines.search.result import Bound
+from partita.problems.throughput import certifying
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 
@@ -64,3 +67,18 @@ def test_a_row_of_operators() -> None:
     assert bound.value == pytest.approx(8 + 0.1 + 0.1 + 2)
     assert bound.certificate is not None
     assert check(bound.certificate, as_in_file(problem)) == pytest.approx(10.2)
+
+
+def test_a_count_that_is_surely_too_long_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of three equal operators share a device, which only a count of all stages shows."""
+    problem = ThroughputProblem(
+        name="three",
+        kinds=(DeviceKind(name="gpu", count=2),),
+        operators=tuple(TimedOperator(id=v, times=(1.0,)) for v in range(3)),
+        tensors=tuple(MovedTensor(producer=v, consumers=(v + 1,), size=0.1) for v in range(2)),
+    )
+    bound = Bound(2.0, "exact", "acyclic")
+    assert isinstance(certifying.certify(problem, bound), Downsets)
+    monkeypatch.setattr(certifying, "MOST_STAGES", 0)
+    monkeypatch.setattr(Downsets, "proves", lambda self, stated: pytest.fail("it was begun"))
+    assert certifying.certify(problem, bound) is None

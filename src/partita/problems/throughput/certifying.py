@@ -17,7 +17,7 @@ import numpy as np
 from partita.checker.certificate import Certificate, Problem, as_in_file, classes, first_proving, stating
 from partita.checker.numbers import down, exact, least
 from partita.checker.throughput.costs import cheapest_transfer, cheapest_work, present, recomputes, work
-from partita.checker.throughput.downsets import MOST_SETS, BlockGraph, Downsets
+from partita.checker.throughput.downsets import MOST_SETS, MOST_STAGES, BlockGraph, Downsets, stages_about
 from partita.checker.throughput.paths import Path, TransferPaths
 from partita.checker.throughput.work import LargestOperator, SharedWork
 from partita.engines.kernels.arrays import Floats
@@ -35,6 +35,8 @@ from partita.problems.throughput.problem import ThroughputProblem
 _MOST, _CUTS, _PATHS = 4_000, 200, 5_000
 #: How often what is nothing but rounding in a flow is so in what is left of it.
 _ROUNDINGS = 16
+#: How many times the most stages of a check are too many for sure, where some that are counted may never be met.
+_FAR = 8
 
 
 def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
@@ -47,8 +49,11 @@ def certify(problem: ThroughputProblem, bound: Bound) -> Certificate | None:
         if bound.scope != "acyclic":
             return None
         target = just_below(bound.value)
-        sets = len(BlockGraph(stated, exact(target)).downsets(most=MOST_SETS))
-        return Downsets(value=target, sets=sets) if sets <= MOST_SETS else None
+        graph = BlockGraph(stated, exact(target))
+        sets = graph.downsets(most=MOST_SETS)
+        if len(sets) > MOST_SETS or stages_about(graph, sets) > _FAR * MOST_STAGES:
+            return None
+        return Downsets(value=target, sets=len(sets))
 
     return first_proving(as_in_file(problem), bound.value, [_largest, _shared, paths, downsets])
 
