@@ -69,19 +69,22 @@ def virtual_stages(device: Ints, devices: int, edges: list[tuple[int, int]]) -> 
     ``device`` has the device of every operator, one of so many. ``edges`` are (earlier, later) pairs of a DAG, those
     with earlier tails in an order of the DAG first.
     """
-    n = len(device)
+    n, home = len(device), device.tolist()
     piece = np.zeros((n, devices), dtype=np.int64)
-    changes = np.zeros(n, dtype=np.int64)
-    everywhere = np.arange(devices)
     piece[np.arange(n), device] = 1
+    rows, changes = list(piece), [0] * n
     # Edges come sorted by tail, so a tail's values are final when its first edge is looked at.
     for u, v in edges:
-        np.maximum(piece[v], piece[u] + ((device[v] == everywhere) & (device[u] != everywhere)), out=piece[v])
-        changes[v] = max(changes[v], changes[u] + (device[u] != device[v]))
-    stage = _numbered(list(zip(device.tolist(), piece[np.arange(n), device].tolist(), strict=True)))
+        here, row = home[v], rows[v]
+        new = home[u] != here
+        own = max(row[here], rows[u][here] + new)
+        np.maximum(row, rows[u], out=row)
+        row[here] = own
+        changes[v] = max(changes[v], changes[u] + new)
+    stage = _numbered(list(zip(home, piece[np.arange(n), device].tolist(), strict=True)))
     graph = directed_graph(int(stage.max()) + 1, between(stage, edges))
     tangled = {s for members in rustworkx.strongly_connected_components(graph) if len(members) > 1 for s in members}
-    stage = _numbered([(int(s), int(changes[v]) if int(s) in tangled else -1) for v, s in enumerate(stage)])
+    stage = _numbered([(int(s), changes[v] if int(s) in tangled else -1) for v, s in enumerate(stage)])
     return ranks(topological_order(int(stage.max()) + 1, between(stage, edges)))[stage]
 
 

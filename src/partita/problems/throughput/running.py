@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from partita.problems.throughput.nodes import Ints, Nodes, edges_of, nodes_of, s
 from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message, Place, Streams
+
+Made = TypeVar("Made")
 
 
 class Run:
@@ -62,6 +65,7 @@ class Run:
         reloads = any(stage.reload > 0 for stage in evaluation.stages)
         self.streams: Streams = "sum" if reloads else problem.communication
         self.in_turn = self.streams == "sum"
+        self._made: dict[Any, Any] = {}
         self.notes: tuple[str, ...] = ()
         if reloads and problem.communication != "sum":
             self.notes = ("What does not fit into memory is fetched one after the other with transfers and work.",)
@@ -72,6 +76,12 @@ class Run:
         found.request = request
         found.microbatches = self.usual_microbatches if request.microbatches is None else request.microbatches
         return found
+
+    def once(self, make: Callable[[Run], Made]) -> Made:
+        """What is the same however the plan is asked to run, made once for all of these."""
+        if make not in self._made:
+            self._made[make] = make(self)
+        return self._made[make]  # type: ignore[no-any-return]
 
     def held(self, worth: StageEvaluation) -> float:
         """Bytes that each device keeps of each microbatch in flight."""

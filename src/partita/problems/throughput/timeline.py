@@ -39,7 +39,7 @@ def program_of(run: Run, request: RunRequest) -> Program:
             "leave --schedule out: virtual stages run in rounds"
         )
     return staged_program(
-        lowered(run),
+        run.once(lowered),
         find_schedule(name or run.usual_schedule),
         run.microbatches,
         chunks=request.chunks,
@@ -51,7 +51,7 @@ def program_of(run: Run, request: RunRequest) -> Program:
 def _in_rounds(run: Run) -> Program:
     """Virtual stages, each a step of its own."""
     problem, plan = run.problem, run.plan
-    nodes, forward = _phases(run) if problem.gpipe else _pieces(run)
+    nodes, forward = run.once(_phases if problem.gpipe else _pieces)
     used = sorted(set(nodes.stage))
     rank = {stage: place for place, stage in enumerate(used)}
     mine = {stage: [n for n, s in enumerate(nodes.stage) if s == stage] for stage in used}
