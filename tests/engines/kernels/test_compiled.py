@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parsed import nodes_of, tree_of
 from partita.engines.kernels import compiled as decorator
 from partita.engines.kernels.arrays import Ints
 from partita.ground import sources
@@ -205,6 +207,45 @@ def test_a_full_disk_keeps_no_code(kernels: Path, monkeypatch: pytest.MonkeyPatc
         return 2 * x
 
     assert kernel(4) == 8
+
+
+def _decorators(function: ast.AST) -> set[str]:
+    found = getattr(function, "decorator_list", [])
+    return {one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in found}
+
+
+def test_nothing_but_kernels_calls_steps() -> None:
+    """Called from Python they would end the process; factories of kernels are handed them, and call none."""
+    of_callers = {"called", "called_allocating_nothing", "inlined"}
+    kernels, folder = of_callers | {"compiled", "allocating_nothing"}, Path(decorator.__file__).parent
+    steps = {
+        (".".join(("partita", *path.relative_to(folder.parents[1]).with_suffix("").parts)), function.name)
+        for path in folder.rglob("*.py")
+        for function in tree_of(path).body
+        if isinstance(function, ast.FunctionDef) and _decorators(function) & of_callers
+    }
+    assert len(steps) > 200
+    root, wrong = Path(__file__).parents[3], []
+    for path in [
+        *folder.parents[1].rglob("*.py"),
+        *root.joinpath("tests").rglob("*.py"),
+        *root.glob("benchmarks/*.py"),
+    ]:
+        within = path.is_relative_to(folder)
+        own = ".".join(("partita", *path.relative_to(folder.parents[1]).with_suffix("").parts)) if within else ""
+        named = {name for module, name in steps if module == own}
+        for node in nodes_of(path):
+            if isinstance(node, ast.ImportFrom):
+                named |= {alias.asname or alias.name for alias in node.names if (node.module, alias.name) in steps}
+        pending: list[ast.AST] = [tree_of(path)] if named else []
+        while pending:
+            node = pending.pop()
+            if _decorators(node) & kernels:
+                continue
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in named:
+                wrong.append(f"{path.relative_to(root)}:{node.lineno} calls {node.func.id}")
+            pending.extend(ast.iter_child_nodes(node))
+    assert not wrong
 
 
 def test_steps_are_called_by_kernels_alone() -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
-from partita.engines.kernels.compiled import called, compiled, inlined
+from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput import slicing
 from partita.engines.kernels.throughput.blocks import BlockProblem
@@ -95,7 +95,7 @@ def cut_order(
             return
 
 
-@called
+@compiled
 def _block_costs(a: BlockProblem, label: Ints, costs: Floats) -> None:
     """Cost of every block of an assignment."""
     n, m, k = label.shape[0], a.cost.shape[0], costs.shape[0]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words, row_masks, zeros
-from partita.engines.kernels.compiled import called_allocating_nothing
+from partita.engines.kernels.compiled import allocating_nothing
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def new_store(codes: int, downsets: int, states: int, pool: int, levels: int = 0
     return store
 
 
-@called_allocating_nothing
+@allocating_nothing
 def rehash(table: Ints, codes: Words, count: int) -> None:
     """Fill an empty hash table with the downsets 1 … count − 1 (the empty downset is never looked up)."""
     mask = table.shape[0] - 1
