@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+import numpy as np
 import pytest
 
 from instances.serving import random_prices
@@ -12,7 +13,8 @@ from partita.engines.search.monitor import Monitor
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import LengthShare, RequestWorkload
 from partita.problems.serving.bounds import FleetCapacity
-from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.capacities import UnitCapacity
+from partita.problems.serving.evaluate import evaluate, simulated
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.offered import prompts_of
 from partita.problems.serving.problem import (
@@ -121,6 +123,36 @@ def test_no_fleet_does_more_than_its_units_capacities(count: int) -> None:
         near += least > 0.8 * worth.objective
     # What is tried is near enough to the bound to break one that says too much.
     assert min(tried / 0.75, preempted / 0.25, near / 0.05) > count
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(1500, marks=pytest.mark.slow)])
+def test_no_first_token_is_sooner_than_that_of_a_request_alone(count: int) -> None:
+    """Of whichever request, between others or not; through pipelines in chunks the least is near what is seen."""
+    tried = near = 0
+    for seed in range(count):
+        try:
+            problem, plan = drawn(seed)
+        except InputError:
+            continue
+        requests = simulated(problem, plan).requests
+        bound = FleetBound(problem)
+        least = np.array(
+            [
+                UnitCapacity(problem, problem.form(group.unit), bound.drawn, bound.kinds).first_token_s
+                for group in plan.units
+                if group.role != "decode"
+            ]
+        ).min(0)
+        for kind, (prompt, output) in enumerate(zip(bound.kinds.prompt, bound.kinds.output, strict=True)):
+            own = (requests.prompt == prompt) & (requests.output == output)
+            first = (requests.first - requests.arrival)[own]
+            assert (first >= least[kind] * (1 - 1e-9)).all(), seed
+            chunks = prompt > problem.form(plan.units[0].unit).rules.tokens
+            staged = problem.form(plan.units[0].unit).prices.stages > 1
+            tried += bool(chunks and staged)
+            near += bool(chunks and staged and first.min() < 1.25 * least[kind])
+    assert tried > count / 4
+    assert near > count / 30
 
 
 def test_whole_units_are_bounded_at_least_as_high_as_values_by_themselves() -> None:

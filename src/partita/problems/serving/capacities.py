@@ -146,9 +146,10 @@ class UnitCapacity:
         none = kinds.drawn._replace(output_tokens=np.ones_like(kinds.output))
         asked = [attention_s(form, s, none, kinds.cached, again=self._again) for s in stages]
         self._prompt_attention = np.mean(asked, axis=0)
+        #: (S,) Seconds of a step, however small.
+        self._least_step = np.array([least_step(form, s, most=self._most) for s in stages])
         self._stage_prompt = [
-            np.maximum(least_step(form, s, most=self._most), least_per_token(form, s, most=self._most) * self._new)
-            + one
+            np.maximum(self._least_step[s], least_per_token(form, s, most=self._most) * self._new) + one
             for s, one in zip(stages, asked, strict=True)
         ]
 
@@ -189,20 +190,27 @@ class UnitCapacity:
         return new
 
     @cached_property
-    def late(self) -> bool:
-        """Whether no request keeps the TTFT target here, even alone.
+    def first_token_s(self) -> Floats:
+        """(K,) Seconds from the arrival of a request to its first token at least, even alone.
 
-        A prompt takes its work at the busiest stage; and its first chunk, which is all of it or fills its step, passes
-        all stages.
+        A stage does all of its prompt between its first chunk, which is all of it or fills its step, and which passes
+        the stages before, and its last one, which passes the stages behind.
         """
-        limit, prices, rules = self.problem.targets.ttft_s, self.form.prices, self.form.rules
-        if limit is None:
-            return False
+        prices, rules = self.form.prices, self.form.rules
         first = np.minimum(self._new, rules.tokens) if rules.chunked else self._new
-        through = sum(np.interp(prices.attention_data * first, self._points, row) for row in self._mixed)
-        through = np.where(first > 0, through, 0.0)
-        least = np.maximum(np.max(self._stage_prompt, axis=0), through) + prices.arrival_s
-        return bool((least * (1 - ROOM) > limit).all())
+        chunk = np.array([np.interp(prices.attention_data * first, self._points, row) for row in self._mixed])
+        passed = np.cumsum(np.where(first > 0, chunk, 0.0), axis=0)
+        before = np.vstack([np.zeros_like(passed[:1]), passed[:-1]])
+        behind = np.append(np.cumsum(self._least_step[::-1])[::-1][1:], 0.0)
+        found = np.maximum(before + self._stage_prompt + behind[:, None], passed[-1]).max(0)
+        least: Floats = found + prices.arrival_s + (prices.stages - 1) * prices.hand_on_s
+        return least
+
+    @property
+    def late(self) -> bool:
+        """Whether no request keeps the TTFT target here, even alone."""
+        limit = self.problem.targets.ttft_s
+        return limit is not None and bool((self.first_token_s * (1 - ROOM) > limit).all())
 
     @cached_property
     def least_gap_s(self) -> float:
