@@ -140,13 +140,36 @@ def test_a_fleet_of_two_kinds_is_found_with_a_bound() -> None:
         goal="rate",
         targets=ServingTargets(ttft_s=1.0, tpot_s=0.04),
     )
-    found = pt.solve(fleet, time_limit_s=20)
+    found = pt.solve(fleet, time_limit_s=6)
     assert found.plan is not None
     assert found.bound is not None
     assert {fleet.units[group.unit].kind for group in found.plan.units} == {"gpu", "other"}
     assert 0 < found.bound <= found.objective
-    alone = pt.solve(fleet.replace(pools=(*LOOP.pools, DevicePool(kind="other", machines=()))), time_limit_s=20)
+    alone = pt.solve(fleet.replace(pools=(*LOOP.pools, DevicePool(kind="other", machines=()))), time_limit_s=6)
     assert found.objective < alone.objective
+
+
+def test_what_another_kind_has_left_helps_with_prompts() -> None:
+    """Too slow between tokens, as fast for prompts, of which there is most to do: both kinds take them, with shares."""
+    first = LOOP.units[0]
+    prices = msgspec.structs.replace(first.prices, step_s=(0.05,))
+    fleet = LOOP.replace(
+        workload=RequestWorkload(prompt_tokens=400, output_tokens=4, requests=500),
+        units=(first, msgspec.structs.replace(first, kind="other", prices=prices)),
+        pools=(DevicePool(kind="gpu", machines=(2,)), DevicePool(kind="other", machines=(2,))),
+        goal="rate",
+        roles="split",
+        targets=ServingTargets(ttft_s=1.0, tpot_s=0.04),
+        link_bytes_per_s=1e6,
+    )
+    found = pt.solve(fleet, time_limit_s=6)
+    assert found.plan is not None
+    asking = [group for group in found.plan.units if group.role == "prefill"]
+    assert {group.unit for group in asking} == {0, 1}
+    assert all(group.shares is not None for group in asking)
+    # As many as three units for prompts take, and not as two of them do.
+    alone = pt.solve(fleet.replace(pools=(DevicePool(kind="gpu", machines=(1,)), fleet.pools[1])), time_limit_s=6)
+    assert found.objective < 0.8 * alone.objective
 
 
 def test_the_cheapest_fleet_is_of_the_cheaper_kind() -> None:

@@ -18,7 +18,6 @@ import msgspec
 
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
-from partita.ground.errors import InputError
 from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
 from partita.problems.serving.evaluate import cost_of, evaluate
@@ -302,7 +301,9 @@ class _Search:
         for most, item in self.ranked("prefill", kind)[:_ASKED]:
             if self.over:
                 break
-            count = max(1, int(problem.pool(kind).devices * _FOR_PROMPTS) // item.form.devices)
+            # Where there are other kinds, this one may do nothing else.
+            part = _FOR_PROMPTS if len(problem.pools) == 1 else 1.0
+            count = max(1, int(problem.pool(kind).devices * part) // item.form.devices)
             units = (UnitGroup(unit=item.number, count=count),)
             plan = most_offered(alone, units, count * most * 0.85, self.monitor) if self.fits(units) else None
             if plan is not None and plan.rate_per_s is not None:
@@ -315,29 +316,54 @@ class _Search:
         if self.problem.roles == "both":
             return
         kinds = [pool.kind for pool in self.problem.pools]
-        first = [one for kind in kinds for one in self.asked_rates(kind)]
+        askers = {kind: self.asked_rates(kind) for kind in kinds}
         second = [one for kind in kinds for one in self.layouts("decode", kind)[:_PAIRS]]
-        found = []
-        for (ask, asker), (make, maker) in itertools.product(first, second):
+        found: list[tuple[float, int, tuple[int, int], tuple[UnitGroup, ...]]] = []
+        for (ask, asker), (make, maker) in itertools.product(itertools.chain(*askers.values()), second):
             most = self.problem.devices
             for prompts in range(1, most // asker.form.devices + 1):
                 left = most - prompts * asker.form.devices
                 for decoders in range(1, left // maker.form.devices + 1):
-                    rate = min(prompts * ask, decoders * make * 0.95)
-                    found.append((rate, -prompts * asker.form.devices, asker, maker, prompts, decoders))
+                    own = UnitGroup(unit=asker.number, role="prefill", count=prompts)
+                    decoding = UnitGroup(unit=maker.number, role="decode", count=decoders)
+                    for rate, asking in self.helped(prompts * ask, own, decoding, askers):
+                        rate = min(rate, decoders * make * 0.95)
+                        devices = sum(self.problem.form(one.unit).devices * one.count for one in asking)
+                        found.append((rate, -devices, (asker.number, maker.number), (*asking, decoding)))
         found.sort(key=lambda one: one[:2], reverse=True)
         tried: Counter[tuple[int, int]] = Counter()
-        for rate, _, asker, maker, prompts, decoders in found:
+        seen: list[set[UnitGroup]] = []
+        for rate, _, pair, units in found:
             if self.over or sum(tried.values()) >= _PAIRS * _MATCHED:
                 return
-            pair = (asker.number, maker.number)
-            units = (
-                UnitGroup(unit=pair[0], role="prefill", count=prompts),
-                UnitGroup(unit=pair[1], role="decode", count=decoders),
-            )
-            if tried[pair] < _MATCHED and self.fits(units):
+            if tried[pair] < _MATCHED and set(units) not in seen and self.fits(units):
                 tried[pair] += 1
+                seen.append(set(units))
                 self.offer(most_offered(self.problem, units, rate, self.monitor))
+
+    def helped(
+        self, rate: float, own: UnitGroup, decoding: UnitGroup, askers: dict[str, list[tuple[float, Item]]]
+    ) -> Iterator[tuple[float, tuple[UnitGroup, ...]]]:
+        """Units for prompts by themselves; and beside the best of each other kind on what it has left, with shares."""
+        yield rate, (own,)
+        if self.problem.share_parts is not None:
+            return
+        rates, groups = [rate], [own]
+        for kind, ranked in askers.items():
+            if kind == self.problem.form(own.unit).kind or not ranked:
+                continue
+            (ask, item), maker = ranked[0], self.problem.form(decoding.unit)
+            left = self.problem.pool(kind).devices - (maker.devices * decoding.count if maker.kind == kind else 0)
+            if (count := left // item.form.devices) > 0:
+                rates.append(ask * count)
+                groups.append(UnitGroup(unit=item.number, role="prefill", count=count))
+        if len(groups) > 1:
+            whole, classes = sum(rates), max(1, len(self.problem.classes))
+            shared = [
+                msgspec.structs.replace(group, shares=(one / whole,) * classes)
+                for one, group in zip(rates, groups, strict=True)
+            ]
+            yield whole, tuple(shared)
 
     def layouts(self, role: str, kind: str) -> list[tuple[float, Item]]:
         """The best item of each layout, the best first."""
@@ -356,36 +382,3 @@ class _Search:
             assert plan.rate_per_s is not None
             if not self.offer(ServingPlan(units=plan.units, rate_per_s=plan.rate_per_s * (1 + step))):
                 step /= 2
-
-
-def why_no_fleet(problem: ServingProblem) -> str:
-    """Why no fleet is feasible, and what would be enough."""
-    bound = FleetBound(problem)
-    fastest = bound.too_fast
-    if fastest is not None:
-        form = fastest.form
-        return (
-            f"no fleet keeps a TPOT of {problem.targets.tpot_s:.4g} s: between two tokens lie at least "
-            f"{fastest.gap_s:.4g} s, of one request alone ({form.layout.label} on {form.kind}); a longer limit, faster "
-            "devices or smaller formats would be needed"
-        )
-    least, longest = bound.least_time(), bound.longest_s
-    if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
-        needed = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
-        return (
-            f"no fleet keeps up: {bound.count} requests take all {problem.devices} devices at least "
-            f"{least * bound.count:.4g} s, and {longest:.4g} s are allowed; at least "
-            f"{needed} devices like them, a lower rate or a longer limit would be needed"
-        )
-    missed = "the targets"
-    for item in (item for item in bound.items if item.role == "both"):
-        try:
-            groups = (UnitGroup(unit=item.number),)
-            slow = None if problem.goal == "cost" else 1e-3 / max(least, 1e-30)
-            found = evaluate(problem, ServingPlan(units=groups, rate_per_s=slow))
-        except InputError:
-            continue
-        if found.violations:
-            missed = found.violations[0]
-            break
-    return f"no fleet keeps the targets: of one unit, {missed}; a longer limit or faster devices would be needed"

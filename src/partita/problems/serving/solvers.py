@@ -11,9 +11,10 @@ from partita.ground.errors import InputError
 from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
 from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.no_fleet import why_no_fleet
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
-from partita.problems.serving.search import Fleets, why_no_fleet
+from partita.problems.serving.search import Fleets
 from partita.problems.serving.work import fitting, least_duration
 
 
