@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 #: New objects before the youngest are looked through, how often that is before the middle ones are, and these before
 #: all; Python's own are 700, 10 and 10.
-RARELY = (200_000, 10, 100)
+RARELY = (1_000_000, 10, 100)
 
 
 def collect_rarely() -> None:
