@@ -244,7 +244,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_one_thread_means_one_program_at_a_time(
     contiguity: str, large: ThroughputProblem, at_once: dict[str, int]
 ) -> None:
-    solve(large, contiguity=contiguity, time_limit_s=25.0, threads=1, explain=False)
+    solve(large, contiguity=contiguity, time_limit_s=10.0, threads=1, explain=False)
     assert at_once["total"] > 0
     assert at_once["programs"] == 1
     assert at_once["threads"] == 1
