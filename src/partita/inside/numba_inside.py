@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.event import Listener, register
+from numba.np import linalg
 
 #: Options of a function that makes no arrays: those that it is given are not counted.
 UNCOUNTED = {"_nrt": False}
@@ -71,8 +72,6 @@ def _without_blas() -> Iterator[None]:
     if "numba.np.arraymath" in sys.modules or find_spec("scipy") is None:
         yield
         return
-    from numba.np import linalg
-
     loads = linalg.ensure_blas
     linalg.ensure_blas = lambda: None
     try:
