@@ -15,6 +15,7 @@ import partita as pt
 from api.answers import mapped, placed, row, scheduled, through_host
 from models.runtime_models import random_model
 from partita.api.answer import AnyAnswer
+from partita.problems import find_kind
 from running.command_line import Run
 
 
@@ -212,3 +213,17 @@ def test_html_for_notebooks(answer: AnyAnswer) -> None:
     found: Any = answer._repr_html_()
     assert isinstance(found, str)
     assert 0 < len(found) <= 200_000
+
+
+def test_certificates_are_made_for_documents_alone() -> None:
+    """Making one takes longer than many a search; whoever reads the verdict does not wait for it."""
+    answer = pt.solve(find_kind("throughput").samples[0][0])
+    assert answer.notes is not None
+    assert answer.limits is not None
+    assert str(answer)
+    assert answer.summary()
+    assert callable(vars(answer.result.bound)["certificate"])
+    proof = answer.document()["proof"]
+    assert isinstance(proof, dict)
+    assert proof["certificate"] is not None
+    assert proof["certificate"] is answer.result.bound.certificate  # type: ignore[union-attr]

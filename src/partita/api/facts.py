@@ -17,7 +17,7 @@ from partita.conductor.documents import answer_document, result_document, runtim
 from partita.conductor.place import PlacedPlan, placement_document
 from partita.conductor.search import Searched
 from partita.conductor.split import split_of
-from partita.documents.result_file import decode_split, with_problem
+from partita.documents.result_file import decode_split, proof_document, with_problem
 from partita.documents.tables.text import as_text, paragraphs
 from partita.engines.search.result import EvaluationT, PlanEvaluation, PlanT, ProblemT, Result, Rival
 from partita.ground.errors import InputError
@@ -185,11 +185,15 @@ class AnswerFacts(Result[ProblemT, PlanT, EvaluationT]):
 
     @functools.cached_property
     def _document(self) -> Mapping[str, Any]:
+        """All but a certificate, which is made for documents that leave the process."""
         if self.saved is not None:
             return self.saved
+        result, bound = self.result, self.result.bound
+        if bound is not None:
+            result = dataclasses.replace(result, bound=bound.changed(certificate=None))
         if self.model_plan is None:
-            return result_document(self.result, self.rows)
-        document = answer_document(self._made, self.choice)
+            return result_document(result, self.rows)
+        document = answer_document(dataclasses.replace(self._made, result=result), self.choice)
         document["placement"] = None
         if self.placed is not None:
             document["placement"] = placement_document(self.placed) | {"sentences": placement_sentences(self.placed)}
@@ -201,6 +205,7 @@ class AnswerFacts(Result[ProblemT, PlanT, EvaluationT]):
         """The result document that ``save`` writes; without the stated problem what ``--json`` prints."""
         document = dict(self._document)
         if self.saved is None:
+            document["proof"] = proof_document(self.result)
             return with_problem(document, self.problem) if stated else document
         if not stated:
             document["problem"] = {name: value for name, value in document["problem"].items() if name != "stated"}

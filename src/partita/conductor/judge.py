@@ -105,7 +105,7 @@ def proven(objective: float, bound: Bound | None) -> tuple[Bound | None, Status]
     """The bound beside an objective, rounding taken off, and what the two prove."""
     if bound is None:
         return None, Status.FEASIBLE
-    bound = dataclasses.replace(bound, value=agreed(bound.value, objective, bound.method))
+    bound = bound.changed(value=agreed(bound.value, objective, bound.method))
     gap = relative_gap(objective, bound.value)
     return bound, Status.OPTIMAL if gap is not None and gap <= OPTIMALITY_GAP else Status.FEASIBLE
 
@@ -182,8 +182,8 @@ def explained(problem: Any, bound: Bound) -> Bound:
     """A bound with the argument by which it holds, and a certificate, made when it is read, where there is one."""
     kind = kind_of(problem)
     if not bound.argument:
-        bound = dataclasses.replace(bound, argument=kind.argument(bound.method))
+        bound = bound.changed(argument=kind.argument(bound.method))
     if bound.certificate is None:
         bare = bound
-        bound = dataclasses.replace(bound, certificate=lambda: kind.certify(problem, bare))
+        bound = bound.changed(certificate=lambda: kind.certify(problem, bare))
     return bound

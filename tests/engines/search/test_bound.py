@@ -114,6 +114,29 @@ def test_its_text_leaves_certificates_out() -> None:
     assert repr(Bound(2.0, "charge", argument="By weight.")).endswith("argument='By weight.')")
 
 
+def test_a_change_leaves_a_certificate_to_be_made() -> None:
+    made: list[int] = []
+
+    def make() -> Weights:
+        made.append(1)
+        return Weights()
+
+    bound = Bound(2.0, "charge", "acyclic", certificate=make)  # type: ignore[arg-type]
+    other = bound.changed(value=1.5, argument="By weight.")
+    assert (other, other.value, other.method, other.scope, other.argument) == (
+        1.5,
+        1.5,
+        "charge",
+        "acyclic",
+        "By weight.",
+    )
+    assert not made
+    assert isinstance(other.certificate, Weights)
+    assert other.certificate is other.certificate
+    assert made == [1]
+    assert bound.changed(certificate=None).certificate is None
+
+
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(TypeError):
         Bound(None, "charge")  # type: ignore[arg-type]
