@@ -117,7 +117,7 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
     if draw.random() < (0.03 if likely else 0.3):
         again[draw.randrange(len(names))] = draw.choice(ways)
     kinds = cluster.device_names()
-    parts = []
+    parts, host = [], "optimizer states" if draw.random() < 0.1 else ""
     for stage in range(count):
         held = [v for v, where in enumerate(place) if where == stage]
         rank = stage % ranks
@@ -134,7 +134,7 @@ def _mesh(draw: random.Random, runtime: str, graph: Graph, place: Sequence[int],
                 expert=expert,
                 expert_tensor=wide,
                 places=tuple(places),
-                offload="activations" if draw.random() < 0.02 else "",
+                offload=host if host or draw.random() > 0.02 else "activations",
             )
         )
     microbatches = data * draw.choice((ranks, 2 * ranks, 4 * ranks, *(() if likely else (1, 1))))

@@ -24,6 +24,7 @@ from exporters.splits import by_layers, changed
 from instances.strategies import examples
 from partita.exporters import find_exporter
 from partita.exporters.megatron import layout
+from partita.ground.errors import UnsupportedError
 from partita.nouns.split import Split
 
 TWO = {"replicas": 2, "tensor": 2, "devices": tuple(f"L4:{n}" for n in range(4))}
@@ -73,6 +74,30 @@ def test_megatron_gets_layout_and_sizes(tmp_path: Path) -> None:
     alone = arguments(exported("megatron", by_layers("tied", (6,), training=True), tmp_path))
     assert "--pipeline-model-parallel-layout" not in alone
     assert "--untie-embeddings-and-output-weights" not in alone
+
+
+def test_megatron_is_told_where_the_optimizer_runs(tmp_path: Path) -> None:
+    """Its optimizer on hosts is one that shares out states, and Adam."""
+
+    def on_hosts(zero: int, devices: dict[str, Any], **how: Any) -> Split:
+        split = by_layers("decoder", (3, 3), training=True, zero=zero, devices=dict.fromkeys(range(2), devices), **how)
+        return changed(changed(split, 0, offload="optimizer states"), 1, offload="optimizer states")
+
+    alone = {"devices": ("L4:0",)}
+    flags = {"--optimizer-cpu-offload", "--use-precision-aware-optimizer", "--use-distributed-optimizer"}
+    for split in (on_hosts(0, alone), on_hosts(1, TWO)):
+        found = arguments(exported("megatron", split, tmp_path))
+        assert flags <= set(found)
+        assert found["--optimizer-offload-fraction"] == "1.0"
+    with pytest.raises(UnsupportedError, match="replicas share out its states; plan with --zero 1"):
+        exported("megatron", on_hosts(0, TWO), tmp_path)
+    with pytest.raises(UnsupportedError, match="runs Adam on hosts"):
+        exported("megatron", on_hosts(0, alone, optimizer="sgd"), tmp_path)
+    with pytest.raises(UnsupportedError, match="keeps optimizer states in the host's memory"):
+        exported("torchtitan", on_hosts(1, TWO), tmp_path)
+    both = changed(on_hosts(0, alone), 1, offload="activations and optimizer states")
+    with pytest.raises(UnsupportedError, match="keeps activations and optimizer states in the host's memory"):
+        exported("megatron", both, tmp_path)
 
 
 # -- vLLM -----------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ def facts_of(split: Split) -> dict[str, Any]:
         "weights": None if formats is None else formats.weights,
         "gradients": None if formats is None else formats.gradients,
         "optimizer": split.optimizer,
+        "optimizer_on_host": split.optimizer_on_host,
         "dtype": split.dtype or None,
         "cards_by_stage": cards.by_stage(split),
         "cards_by_replica": cards.by_replica(split),

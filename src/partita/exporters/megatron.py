@@ -20,7 +20,8 @@ class Megatron(FileExporter):
 
     In the layout ``E`` is the embedding, ``t`` a layer, ``L`` head and loss, ``|`` ends a stage, and ``*`` repeats;
     virtual stages come in pipeline order. Source:
-    Megatron-LM, ``docs/user-guide/features/pipeline_parallel_layout.md``, ``megatron/training/arguments.py``.
+    Megatron-LM, ``docs/user-guide/features/pipeline_parallel_layout.md``, ``megatron/training/arguments.py``,
+    ``megatron/core/optimizer/cpu_offloading/README.md``.
     """
 
     name = "megatron"
@@ -56,6 +57,11 @@ class Megatron(FileExporter):
                 found.append(f"--num-distributed-optimizer-instances {split.state_copies}")
             found += ["--overlap-grad-reduce"] if split.overlap else []
             found += ["--overlap-param-gather"] if split.zero and split.overlap else []
+        if split.optimizer_on_host:
+            # That optimizer is one of those that share out their states, also where nobody is there to.
+            found += [] if split.groups > 1 else ["--use-distributed-optimizer"]
+            found += ["--use-precision-aware-optimizer", "--optimizer-cpu-offload", "--optimizer-offload-fraction 1.0"]
+            found.append("--overlap-cpu-optimizer-d2h-h2d")
         way = split.ways[0] if split.ways else "none"
         if way == "full":
             found += ["--recompute-granularity full", "--recompute-method uniform", "--recompute-num-layers 1"]
@@ -92,6 +98,8 @@ class Megatron(FileExporter):
             "recompute": {"full": "full", "selective": "attention"}.get(
                 known.get("--recompute-granularity", ""), "none"
             ),
+            "optimizer_on_host": known.get("--optimizer-offload-fraction") == "1.0"
+            and "--optimizer-cpu-offload" in known,
             "weights": next((name for name, flag in _FORMATS.items() if flag in known), "float32"),
             **cards_said(text),
         }

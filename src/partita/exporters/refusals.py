@@ -8,7 +8,7 @@ from partita.exporters.facts import list_of
 from partita.nouns.catalogue.formats import format_refusals, needs_shares
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.catalogue.runtimes import Limits
-from partita.nouns.split import Split
+from partita.nouns.split import OPTIMIZER_STATES, Split
 
 
 def refusals(split: Split, name: str, limits: Limits) -> list[str]:
@@ -64,11 +64,17 @@ def _devices(split: Split, name: str, limits: Limits) -> Iterator[str]:
 
 def _training(split: Split, name: str, limits: Limits) -> Iterator[str]:
     """How it trains, and what it keeps where."""
-    kept = next(((n, stage.offload) for n, stage in enumerate(split.stages) if stage.offload), None)
+    told = (OPTIMIZER_STATES,) if limits.optimizer_on_host else ()
+    kept = next(((n, stage.offload) for n, stage in enumerate(split.stages) if stage.offload not in ("", *told)), None)
     if kept is not None and not limits.offload:
         yield f"stage {kept[0]} keeps {kept[1]} in the host's memory, which {name} is not told with such splits"
     if not split.training:
         return
+    if split.optimizer_on_host and limits.optimizer_on_host:
+        if split.groups > 1 and not split.zero:
+            yield f"where {name}'s optimizer runs on hosts, replicas share out its states; plan with --zero 1"
+        if split.optimizer == "sgd":
+            yield f"{name} runs Adam on hosts, and the plan trains with sgd; plan without --offload-optimizer"
     if split.formats is None or split.optimizer is None:
         yield (
             "the file does not say what is recomputed, context degrees and number formats, for an earlier version "

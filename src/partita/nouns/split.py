@@ -18,6 +18,9 @@ from partita.nouns.pipeline import state_copies
 
 Part = Literal["input", "block", "output"]
 
+#: What a stage keeps in the host's memory where its optimizer runs there.
+OPTIMIZER_STATES = "optimizer states"
+
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A device of the cluster, which counts them as it was stated: machine after machine."""
@@ -188,6 +191,11 @@ class Split(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def state_copies(self) -> int:
         """How often what ZeRO's stage says is held."""
         return state_copies(self.groups, self.zero_shards) if self.zero else 1
+
+    @property
+    def optimizer_on_host(self) -> bool:
+        """Whether any stage's optimizer keeps its states in the host's memory and makes its step there."""
+        return any(OPTIMIZER_STATES in stage.offload for stage in self.stages)
 
     @property
     def blocks(self) -> tuple[RuntimeLayer, ...]:

@@ -15,7 +15,8 @@ KNOWN = {
     "--overlap-param-gather", "--num-distributed-optimizer-instances",
     "--recompute-granularity", "--recompute-method", "--recompute-num-layers",
     "--recompute-modules", "--bf16", "--fp16", "--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16",
-    "--optimizer", "--sgd-momentum",
+    "--optimizer", "--sgd-momentum", "--use-precision-aware-optimizer", "--optimizer-cpu-offload",
+    "--optimizer-offload-fraction", "--overlap-cpu-optimizer-d2h-h2d",
 }  # fmt: skip
 
 
@@ -56,6 +57,11 @@ def read(text: str, devices: int) -> ReadPlan:
     assert data * context % copies == 0
     assert devices // ranks // (expert * wide) % copies == 0 or (expert == 1 and wide == tensor)
     assert copies == 1 or "--use-distributed-optimizer" in given
+    host = "--optimizer-cpu-offload" in given
+    if host:
+        # Its code is that of the precision-aware optimizer, which shares out states and is Adam.
+        assert {"--use-precision-aware-optimizer", "--use-distributed-optimizer"} <= set(given)
+        assert (given["--optimizer"], given["--optimizer-offload-fraction"]) == ("adam", "1.0")
     layers = int(given["--num-layers"])
     stages = ["E" + "t" * layers + "L"]
     if "--pipeline-model-parallel-layout" in given:
@@ -103,6 +109,7 @@ def read(text: str, devices: int) -> ReadPlan:
             "gradients": gradients,
             "master": weights != "float32",
             "optimizer": given["--optimizer"],
+            "optimizer_on_host": host,
             "untied": "--untie-embeddings-and-output-weights" in given,
         },
     )

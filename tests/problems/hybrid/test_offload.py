@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import partita as pt
@@ -92,7 +94,7 @@ def test_hosts_have_the_cpus_of_the_cluster_or_those_of_the_catalogue() -> None:
     assert host_of(read_cluster("2xT4"), activations=False, optimizer=False) is None
 
 
-def test_states_on_the_host_make_room() -> None:
+def test_states_on_the_host_make_room(tmp_path: Path) -> None:
     """The same model on one card: less memory, and a longer step."""
     pytest.importorskip("transformers")
 
@@ -107,7 +109,9 @@ def test_states_on_the_host_make_room() -> None:
     (there,), (here,) = (answer.result.evaluation.stages for answer in (host, device))
     assert there.memory_bytes < here.memory_bytes
     assert host.objective > device.objective
+    host.export("megatron", str(tmp_path / "megatron.args"))
+    assert "--optimizer-cpu-offload\n" in (tmp_path / "megatron.args").read_text()
     with pytest.raises(pt.UnsupportedError, match="keeps optimizer states in the host's memory"):
-        host.export("megatron", None)
+        host.export("deepspeed", str(tmp_path / "deepspeed"))
     with pytest.raises(pt.InputError, match="offload-optimizer is for steps"):
         planned(minimise="steady", offload_optimizer=True)

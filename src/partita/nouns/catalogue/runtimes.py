@@ -64,6 +64,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recompute: tuple[str, ...] = ()
     alike: bool = False  #: All blocks run the same again, and the model's ends nothing.
     offload: bool = False  #: Activations or weights may be kept in the host's memory.
+    optimizer_on_host: bool = False  #: Adam may make its step there, where replicas share out its states.
     frozen: bool = True  #: Training may leave weights as they are.
     packed: bool = True  #: Frozen weights may be kept in a few bits and unpacked for each product.
     #: What optimizers it has, empty for any; which number formats.

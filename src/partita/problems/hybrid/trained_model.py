@@ -14,7 +14,7 @@ from partita.engines.search.result import Result
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Workload
 from partita.nouns.pipeline import Plan, Stage
-from partita.nouns.split import StagePart
+from partita.nouns.split import OPTIMIZER_STATES, StagePart
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.hybrid.evaluation import replica_starts
 from partita.problems.hybrid.kind import HybridKind
@@ -105,7 +105,7 @@ def plan_parts(
         if any(stage.configurations[layer] == "offload" for layer in layers):
             yield "activations"
         if settings.offload_optimizer:
-            yield "optimizer states"
+            yield OPTIMIZER_STATES
 
     def part(rank: int, stage: Stage, layers: Sequence[int]) -> StagePart:
         return StagePart(

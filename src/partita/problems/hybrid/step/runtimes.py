@@ -73,7 +73,8 @@ def limited_settings(settings: HybridPricing, runtime: Runtime, planned: tuple[S
                 f"{runtime.name} has no {what} parallelism with such splits; leave --{what}-parallel-degrees out"
             )
     for what in ("activations", "optimizer"):
-        if getattr(settings, f"offload_{what}") and not limits.offload:
+        has = limits.offload or (limits.optimizer_on_host and what == "optimizer")
+        if getattr(settings, f"offload_{what}") and not has:
             kept = "its optimizer" if what == "optimizer" else what
             raise InputError(f"{runtime.name} keeps {kept} on its devices; leave --offload-{what} out")
     if limits.tokens == "always" and not settings.sequence_parallel:
