@@ -86,9 +86,10 @@ class Bound(float):
     def __new__(cls, value: float, *rest: object, **named: object) -> Self:
         return super().__new__(cls, value)
 
-    def changed(self, **fields_: Any) -> Self:
+    def changed(self, **new: object) -> Self:
         """The same with other values of some fields; a certificate that is not made yet still waits for its reader."""
-        return type(self)(**({each.name: vars(self)[each.name] for each in fields(self)} | fields_))
+        known: dict[str, Any] = {each.name: vars(self)[each.name] for each in fields(self)}
+        return type(self)(**(known | new))
 
     def _known(self) -> dict[str, Any]:
         """All fields by name."""
