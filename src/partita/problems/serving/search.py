@@ -37,7 +37,7 @@ _LONE_REQUESTS, _TRIED, _SIZED = 1_500, 12, 2
 #: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
 _PAIRS, _MATCHED = 4, 2
 #: Forms for prompts that are simulated by themselves, on which share of the devices of their kind.
-_ASKED, _FOR_PROMPTS = 12, 0.6
+_ASKED, _FOR_PROMPTS = 16, 0.6
 #: Of what lone units take, what fleets of them are asked for at first, and by which factor more each time.
 _SPARE, _MORE = 0.95, 1.03
 
@@ -164,12 +164,11 @@ class _Search:
                     if self.over:
                         return
                     self.offer(planned(self.problem, one, self.monitor))
-        rates = self.lone_rates()
         if self.problem.goal == "cost":
-            self.cheapest(rates)
+            self.cheapest(self.lone_rates())
         else:
-            self.mixed(rates)
             self.matched()
+            self.mixed(self.lone_rates())
             self.raised()
 
     def ranked(self, role: str, kind: str) -> list[tuple[float, Item]]:
@@ -298,7 +297,11 @@ class _Search:
         workload = msgspec.structs.replace(prompts_of(problem.workload), requests=_LONE_REQUESTS)
         targets = msgspec.structs.replace(problem.targets, tpot_s=None)
         alone = problem.replace(workload=workload, goal="rate", roles="both", rates=(), unit="s", targets=targets)
-        for most, item in self.ranked("prefill", kind)[:_ASKED]:
+        # How many requests it holds is nothing to a unit that ends with their first tokens.
+        forms: dict[tuple[UnitLayout, int], tuple[float, Item]] = {}
+        for most, item in self.ranked("prefill", kind):
+            forms.setdefault((item.form.layout, item.form.rules.tokens), (most, item))
+        for most, item in itertools.islice(forms.values(), _ASKED):
             if self.over:
                 break
             # Where there are other kinds, this one may do nothing else.
