@@ -1,10 +1,10 @@
 """Fleets: which units, how many, who takes which requests, and at which rate.
 
 Where few fleets are possible and each has finitely many plans, all of them are simulated in the order of what they take
-at least. Otherwise the rules of ``partita.problems.serving.rules`` begin; then the most promising forms are
-simulated one unit at a time, which says what a unit really takes, and the best fleets by these numbers are simulated as
-a whole, with shares in proportion to them; units for prompts and for decoding are matched by what they take at most and
-corrected by what the simulated pairs did.
+at least. Otherwise the rules of ``partita.problems.serving.rules`` begin. Then units for prompts, which are simulated
+as several that wait for each other, and units for decoding are matched by what they take, with units for prompts beside
+them on other kinds of devices; and the most promising forms are simulated one unit at a time, which says what a unit
+really takes, and the best fleets by these numbers as a whole, with shares in proportion to them.
 """
 
 from __future__ import annotations
