@@ -235,14 +235,18 @@ class _Search:
 
     def shared(self, counts: Counter[int], rates: dict[int, float]) -> Iterator[tuple[UnitGroup, ...]]:
         """The units, with shares in proportion to what they take, and without."""
-        yield tuple(UnitGroup(unit=n, count=count) for n, count in counts.items())
-        if len(counts) > 1 and self.problem.share_parts is None:
-            whole = sum(rates[n] * count for n, count in counts.items())
-            classes = max(1, len(self.problem.classes))
-            yield tuple(
-                UnitGroup(unit=n, count=count, shares=(rates[n] * count / whole,) * classes)
-                for n, count in counts.items()
-            )
+        units = tuple(UnitGroup(unit=n, count=count) for n, count in counts.items())
+        yield units
+        if len(units) > 1 and self.problem.share_parts is None:
+            yield self.proportioned(units, [rates[n] * count for n, count in counts.items()])
+
+    def proportioned(self, units: Sequence[UnitGroup], rates: Sequence[float]) -> tuple[UnitGroup, ...]:
+        """Groups with shares of the requests of each class in proportion to rates."""
+        whole, classes = sum(rates), max(1, len(self.problem.classes))
+        return tuple(
+            msgspec.structs.replace(group, shares=(rate / whole,) * classes)
+            for group, rate in zip(units, rates, strict=True)
+        )
 
     def fits(self, units: Sequence[UnitGroup]) -> bool:
         return not unpacked(self.problem, ServingPlan(units=tuple(units)))
@@ -297,6 +301,8 @@ class _Search:
         workload = msgspec.structs.replace(prompts_of(problem.workload), requests=_LONE_REQUESTS)
         targets = msgspec.structs.replace(problem.targets, tpot_s=None)
         alone = problem.replace(workload=workload, goal="rate", roles="both", rates=(), unit="s", targets=targets)
+        # Where there are other kinds, this one may do nothing else.
+        room = int(problem.pool(kind).devices * (_FOR_PROMPTS if len(problem.pools) == 1 else 1.0))
         # How many requests it holds is nothing to a unit that ends with their first tokens.
         forms: dict[tuple[UnitLayout, int], tuple[float, Item]] = {}
         for most, item in self.ranked("prefill", kind):
@@ -304,9 +310,7 @@ class _Search:
         for most, item in itertools.islice(forms.values(), _ASKED):
             if self.over:
                 break
-            # Where there are other kinds, this one may do nothing else.
-            part = _FOR_PROMPTS if len(problem.pools) == 1 else 1.0
-            count = max(1, int(problem.pool(kind).devices * part) // item.form.devices)
+            count = max(1, room // item.form.devices)
             units = (UnitGroup(unit=item.number, count=count),)
             plan = most_offered(alone, units, count * most * 0.85, self.monitor) if self.fits(units) else None
             if plan is not None and plan.rate_per_s is not None:
@@ -361,12 +365,7 @@ class _Search:
                 rates.append(ask * count)
                 groups.append(UnitGroup(unit=item.number, role="prefill", count=count))
         if len(groups) > 1:
-            whole, classes = sum(rates), max(1, len(self.problem.classes))
-            shared = [
-                msgspec.structs.replace(group, shares=(one / whole,) * classes)
-                for one, group in zip(rates, groups, strict=True)
-            ]
-            yield whole, tuple(shared)
+            yield sum(rates), self.proportioned(groups, rates)
 
     def layouts(self, role: str, kind: str) -> list[tuple[float, Item]]:
         """The best item of each layout, the best first."""
