@@ -51,15 +51,15 @@ class Megatron(FileExporter):
             found.append(f"--seq-length {split.sequence}")
         if not ends_tied(split):
             found.append("--untie-embeddings-and-output-weights")
+        if (split.zero and split.groups > 1) or split.optimizer_on_host:
+            # An optimizer on hosts is one that shares out states, also where nobody is there to.
+            found.append("--use-distributed-optimizer")
         if split.groups > 1:
-            found += ["--use-distributed-optimizer"] if split.zero else []
             if split.state_copies > 1:
                 found.append(f"--num-distributed-optimizer-instances {split.state_copies}")
             found += ["--overlap-grad-reduce"] if split.overlap else []
             found += ["--overlap-param-gather"] if split.zero and split.overlap else []
         if split.optimizer_on_host:
-            # That optimizer is one of those that share out their states, also where nobody is there to.
-            found += [] if split.groups > 1 else ["--use-distributed-optimizer"]
             found += ["--use-precision-aware-optimizer", "--optimizer-cpu-offload", "--optimizer-offload-fraction 1.0"]
             found.append("--overlap-cpu-optimizer-d2h-h2d")
         way = split.ways[0] if split.ways else "none"
