@@ -35,13 +35,13 @@ class _Solvers(ModuleType):
         return solve
 
 
-def _unless_loaded() -> None:
+def _drop_stand_in() -> None:
     if isinstance(sys.modules.get(_SOLVERS), _Solvers):
         del sys.modules[_SOLVERS]
 
 
 def _loaded() -> Any:
-    _unless_loaded()
+    _drop_stand_in()
     return import_module(_SOLVERS)
 
 
@@ -50,13 +50,12 @@ def load_models() -> None:
 
     A loss for the detection of objects calls one, and is imported with whatever model.
     """
-    wanted = _SOLVERS in sys.modules or "transformers.modeling_utils" in sys.modules or find_spec("scipy") is None
-    if not wanted:
+    if not {_SOLVERS, "transformers.modeling_utils"} & sys.modules.keys() and find_spec("scipy") is not None:
         sys.modules[_SOLVERS] = _Solvers(_SOLVERS)
     try:
         import_module("transformers.modeling_utils")
     finally:
-        _unless_loaded()
+        _drop_stand_in()
 
 
 def model_types() -> frozenset[str]:

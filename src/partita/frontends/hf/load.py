@@ -71,7 +71,6 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
     from transformers.utils import logging
 
     with alone, ExitStack() as after:
-        load_models()
         after.callback(logging.set_verbosity, logging.get_verbosity())
         logging.set_verbosity_error()
         config, settled = settled_configuration(name, asked.fields)
@@ -81,6 +80,7 @@ def _first_traced(name: str, asked: Asked, real: bool = False) -> BuiltModel:
         notes = (*settled, *_simplify(config, asked.training))
         title = Path(name).stem if name.endswith(".json") else name
         failure: PartitaError | None = None
+        load_models()
         for task, cls in model_classes(config, asked.task):
             for place in (on_meta, with_values):
                 try:
