@@ -6,7 +6,6 @@ devices suit it better than others; a flow takes its bytes divided by the bandwi
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import msgspec
@@ -18,14 +17,20 @@ from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, random_dag
 from partita.problems.kind import ProblemFamily
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.random_devices import (
+    DECIMALS,
+    MEAN_TIME,
+    SUITS,
+    check_links_and_room,
+    limits_of,
+    narrowness_of,
+    slowness_of,
+)
+from partita.problems.makespan.transformers import TRANSFORMER
 from partita.problems.settings import setting
 
-#: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
-SPEEDS, BANDWIDTHS = 4.0, 4.0
-#: Deviations of the logarithms of work, bytes and memory of operators, and of how well a device suits one.
-SPREAD, SUITS = 0.8, 0.25
-#: Times are whole numbers of this many decimals, and the mean time of an operator on the fastest device.
-DECIMALS, MEAN_TIME = 3, 1.0
+#: Deviation of the logarithms of work, bytes and memory of operators.
+SPREAD = 0.8
 
 
 def random_makespan_problem(
@@ -53,10 +58,7 @@ def random_makespan_problem(
     check_at_least("the seed", seed, 0)
     check_at_least("nodes", nodes)
     check_at_least("devices", devices)
-    if not 0 <= communication < math.inf:
-        raise InputError(f"communication is {communication}; it must be finite and not negative")
-    if room is not None and not 0 < room < math.inf:
-        raise InputError(f"room is {room}; it must be finite and more than 0")
+    check_links_and_room(communication, room)
     if not 0 <= skips <= 1:
         raise InputError(f"skips is {skips}; it must be a fraction, 0 to 1")
     rng = np.random.default_rng(seed)
@@ -64,17 +66,13 @@ def random_makespan_problem(
     if skips > 0:
         longer = ((v, v + 1 + int(rng.integers(nodes - 1 - v))) for v in range(nodes - 1) if rng.random() < skips)
         edges = sorted({*edges, *longer})
-    slowness = np.sort(SPEEDS ** rng.random(devices))
-    slowness /= slowness[0]
+    slowness = slowness_of(rng, devices)
     suits = np.exp(SUITS * rng.standard_normal((nodes, devices)))
     times = MEAN_TIME * _around_one(rng, nodes)[:, None] * slowness[None, :] * suits
-    narrowness = BANDWIDTHS ** rng.random((devices, devices))
-    np.fill_diagonal(narrowness, 0.0)
-    narrowness /= max(narrowness.sum() / max(1, devices * (devices - 1)), 1e-9)
+    narrowness = narrowness_of(rng, devices)
     moved = communication * MEAN_TIME * _around_one(rng, nodes)
     held = np.ceil(1000 * _around_one(rng, nodes))
-    share = slowness**0.5 / (slowness**0.5).sum()
-    limits = [None] * devices if room is None else np.ceil(room * held.sum() * share).tolist()
+    limits = limits_of(held, slowness, room)
     tables = [tuple(map(tuple, np.round(moved[v] * narrowness, DECIMALS).tolist())) for v in range(nodes)]
     return MakespanProblem(
         name=f"{family} n={nodes} devices={devices} seed={seed}",
@@ -120,4 +118,5 @@ GENERATORS = (
         _Random,
         lambda settings: random_makespan_problem(**msgspec.structs.asdict(settings)),
     ),
+    TRANSFORMER,
 )
