@@ -14,7 +14,8 @@ from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.bounds.simple import InstanceBound, impossible, simple_bound, work_bound
 from partita.problems.makespan.instance import MakespanInstance, build_instance, critical_of, labels
 from partita.problems.makespan.problem import MakespanProblem
-from partita.problems.makespan.separators import Block, chain_of
+from partita.problems.makespan.separators import Block, Chain, chain_of
+from partita.problems.makespan.thinning import thin
 
 
 class BlockBounds:
@@ -47,12 +48,23 @@ class BlockBounds:
         return max(chain, simple_bound(self.block.at(source, target)) if self.tied else self.work)
 
 
+def _chain(instance: MakespanInstance) -> Chain | None:
+    """What splits the problem, or the thinned one; None if nothing does."""
+    chain = chain_of(instance)
+    if chain.helps:
+        return chain
+    thinned = thin(instance)
+    return thinned.chain if thinned is not None and thinned.chain.helps else None
+
+
 class Separators(InstanceBound):
     """The sum of bounded blocks.
 
     In any schedule the separators are somewhere, and the makespan is at least the sum of their times and of the
     makespans of the blocks between them (``partita.problems.makespan.separators``); with a valid bound in place of each
     block's makespan, and the least over the devices of the separators, which is a shortest path, that stays a bound.
+    Where nothing separates blocks, this is done without what stands beside nearly everything
+    (``partita.problems.makespan.thinning``).
     """
 
     name = "separators"
@@ -63,12 +75,14 @@ class Separators(InstanceBound):
     )
 
     def supports(self, problem: MakespanProblem) -> str | None:
-        if chain_of(build_instance(problem)).helps:
+        if _chain(build_instance(problem)) is not None:
             return None
         return "no operators separate the problem into blocks; use critical path"
 
     def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
-        chain = chain_of(instance)
+        chain = _chain(instance)
+        if chain is None:
+            return instance.critical
         known: dict[tuple[int, int, int], float] = {}
         simple = cache(lambda number: BlockBounds(chain.blocks[number]))
 

@@ -8,6 +8,9 @@ still be part of a better path. So most arcs are never solved.
 
 Before that everything is tried, which is enough for small problems (``partita.problems.makespan.improving``).
 
+Where operators that run beside nearly everything leave no separators, they are left out first: the path is a bound
+then, and they are put back into its schedules (``partita.problems.makespan.thinning``).
+
 Where memory or classes couple the blocks so that no path that short keeps them, the path stays a bound, and one model
 of the whole problem is left to find and prove the rest. Without separators that is all there is.
 """
@@ -27,6 +30,8 @@ from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.solvers.path import ShortestPath
 from partita.problems.makespan.solvers.program import prove_by_program
+from partita.problems.makespan.solvers.thinned import close_thinned
+from partita.problems.makespan.thinning import thin
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16
@@ -38,6 +43,8 @@ _TINY, _SMALL, _LARGE = 600, 4_000, 60_000
 _SOON, _LATER = 0.3, 0.7
 #: Share of the time that is left for each bound.
 _BOUNDS = 0.1
+#: Operators of a block above which leaving some out is tried, and the share of the time left for the path then.
+_FINE, _PATH = 40, 0.7
 #: Neighbourhoods after each run of windows, and runs without success after which the search for schedules ends.
 _EACH, _PATIENCE = 6, 3
 
@@ -49,7 +56,7 @@ class MakespanExact(MakespanSearch):
     summary = "plans with proof: separators cut the problem into blocks, CP-SAT solves those that matter"
     argument = (
         "blocks between separators were bounded one by one, by chains, work or CP-SAT, and added up along the "
-        "shortest path"
+        "shortest path, without operators that run beside nearly all others"
     )
 
     def supports(self, problem: MakespanProblem, options: MakespanOptions) -> str | None:
@@ -66,14 +73,19 @@ class MakespanExact(MakespanSearch):
         best.counters |= {"separators": len(chain.separators), "blocks": sum(bool(b.members) for b in chain.blocks)}
         largest = max(len(block.members) for block in chain.blocks)
         by_path = chain.helps and largest <= _BLOCK and len(chain.blocks) * instance.devices**2 <= _ARCS
+        thinned = None if by_path and largest <= _FINE else thin(instance)
+        if thinned is not None and len({*thinned.chain.alike}) * instance.devices**2 > _ARCS:
+            thinned = None
         for method in DEFAULT_BOUNDS:
             # The path bounds blocks itself.
             if (
                 not best.done
-                and not (by_path and method.name == Separators.name)
+                and not ((by_path or thinned) and method.name == Separators.name)
                 and not method.supports(instance.problem)
             ):
                 best.prove(method.bound(instance.problem, monitor.share(_BOUNDS)).value, method.name)
+        if thinned and not best.done:
+            close_thinned(thinned, best, options, monitor.share(_PATH))
         if by_path and not best.done:
             ShortestPath(chain, best, options, monitor).close()
         _rest(instance, best, options, monitor)
