@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from partita.engines.search.monitor import Monitor
-from partita.nouns.topology import topology
 from partita.problems.mapping.bounds.domains import Domains, Thresholds
 from partita.problems.mapping.bounds.islands import _filled
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
@@ -17,6 +16,7 @@ from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import Form, MappingProblem, MappingStage, MappingTransfer, Placement
 from problems.mapping.brute_force import best_objective
+from problems.mapping.large_problems import pipeline_on
 from problems.mapping.random_problems import random_problem
 
 every_form = pytest.mark.parametrize("form", ["both", "point-to-point", "all-reduce"])
@@ -49,24 +49,6 @@ def test_patterns_leave_every_mapping_within_a_target(form: Form) -> None:
     assert taken > 60
 
 
-def workload(stages: int, replicas: int, where: str, seed: int) -> MappingProblem:
-    """A chain with skip connections on a topology, where links take longer than computing."""
-    draw = random.Random(seed)
-    matrix = topology(where).bandwidth_bytes_per_s.copy()
-    np.fill_diagonal(matrix, 0.0)
-    pairs = [(s, s + 1) for s in range(stages - 1)] + ([(0, 2)] if stages > 2 else [])
-    return MappingProblem(
-        name=f"{stages}x{replicas} on {where}",
-        replicas=replicas,
-        stages=tuple(
-            MappingStage(name=f"s{s}", time_s=draw.uniform(0.0, 1e-3), parameter_bytes=draw.uniform(0, 1e8))
-            for s in range(stages)
-        ),
-        transfers=tuple(MappingTransfer(source=a, target=b, bytes=draw.uniform(1e6, 1e8)) for a, b in pairs),
-        bandwidth_bytes_per_s=tuple(map(tuple, matrix.tolist())),
-    )
-
-
 @pytest.mark.parametrize(
     ("stages", "replicas", "where"),
     [
@@ -85,7 +67,7 @@ def test_bounds_are_below_good_mappings(stages: int, replicas: int, where: str) 
     import partita as pt
 
     for seed in range(2):
-        problem = workload(stages, replicas, where, seed)
+        problem = pipeline_on(where, stages, replicas, seed)
         plan = pt.solve(problem, solver="swap-annealing", time_limit_s=0.4, seed=seed).plan
         assert plan is not None
         value = evaluate(problem, plan).objective

@@ -39,6 +39,12 @@ def partners(a: MappingArrays, x: int) -> Iterator[int]:
 @compiled
 def load_of(a: MappingArrays, device: Ints, x: int) -> float:
     """What a replica takes, all being placed."""
+    return load_between(a, device, x, device[a.after[x]], device[a.before[x]])
+
+
+@inlined
+def load_between(a: MappingArrays, device: Ints, x: int, following: int, preceding: int) -> float:
+    """The same with other devices beside it in its ring."""
     count = a.replicas
     s, r = x // count, x % count
     d = device[x]
@@ -46,5 +52,5 @@ def load_of(a: MappingArrays, device: Ints, x: int) -> float:
     for k in range(a.ptr[s], a.ptr[s + 1]):
         total += a.weight[k] * a.inverse[d, device[a.other[k] * count + r]]
     if a.ring[s] > 0.0:
-        total += a.ring[s] * max(a.inverse[d, device[a.after[x]]], a.inverse[d, device[a.before[x]]])
+        total += a.ring[s] * max(a.inverse[d, following], a.inverse[d, preceding])
     return float(total)
