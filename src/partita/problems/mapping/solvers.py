@@ -14,6 +14,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
+from partita.problems.mapping.bounds.columns import Columns, columns_bound
 from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
@@ -99,13 +100,22 @@ class MappingCombined(MappingSolver):
             published = other.submit(beside, best.value)
             search.workers = max(1, options.threads - 1)
             search.run(patience=_FIRST)
-            search.workers = options.threads
             for device in published.result():
                 instance.offer(best, device, "bisection")
-        if instance.count <= _MEDIUM and not done():
-            settle(instance, best, _CHECKS)
-        if not done():
-            search.run(patience=PATIENCE)
+            # The rest of the search finds the same, however long that takes.
+            shares = other.submit(self._columns, search)
+            if instance.count <= _MEDIUM and not done():
+                settle(instance, best, _CHECKS)
+            if not done():
+                search.run(patience=PATIENCE)
+            shares.result()
+
+    @staticmethod
+    def _columns(search: MappingSearch) -> None:
+        instance, best = search.instance, search.best
+        if Columns().supports(instance.problem) is None and not best.done:
+            value, _, bound = best.snapshot()
+            columns_bound(instance, bound, value, lambda: best.done, lambda low: best.prove(low, Columns.name))
 
 
 class MappingAnnealing(MappingSolver):

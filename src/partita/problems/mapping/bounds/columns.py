@@ -1,0 +1,239 @@
+"""Shares of columns in islands: whole numbers of parts, of reaches, and of exchanges between islands.
+
+Source: own. Assume a mapping within a target, and count in it: how often every part is in every island
+(``partita.problems.mapping.bounds.parts``), and how many replicas have which reach. Then
+
+* parts fill islands, and hold every stage R times in all;
+* every member of a part has a reach; those whose partner in stage t has to be within class k are no more than the
+  exchanges of their stage with t that lead into islands of that class. These counts, by stages and pairs of islands,
+  add up to the replicas at both ends;
+* the same of rings, where a replica has both its links within a class. Where rings have to stay inside an island that
+  does not hold all of the stage, a run of replicas has two ends that do not.
+
+Is there no solution in whole numbers, the target is refuted. So what fits into one island is seen together with what
+that leaves to the others, down to single devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from partita.engines.mip.model import Callbacks, MixedProgram
+from partita.engines.mip.solve import missing, solve_program
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Status
+from partita.ground.rounding import up_to
+from partita.problems.kind import BoundMethod
+from partita.problems.mapping.bounds.moving import lowered
+from partita.problems.mapping.bounds.neighbours import assignment_bound
+from partita.problems.mapping.bounds.parts import Column, Island, Reach, partitions
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.instance import MappingInstance, listable
+from partita.problems.mapping.problem import MappingProblem
+
+BACKEND = "cpsat"
+#: Width of the interval at which bisection ends, as a share of its upper end, and seconds of one program at most.
+_PRECISION, _PROGRAM_S = 2e-3, 20.0
+
+Terms = list[tuple[int, float]]
+
+
+class Columns(BoundMethod[MappingProblem]):
+    """See the module."""
+
+    name = "columns"
+    summary = "shares of columns in groups of devices with fast links, in whole numbers; needs such groups"
+    argument = "no whole numbers of parts of columns fill all groups of devices within the target"
+
+    def supports(self, problem: MappingProblem) -> str | None:
+        if not listable(problem):
+            return "machines are counted, and too many"
+        if len(set(problem.counts)) > 1:
+            return "stages have different numbers of replicas"
+        return missing(BACKEND)
+
+    def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
+        instance = MappingInstance(problem)
+        value = assignment_bound(instance)
+        if math.isfinite(value):
+            first = instance.plan(np.arange(instance.count, dtype=np.int32))
+            high = evaluate(problem, first).objective
+            value = columns_bound(instance, value, high, lambda: monitor.stopping)
+        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+
+
+def columns_bound(
+    instance: MappingInstance,
+    low: float,
+    high: float,
+    stopping: Callable[[], bool],
+    report: Callable[[float], object] = lambda value: None,
+) -> float:
+    """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
+
+    There are devices enough, and as many replicas of every stage; ``stopping`` is polled, and true ends it.
+    """
+    column = Column(instance)
+    if column.parts is None:
+        return low
+    for islands in partitions(instance):
+        shares, upper = Shares(column, islands), high
+        while upper - low > _PRECISION * upper and not stopping():
+            target = (low + upper) / 2
+            if shares.refuted(target, stopping):
+                low = target
+                report(lowered(instance, low))
+            else:
+                upper = target
+    return low
+
+
+class Shares:
+    """The program of some islands."""
+
+    def __init__(self, column: Column, islands: list[Island]) -> None:
+        self.column, self.islands, self.instance = column, islands, column.instance
+
+    def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
+        """Whether no mapping is within a target; False also if that takes too long."""
+        program = Program(self.column, self.islands, up_to(target), stopping)
+        self.column.forget()
+        if stopping():
+            return False
+        answer = solve_program(program.model, BACKEND, time_limit_s=_PROGRAM_S, callbacks=Callbacks(stop=stopping))
+        return answer.status is Status.INFEASIBLE
+
+
+class Program:
+    """Whole numbers that any mapping within a limit has."""
+
+    def __init__(self, column: Column, islands: list[Island], limit: float, stopping: Callable[[], bool]) -> None:
+        self.model, self.column, self.islands, self.limit = MixedProgram(), column, islands, limit
+        self.instance = column.instance
+        #: By stage, then island: parts with the stage, and replicas with their reach.
+        self.held: list[list[Terms]] = [[[] for _ in islands] for _ in range(self.instance.stages)]
+        self.reaching: list[list[list[tuple[frozenset[int], Reach, Terms]]]] = [
+            [[] for _ in islands] for _ in range(self.instance.stages)
+        ]
+        #: By pair of stages, then island: parts with both.
+        self.both: dict[tuple[int, int], list[Terms]] = {
+            (s, t): [[] for _ in islands] for s in range(self.instance.stages) for t, _ in self.instance.exchanges(s)
+        }
+        for i in range(len(islands)):
+            if stopping():
+                return
+            self._fill(i)
+        for row in self.held:
+            self.model.add_row(
+                [term for terms in row for term in terms], self.instance.replicas, self.instance.replicas
+            )
+        for s, t in self.both:
+            if s < t:
+                self._exchanges(s, t)
+        for s in range(self.instance.stages):
+            if self.instance.partners[s]:
+                self._ring(s)
+
+    def _fill(self, i: int) -> None:
+        """Parts of an island, and the reaches of their members."""
+        instance, island, room = self.instance, self.islands[i], len(self.islands[i].members)
+        filled: Terms = []
+        members: dict[tuple[int, frozenset[int]], tuple[tuple[Reach, ...], Terms]] = {}
+        for part in self.column.parts or ():
+            if len(part) > room:
+                continue
+            reaches = {s: self.column.reaches(island, s, part, self.limit) for s in part}
+            if not all(reaches.values()):
+                continue
+            z = self.model.add_count(min(instance.replicas, room // len(part)))
+            filled.append((z, len(part)))
+            for s in part:
+                self.held[s][i].append((z, 1.0))
+                inside = frozenset(t for t, _ in instance.exchanges_of[s] if t in part)
+                members.setdefault((s, inside), (reaches[s], []))[1].append((z, 1.0))
+                for t in inside:
+                    self.both[s, t][i].append((z, 1.0))
+        every = instance.devices == instance.count
+        self.model.add_row(filled, room if every else -math.inf, room)
+        for (s, inside), (reaches_of, terms) in members.items():
+            if len(reaches_of) == 1:
+                self.reaching[s][i].append((inside, reaches_of[0], terms))
+                continue
+            ways = []
+            for reach in reaches_of:
+                y = self.model.add_count(min(instance.replicas, room))
+                ways.append((y, -1.0))
+                self.reaching[s][i].append((inside, reach, [(y, 1.0)]))
+            self.model.add_row([*terms, *ways], 0.0, 0.0)
+
+    def _exchanges(self, s: int, t: int) -> None:
+        """Replicas of two stages whose exchange leads from one island to another."""
+        needs = [*self._needs(s, t), *self._needs(t, s)]
+        if not needs:
+            return
+        count = len(self.islands)
+        moved = {(i, j): self._between(i, j) for i in range(count) for j in range(count) if i != j}
+        for i in range(count):
+            others = [j for j in range(count) if j != i]
+            for stage, ways in ((s, [moved[i, j] for j in others]), (t, [moved[j, i] for j in others])):
+                ends = [(x, -1.0) for x in ways] + [(z, -c) for z, c in self.both[s, t][i]]
+                self.model.add_row(self.held[stage][i] + ends, 0.0, 0.0)
+        for stage, i, near, terms in needs:
+            ways = [moved[i, j] if stage == s else moved[j, i] for j in near]
+            self.model.add_row([*terms, *((x, -1.0) for x in ways)], upper=0.0)
+
+    def _needs(self, s: int, t: int) -> Iterator[tuple[int, int, list[int], Terms]]:
+        """By island and class short of the last: replicas of s whose partner in t, outside, has to be within it."""
+        for i, island in enumerate(self.islands):
+            near: list[int] = []
+            for k in range(1, len(island.costs)):
+                near = [*near, *island.classes[k - 1]]
+                terms: Terms = []
+                for inside, reach, those in self.reaching[s][i]:
+                    outside = [u for u, _ in self.column.outside(s, inside)]
+                    if t in outside and reach.partners[outside.index(t)] <= k:
+                        terms += those
+                if terms:
+                    yield s, i, near, terms
+
+    def _between(self, i: int, j: int) -> int:
+        room = min(len(self.islands[i].members), len(self.islands[j].members))
+        return self.model.add_count(min(self.instance.replicas, room))
+
+    def _ring(self, s: int) -> None:
+        """Replicas of a stage by where the next one of the ring is."""
+        count = len(self.islands)
+        needs: list[tuple[int, list[int], Terms]] = []
+        for i, island in enumerate(self.islands):
+            near = [i]
+            for k in range(len(island.costs)):
+                terms = [term for _, reach, those in self.reaching[s][i] if reach.ring <= k for term in those]
+                if terms and k == 0:
+                    self._inside(s, i, terms)
+                if terms and len(island.costs) > 1:
+                    needs.append((i, near, terms))
+                near = [*near, *island.classes[k]]
+        if not needs:
+            return
+        steps = {(i, j): self._between(i, j) for i in range(count) for j in range(count)}
+        for i in range(count):
+            for ends in ([steps[i, j] for j in range(count)], [steps[j, i] for j in range(count)]):
+                self.model.add_row([*self.held[s][i], *((x, -1.0) for x in ends)], 0.0, 0.0)
+        for i, near, terms in needs:
+            ways = [(steps[i, j], -1.0) for j in near] + [(steps[j, i], -1.0) for j in near]
+            self.model.add_row([*((x, 2.0 * c) for x, c in terms), *ways], upper=0.0)
+
+    def _inside(self, s: int, i: int, terms: Terms) -> None:
+        """Rings that have to stay inside an island: unless all of it is there, runs have ends that do not."""
+        room, replicas = len(self.islands[i].members), self.instance.replicas
+        some = self.model.add_binary()
+        self.model.add_row([*terms, (some, -float(min(room, replicas)))], upper=0.0)
+        row = [*self.held[s][i], *((x, -c) for x, c in terms), (some, -2.0)]
+        if room >= replicas:
+            whole = self.model.add_binary()
+            self.model.add_row([*self.held[s][i], (whole, -float(replicas))], lower=0.0)
+            row.append((whole, 2.0))
+        self.model.add_row(row, lower=0.0)

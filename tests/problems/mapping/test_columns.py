@@ -1,0 +1,102 @@
+"""Shares of columns in islands: programs that every mapping within their limit solves."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from partita.engines.mip.backend import BackendSettings, Talk
+from partita.engines.mip.cpsat import solve
+from partita.engines.mip.model import QUIET
+from partita.engines.search.monitor import Monitor
+from partita.ground.rounding import up_to
+from partita.problems.mapping.bounds.columns import Columns, Program
+from partita.problems.mapping.bounds.parts import Column, Island, partitions
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.problem import Form, Placement
+from problems.mapping.brute_force import best_objective
+from problems.mapping.large_problems import pipeline_on
+from problems.mapping.random_problems import random_problem
+
+pytest.importorskip("ortools")
+
+
+def refuted(column: Column, islands: list[Island], limit: float) -> bool:
+    """In this process, which is faster than another one for programs as small."""
+    model = Program(column, islands, up_to(limit), lambda: False).model
+    column.forget()
+    return solve(model, BackendSettings(), Talk(model, QUIET, None)).infeasible
+
+
+@pytest.mark.parametrize("form", ["both", "point-to-point", "all-reduce"])
+def test_the_best_mapping_is_never_refuted(form: Form) -> None:
+    """Of all problems of up to seven devices that have islands; a little below, many are."""
+    looked, tight = 0, 0
+    for seed in range(100):
+        problem = random_problem(seed, form)
+        instance = MappingInstance(problem)
+        column = Column(instance)
+        best = best_objective(problem)
+        assert best is not None
+        for islands in partitions(instance):
+            looked += 1
+            assert not refuted(column, islands, best), problem.name
+            tight += best > 0 and refuted(column, islands, best * 0.98)
+    assert looked > 40
+    assert tight > 15
+
+
+@pytest.mark.parametrize(
+    ("stages", "replicas", "where"),
+    [
+        (4, 4, "dgx1:2"),
+        (5, 4, "two-level:5x4"),
+        (4, 6, "random-blk-2:24:seed=3"),
+        (3, 7, "random-blk-2:24"),
+        (4, 6, "random-blk-1:24"),
+        (6, 2, "random-blk-2:12"),
+    ],
+)
+def test_no_mapping_is_refuted(stages: int, replicas: int, where: str) -> None:
+    """Neither any one at its own time, nor those that search finds."""
+    import partita as pt
+
+    problem = pipeline_on(where, stages, replicas, 1)
+    instance = MappingInstance(problem)
+    column, draw = Column(instance), random.Random(1)
+    found = [pt.solve(problem, solver="swap-annealing", seed=seed, time_limit_s=0.3).plan for seed in range(2)]
+    for _ in range(3):
+        devices = draw.sample(range(instance.devices), instance.count)
+        found.append(instance.plan(np.array(devices)))
+    looked = 0
+    for plan in found:
+        assert isinstance(plan, Placement)
+        value = evaluate(problem, plan).objective
+        for islands in partitions(instance):
+            looked += 1
+            assert not refuted(column, islands, value)
+    assert looked >= len(found)
+
+
+def test_whole_columns_do_not_fill_machines_of_another_size() -> None:
+    """Three stages on machines of four devices: one of each machine's devices is left for a column that is cut.
+
+    Fast links take 1 s, slow ones 100 s; transfers are 1 byte and there are no parameters. Four columns on three
+    machines: somewhere a column has to leave its machine, so somebody takes 100 s, and the one between two of them 101.
+    """
+    from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
+
+    def link(a: int, b: int) -> float:
+        return 0.0 if a == b else 1.0 if a // 4 == b // 4 else 0.01
+
+    problem = MappingProblem(
+        name="threes in fours",
+        replicas=4,
+        stages=tuple(MappingStage(name=str(s), time_s=0.0) for s in range(3)),
+        transfers=tuple(MappingTransfer(source=s, target=s + 1, bytes=1.0) for s in range(2)),
+        bandwidth_bytes_per_s=tuple(tuple(link(a, b) for b in range(12)) for a in range(12)),
+    )
+    assert Columns().bound(problem, Monitor()).value == pytest.approx(101.0, rel=5e-3)
