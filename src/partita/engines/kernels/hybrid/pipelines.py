@@ -198,11 +198,14 @@ def bound_pipelines(
 
 
 @compiled
-def rules(p: StageOptions, n: Labels, a: int, b: int) -> bool:
-    """Whether whatever label b can become, label a can become as well, and no later."""
+def rules(p: StageOptions, n: Labels, fewest: int, a: int, b: int) -> bool:
+    """Whether label a can become whatever label b can, and no later, among pipelines of ``fewest`` replicas or more."""
     if n.joint[a] != n.joint[b] or n.group[a] != n.group[b] or n.narrow[a] != n.narrow[b]:
         return False
     if n.replicas[a] > n.replicas[b] or n.passing[a] > n.passing[b]:
+        return False
+    if n.replicas[a] < min(n.replicas[b], fewest):
+        # It may end with too few.
         return False
     if n.same[a] >= 0 and n.same[a] != n.same[b]:
         return False
@@ -214,15 +217,15 @@ def rules(p: StageOptions, n: Labels, a: int, b: int) -> bool:
 
 
 @inlined
-def _keep_label(p: StageOptions, n: Labels, head: Longs, outer: int, label: int) -> tuple[bool, int]:
+def _keep_label(p: StageOptions, n: Labels, head: Longs, fewest: int, outer: int, label: int) -> tuple[bool, int]:
     """Whether a new label is put before those of its set, instead of those it rules; how many it was compared with."""
     before, other, looked = -1, head[outer], 0
     while other >= 0:
         looked += 1
         after = n.following[other]
-        if rules(p, n, other, label):
+        if rules(p, n, fewest, other, label):
             return False, looked
-        if not rules(p, n, label, other):
+        if not rules(p, n, fewest, label, other):
             before = other
         elif before < 0:
             head[outer] = after
@@ -314,7 +317,7 @@ def extend_pipelines(
                                 best, found = n.passing[count], count
                                 count += 1
                             continue
-                        kept, compared = _keep_label(p, n, head, outer, count)
+                        kept, compared = _keep_label(p, n, head, task.least, outer, count)
                         looked += compared
                         count += kept
             label = n.following[label]
