@@ -13,13 +13,16 @@ from partita.problems.hybrid.step.evaluate import evaluate
 
 def shortest_row(problem: HybridProblem) -> float:
     """The least time of a step without interleaved schedules, on any kinds of devices; infinite if there is no plan."""
-    return min(_steps(problem), default=math.inf)
+    return min((step for _, step in every_row(problem)), default=math.inf)
 
 
-def _steps(problem: HybridProblem) -> Iterator[float]:
+def every_row(problem: HybridProblem) -> Iterator[tuple[Plan, float]]:
+    """All plans without interleaved schedules that are feasible, and the time of a step of each."""
     training = problem.training
     assert training is not None
     for rows, degrees in rows_of(problem):
+        if any(sum(d * t for k, d, t in degrees if k == n) > kind.devices for n, kind in enumerate(problem.kinds)):
+            continue
         tables = [{layer.id: layer.configurations for layer in kind.layers} for kind in problem.kinds]
         flat = [(k, v, t) for row, (k, _, t) in zip(rows, degrees, strict=True) for v in row]
         for chosen in itertools.product(*(tables[k][v].get(t, ()) for k, v, t in flat)):
@@ -37,9 +40,10 @@ def _steps(problem: HybridProblem) -> Iterator[float]:
             for schedule, zero in itertools.product(training.schedules, training.zero):
                 if schedule == "interleaved":
                     continue
-                found = evaluate(problem, Plan(stages=stages, schedule=schedule, zero=zero))
+                plan = Plan(stages=stages, schedule=schedule, zero=zero)
+                found = evaluate(problem, plan)
                 if found.feasible:
-                    yield found.objective
+                    yield plan, found.objective
 
 
 def rows_of(problem: HybridProblem) -> Iterator[tuple[list[list[int]], list[tuple[int, int, int]]]]:

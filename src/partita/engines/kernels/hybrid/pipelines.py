@@ -43,12 +43,17 @@ class Entries(NamedTuple):
 class Left(NamedTuple):
     """Bounds: fewest devices and replicas of each set's stages, (Z,), and the least sum of passing times of all others.
 
-    The last is (Z, V) by the devices that are left for them; V is 1 where groups of devices differ.
+    The last is (Z, V) by what is left for them of every group of devices, in whole units: 0 to ``most`` of them, with
+    ``step`` columns from one number of units to the next. Of a group with ``most`` 0 nothing is counted.
     """
 
     needed: Longs
     fewest: Longs
     rest: Floats
+    #: (G,) each.
+    unit: Longs
+    most: Longs
+    step: Longs
 
 
 class Labels(NamedTuple):
@@ -137,7 +142,6 @@ def bound_pipelines(
     ``cheap`` (O, 2) is the least price of what an option hands over, a byte and a call.
     """
     sets, options, groups = p.enter.shape[0], p.width.shape[0], p.devices.shape[0]
-    alone = groups == 1
     room = p.devices.sum()
     left.needed[:] = room + 1
     left.fewest[:] = task.most + 1
@@ -173,28 +177,39 @@ def bound_pipelines(
     e.ptr[sets * sets] = count
     left.rest[:] = np.inf
     left.rest[sets - 1, :] = 0.0
-    # The fewest devices for the layers outside each set.
-    first = np.full(sets, left.rest.shape[1])
-    first[sets - 1] = 0
-    top = left.rest.shape[1] - 1
+    columns, least = left.rest.shape[1], np.empty(groups)
     for inner in range(sets - 2, -1, -1):
         if left.needed[inner] > room:
             continue
-        most = top - left.needed[inner] if alone else 0
+        # Of one group at least so much is in use; more is never left.
+        end = columns - left.needed[inner] // left.unit[0] if groups == 1 and left.most[0] > 0 else columns
         for outer in range(inner + 1, sets):
-            least = np.inf
+            least[:] = np.inf
             for k in range(e.ptr[inner * sets + outer], e.ptr[inner * sets + outer + 1]):
-                width, passing = p.width[e.option[k]] if alone else 0, e.passing[k]
+                passing, g = e.passing[k], p.group[e.option[k]]
                 # Wider options come later.
-                if passing >= least:
+                if passing >= least[g]:
                     continue
-                least = passing
-                first[inner] = min(first[inner], width + first[outer])
-                for free in range(width + first[outer], most + 1):
-                    reached = passing + left.rest[outer, free - width]
-                    if reached < left.rest[inner, free]:
-                        left.rest[inner, free] = reached
+                least[g] = passing
+                units = p.width[e.option[k]] // left.unit[g] if left.most[g] > 0 else 0
+                taken, block = units * left.step[g], (left.most[g] + 1) * left.step[g]
+                for begin in range(0, end, block):
+                    for column in range(begin + taken, min(begin + block, end)):
+                        reached = passing + left.rest[outer, column - taken]
+                        if reached < left.rest[inner, column]:
+                            left.rest[inner, column] = reached
     return count
+
+
+@inlined
+def _column(p: StageOptions, left: Left, n: Labels, label: int, group: int, used: int) -> int:
+    """The column of what a label leaves, with so many devices of one group in use instead; no group if negative."""
+    column = 0
+    for g in range(p.devices.shape[0]):
+        if left.most[g] > 0:
+            free = p.devices[g] - (used if g == group else n.used[label, g])
+            column += min(max(free // left.unit[g], 0), left.most[g]) * left.step[g]
+    return column
 
 
 @compiled
@@ -247,7 +262,6 @@ def extend_pipelines(
     ``head`` (Z,) becomes the first label of every set. ``FULL`` instead if it takes too many.
     """
     sets, groups = p.enter.shape[0], p.devices.shape[0]
-    alone, room = groups == 1, left.rest.shape[1] - 1
     best, found = task.limit, -1
     head[:] = -1
     n.used[0, :] = 0
@@ -261,8 +275,7 @@ def extend_pipelines(
         while label >= 0:
             if w.stop[0] != 0:
                 return np.inf, -1
-            spare = room - n.used[label, 0] if alone else 0
-            if n.passing[label] + left.rest[inner, max(spare, 0)] > best:
+            if n.passing[label] + left.rest[inner, _column(p, left, n, label, -1, 0)] > best:
                 label = n.following[label]
                 continue
             for outer in range(inner + 1, sets):
@@ -281,8 +294,7 @@ def extend_pipelines(
                         inside = idle > 0 and fits and n.group[label] == g and n.narrow[label] == 1
                         if (joint == 0) != inside or (joint > 0 and joint != g + 1):
                             continue
-                    free = room - start - width if alone else 0
-                    ahead = n.passing[label] + left.rest[outer, max(free, 0)]
+                    ahead = n.passing[label] + left.rest[outer, _column(p, left, n, label, g, start + width)]
                     if ahead + e.passing[k] > best:
                         continue
                     behind = n.replicas[label] + p.replicas[o]

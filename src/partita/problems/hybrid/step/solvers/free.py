@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
+import numpy as np
 
 from partita.engines.search.background import run_in_background
 from partita.engines.search.incumbent import Incumbent
@@ -34,6 +35,7 @@ from partita.problems.hybrid.step.evaluate import evaluate, stage_costs
 from partita.problems.hybrid.step.limits import uncut
 from partita.problems.hybrid.step.pipeline import refusal
 from partita.problems.hybrid.step.solvers.candidates import terms_of
+from partita.problems.hybrid.step.solvers.degree_boxes import boxes_by_degrees
 from partita.problems.hybrid.step.solvers.free_family import (
     MOST_STAGES,
     Choice,
@@ -42,6 +44,7 @@ from partita.problems.hybrid.step.solvers.free_family import (
     FreePipeline,
     LabelsFull,
 )
+from partita.problems.hybrid.step.solvers.kind_weights import kinds_need
 from partita.problems.hybrid.step.solvers.uniform import MOST_SETS, MeshSearch
 from partita.problems.hybrid.training import Training
 from partita.problems.outcome import searched
@@ -52,6 +55,8 @@ PASSES = (9e-3, CLOSE)
 _BOUND = (4e-3,)
 #: Boxes narrower than this share of the step are not split for want of labels.
 _NARROW = 2.5e-4
+#: Multiple of the least sum of passing times, for each microbatch, beyond which caps are not doubled.
+_FAR = 1e3
 #: Data-parallel degrees of zero-bubble schedules that are told apart at once.
 _FEW = 8
 #: Labels to look at in a box, first and at last.
@@ -151,16 +156,17 @@ class PipelineSearch:
     def _work(self) -> float:
         """All devices together work on every layer, at the degree that takes least device time.
 
-        Of several kinds, each layer is on that which takes least device time for it.
+        Of several kinds, the slowest is done no sooner than all would be if layers could be split.
         """
         least = [kind.least_device_times() for kind in self.problem.kinds]
-        work = sum(min(times[layer.id] for times in least) for layer in self.problem.layers)
-        shared = self.problem.microbatches * work / self.problem.all_devices
-        return math.inf if math.isinf(shared) else self._down(shared)
+        work = np.array([[times[layer.id] for layer in self.problem.layers] for times in least])
+        devices = [kind.devices for kind in self.problem.kinds]
+        shared = self.problem.microbatches * kinds_need(np.zeros_like(work), work, devices)
+        return self._down(shared)
 
     def _down(self, bound: float) -> float:
         """A bound that rounding of sums does not put above a step."""
-        return rounded_down(bound, bound, self.terms)
+        return rounded_down(bound, bound, self.terms) if bound < math.inf else bound
 
     def _begin(self) -> None:
         model = build_instance(self.problem.replace(training=None, microbatches=1, others=(), spreads=()))
@@ -175,13 +181,18 @@ class PipelineSearch:
         if math.isinf(self.of_free):
             # Some layer has no degree that any devices allow.
             return
+        alike = self.training.mesh == "uniform" and UNSHARED in self.training.shared
+        boxes = list(boxes_by_degrees(self.problem)) if alike else []
         if self.sets is None or len(self.choices) * len(self.sets) ** 2 > MOST_STAGES:
-            self.stuck = self.of_free
+            least = min((bound for bound, _ in boxes), default=math.inf)
+            self.stuck = max(self.of_free, least) if alike else self.of_free
             return
         self.sets = uncut(self.problem, model.order, self.sets)
         if not (UNSHARED in self.training.shared and self._has_free()):
             return
-        for zero in self.training.zero:
+        for bound, box in boxes:
+            self._push(max(bound, self.of_free), box)
+        for zero in self.training.zero if not alike else ():
             for schedule in self.training.schedules:
                 # A pipeline of one stage is a uniform mesh.
                 if schedule != "interleaved" and refusal(schedule, 2, 1, self.problem.microbatches, zero) is None:
@@ -247,21 +258,16 @@ class PipelineSearch:
                 self._push(max(bound, target), box.cut(place, low=cap))
                 box = box.cut(place, high=cap)
         widest = max(box.widths)
-        wide = widest > _NARROW * value
+        # Where no plan is known caps are doubled, up to what hardly any stage needs.
+        far = _FAR * self.problem.microbatches * least
+        wide = box.least < far if math.isinf(value) else widest > _NARROW * value
         degrees = sorted({choice.data for choice in self.choices})
-        alike = self.training.mesh == "uniform"
-        mixed = (box.schedule == "zero-bubble" or alike) and box.data == 0
+        mixed = box.schedule == "zero-bubble" and box.data == 0
         near = math.isinf(value) or widest < _NARROW * 100 * value
         if mixed and (near or len(degrees) <= _FEW):
             for data in degrees:
-                stages = len(self.problem.layers)
-                if box.schedule == "zero-bubble":
-                    stages = min(stages, self.problem.microbatches // data)
+                stages = min(len(self.problem.layers), self.problem.microbatches // data)
                 self._push(max(bound, reached), replace(box, data=data, fewest=data, replicas=stages * data))
-            return
-        if alike and box.data > 0 and box.tensors is None:
-            for tensors in itertools.product(*(kind.degrees() for kind in self.problem.kinds)):
-                self._push(max(bound, reached), replace(box, tensors=tensors))
             return
         if box.data > 0 and box.schedule == "zero-bubble" and box.fewest < box.replicas:
             # What stages hold depends on their number.
@@ -275,7 +281,8 @@ class PipelineSearch:
             self.stuck = min(self.stuck, bound)
             return
         place = box.widths.index(widest)
-        middle = (box.lows[place] + box.highs[place]) / 2
+        low, high = box.lows[place], box.highs[place]
+        middle = (low + high) / 2 if high < math.inf else 2 * low + least
         for half in (box.cut(place, high=middle), box.cut(place, low=middle)):
             self._push(max(bound, self._down(least + half.least)), half)
 

@@ -24,6 +24,10 @@ MOST_STAGES = 12_000_000
 MOST_LABELS = 1 << 21
 #: Microbatches in flight whose loss is remembered.
 _COLUMNS = 256
+#: By how much pipelines are first looked for that are longer than the bound.
+_AHEAD = (0.003, 0.03, 0.15)
+#: Most additions of a bound that counts devices kind by kind.
+_STEPS = 1_000_000_000
 
 
 class LabelsFull(Exception):
@@ -42,6 +46,11 @@ class Choice:
     def width(self) -> int:
         """Devices."""
         return self.tensor * self.data
+
+
+def _is_in(choice: Choice, box: FreeBox) -> bool:
+    """Whether stages of a box may have these degrees."""
+    return box.data in (0, choice.data) and (box.tensors is None or choice.tensor == box.tensors[choice.kind])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,28 +104,67 @@ class FreeFamily(StepFamily):
         self.entries = Entries(
             np.zeros(size * size + 1, dtype=np.int64), np.zeros(pairs + 1, dtype=np.int32), np.zeros(pairs + 1)
         )
-        columns = 1 if problem.others else problem.devices + 1
-        self.left = Left(np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64), np.zeros((size, columns)))
+        self.left = self._left(np.ones(len(self.choices), dtype=np.bool_))
         self.head = np.zeros(size, dtype=np.int64)
         self.labels = _labels(1 << 15, len(problem.kinds))
 
     def least(self, box: FreeBox, limit: float = math.inf) -> float | None:
         """No pipeline within a box's caps has a smaller sum of passing times; None if stopped. What is left is kept."""
-        options, tensors = self.options, box.tensors
-        if tensors is not None:
-            # Options that are too wide for all devices are none.
-            asked = [choice.tensor == tensors[choice.kind] for choice in self.choices]
-            options = options._replace(width=np.where(asked, options.width, options.devices.sum() + 1))
-        task = _task(box, limit)
+        options, task = self.options, _task(box, limit)
+        asked = np.array([_is_in(choice, box) for choice in self.choices], dtype=np.bool_)
+        # Options that are too wide for all devices are none.
+        options = options._replace(width=np.where(asked, options.width, options.devices.sum() + 1))
+        self.left = self._left(asked)
         found = bound_pipelines(self.work, options, self.sacks, task, self.cheap, self.entries, self.left)
         return None if found < 0 else float(self.left.rest[0, -1])
+
+    def _left(self, asked: npt.NDArray[np.bool_]) -> Left:
+        """Room for bounds on what options that are asked for leave."""
+        size, count = len(self.sets), len(self.problem.kinds)
+        unit, most = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        for k, kind in enumerate(self.problem.kinds):
+            widths = [c.width for c, one in zip(self.choices, asked, strict=True) if one and c.kind == k]
+            if count == 1:
+                most[k] = kind.devices
+            elif widths:
+                unit[k] = math.gcd(*widths)
+                most[k] = kind.devices // unit[k]
+                if unit[k] == max(widths):
+                    # A stage takes a unit, and there are no more stages than that.
+                    most[k] = min(most[k], size - 1)
+        room = max(1, _STEPS // max(1, int(asked.sum()) * size * size)) if count > 1 else most[0] + 1
+        while np.prod(most + 1.0) > room:
+            # Units twice as large leave out what is smaller, and at last all of the kind.
+            k = int(np.argmax(most))
+            unit[k] *= 2
+            widest = max(c.width for c, one in zip(self.choices, asked, strict=True) if one and c.kind == k)
+            most[k] = self.problem.kinds[k].devices // unit[k] if unit[k] <= widest else 0
+        columns = np.cumprod(np.concatenate([[1], most + 1]))
+        # What is not counted is taken from all columns.
+        step = np.where(most > 0, columns[:-1], columns[-1])
+        return Left(
+            np.zeros(size, dtype=np.int64),
+            np.zeros(size, dtype=np.int64),
+            np.zeros((size, int(columns[-1]))),
+            unit,
+            most,
+            step,
+        )
 
     def best(self, box: FreeBox, limit: float, effort: int) -> FreePipeline | None:
         """The pipeline with the least sum of passing times below the limit, after ``least`` of no smaller box.
 
         ``LabelsFull`` if it takes more labels than there is room for, or looks at more than ``effort``.
         """
-        task = _task(box, limit)._replace(effort=effort)
+        least = float(self.left.rest[0, -1])
+        # Bounds are close, and the closer the limit is, the fewer labels there are.
+        for near in (*(least * (1 + share) for share in _AHEAD), limit):
+            found = self._best(_task(box, min(near, limit))._replace(effort=effort), box)
+            if found is not None or near >= limit or self.work.stop[0] != 0:
+                return found
+        return None
+
+    def _best(self, task: PipelineTask, box: FreeBox) -> FreePipeline | None:
         while True:
             passing, label = extend_pipelines(
                 self.work, self.options, self.sacks, task, self.entries, self.left, self.labels, self.head
