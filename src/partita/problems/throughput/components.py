@@ -7,7 +7,7 @@ from partita.problems.throughput.bounds.hierarchy import HIERARCHY
 from partita.problems.throughput.bounds.node import FreeNodeBound
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
 from partita.problems.throughput.bounds.streaming import STREAMING
-from partita.problems.throughput.free.covering import FreeCoveringBound
+from partita.problems.throughput.free.bound import FreeCoveringBound
 from partita.problems.throughput.free.search import FreeAnnealing
 from partita.problems.throughput.free.solver import BACKENDS, Free
 from partita.problems.throughput.orders.genetic import Arrangement, Evolution

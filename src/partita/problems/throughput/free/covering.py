@@ -14,24 +14,20 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from partita.engines.kernels.annealing import Cooling
-from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.random import generator
-from partita.engines.kernels.throughput.blocks import cut_nets
 from partita.engines.kernels.throughput.free_splits import empty_state, reset
 from partita.engines.kernels.throughput.split_annealing import SplitMemory, anneal_free
-from partita.engines.mip.model import Callbacks, MixedProgram
-from partita.engines.mip.solve import missing, solve_program
-from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound
+from partita.engines.mip.model import Callbacks
+from partita.engines.mip.solve import solve_program
 from partita.ground.rounding import GAP, TOLERANCE, clearly_below
-from partita.problems.throughput.free.program import Representatives, kinds_of, knapsack
-from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, refusal, start
-from partita.problems.throughput.problem import ThroughputProblem
+from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.program import Representatives
+from partita.problems.throughput.free.search import FreeIncumbent
 
 #: Seconds for one exact program; what it has proven by then counts.
 EXACT_S = 20.0
@@ -44,39 +40,22 @@ SEARCHES = 4
 STEP = 0.5
 
 
-class Column(NamedTuple):
-    """A set of items that a device of a kind can hold, with its load."""
-
-    kind: int
-    items: Bools
-    load: float
-
-
 class FreeCovering:
     """Finds charges and the bounds that follow, for a target that moves between the bound and the best value."""
 
     def __init__(self, best: FreeIncumbent, stop: Callable[[], bool], seed: int = 0) -> None:
         self.free, self.best, self.stop, self.seed = best.free, best, stop, seed
         self.rng = np.random.default_rng(seed)
-        self.kinds, self.moving = kinds_of(self.free.arrays)
-        #: Kinds without transfers, for which the program counts a knapsack's relaxation instead of sets.
-        self.knapsacks = [k for k in self.kinds if k not in self.moving]
-        self.number = {k: int((self.free.arrays.kind_of == k).sum()) for k in self.kinds}
-        self.columns: list[Column] = []
-        self.known: set[tuple[int, bytes]] = set()
+        self.columns = Columns(best, stop)
         self.rounds = 0
         self.programs = 0
 
     def run(self) -> None:
         """Raise ``best``'s bound until it meets the value, charges can prove no more, or the run is stopped."""
-        work = np.min(self.free.arrays.work[:, self.kinds], axis=1)
+        work = np.min(self.free.arrays.work[:, self.columns.kinds], axis=1)
         charge = work / max(float(work.sum()), 1e-300)
-        label = self.best.answer
-        if not work.sum() > 0 or label is None:
+        if not work.sum() > 0 or self.best.answer is None:
             return
-        load = self.free.state(label).load
-        for d, kind in enumerate(self.free.arrays.kind_of.tolist()):
-            self._add(kind, label == d, float(load[d]))
         target = self.best.bound + STEP * (self.best.value - self.best.bound)
         failures = 0
         vertex: Floats | None = None
@@ -84,11 +63,11 @@ class FreeCovering:
             value, bound = self.best.value, self.best.bound
             if bound >= clearly_below(target):
                 target = value * (1 - 2e-7) if value - bound < 0.01 * value else bound + STEP * (value - bound)
-            for kind in self.moving:
+            for kind in self.columns.moving:
                 self._search(kind, charge, target)
                 if vertex is not None:
                     self._search(kind, vertex, target)
-            found = None if self.stop() else self._master(target)
+            found = None if self.stop() else self.columns.master(target)
             if found is None:
                 return
             total, dual = found
@@ -101,34 +80,18 @@ class FreeCovering:
                 target = 0.5 * (bound + target)
                 continue
             vertex = dual
-            known = self._weight(charge, target)
+            known = self.columns.weight(charge, target)
             # Charges that no known set carries have no size to compare.
             mixed = self.rounds > 0 and known > 1e-12 * float(charge.sum())
             charge = 0.5 * charge / known + 0.5 * dual if mixed else dual
             self.rounds += 1
             # The sets known so far may be all that matter, or the search may miss better ones: the program tells.
-            if float(charge.sum()) > self._weight(charge, target):
-                before = len(self.columns)
+            if float(charge.sum()) > self.columns.weight(charge, target):
+                before = len(self.columns.known)
                 self._exact(charge, target)
-                if len(self.columns) == before and self.best.bound < target * (1 - 1e-6):
+                if len(self.columns.known) == before and self.best.bound < target * (1 - 1e-6):
                     # Too hard in the time it gets; nearer targets are easier.
                     target = self.best.bound + STEP * (target - self.best.bound)
-
-    def _add(self, kind: int, items: Bools, load: float) -> None:
-        key = (kind, items.tobytes())
-        if key not in self.known and items.any():
-            self.known.add(key)
-            self.columns.append(Column(kind, items, load))
-
-    def _weight(self, charge: Floats, target: float) -> float:
-        """Σ n_k·(most charge of a known column of kind k)."""
-        total = 0.0
-        for kind in self.knapsacks:
-            total += self.number[kind] * knapsack(charge, self.free.arrays.work[:, kind], target)
-        for kind in self.moving:
-            carried = [charge[c.items].sum() for c in self.columns if c.kind == kind and c.load <= target]
-            total += self.number[kind] * float(max(carried, default=0.0))
-        return max(total, 1e-300)
 
     def _search(self, kind: int, charge: Floats, target: float) -> None:
         """Look for sets of load at most the target that carry much charge, by annealing two devices.
@@ -138,7 +101,7 @@ class FreeCovering:
         """
         arrays = self.free.arrays
         n = self.free.items
-        own = [c.items for c in self.columns if c.kind == kind and c.load <= target]
+        own = self.columns.within(kind, target)
         carried = np.array([float(charge[items].sum()) for items in own])
         most = float(carried.max()) if own else float(charge.max())
         leaders = np.argsort(-carried, kind="stable")[: 4 * SEARCHES]
@@ -171,33 +134,7 @@ class FreeCovering:
                     state.label[:] = label
                     reset(pair, state)
                     if state.load[0] <= target:
-                        self._add(kind, label == 0, float(state.load[0]))
-
-    def _master(self, target: float) -> tuple[float, Floats] | None:
-        """Largest Σ y with Σ n_k·π_k = 1 against the known columns, and y; at most 1 if they cover everything."""
-        model = MixedProgram()
-        y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.free.items)]
-        prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
-        model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)
-        for kind in self.knapsacks:
-            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v; ``rate`` is capacity·µ.
-            times = self.free.arrays.work[:, kind]
-            rate = model.add_continuous(0.0, math.inf)
-            price = [(prices[kind], -1.0), (rate, 1.0)]
-            for v in np.flatnonzero(times <= target):
-                extra = model.add_continuous(0.0, 1.0)
-                price.append((extra, 1.0))
-                model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
-            model.add_row(price, upper=0.0)
-        for column in self.columns:
-            if column.load <= target and column.kind in self.moving:
-                row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
-                model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
-        answer = solve_program(model, "highs", time_limit_s=10.0, central=True, callbacks=Callbacks(stop=self.stop))
-        if answer.values is None:
-            return None
-        dual = np.maximum(answer.values[: self.free.items], 0.0)
-        return float(dual.sum()), dual
+                        self.columns.add(kind, label == 0, float(state.load[0]))
 
     def _exact(self, charge: Floats, target: float) -> None:
         """The bound of these charges; the sets found on the way become columns."""
@@ -212,7 +149,7 @@ class FreeCovering:
             lowest[0] = min(lowest[0], objective / program.scale)
             for kind, variables in zip(program.kinds, program.items, strict=True):
                 items = values[variables] > 0.5
-                self._add(kind, items, self._load(kind, items))
+                self.columns.add(kind, items, self.columns.load(kind, items))
 
         def enough() -> bool:
             # A set below the target shows these charges to be too weak; it will change them.
@@ -226,37 +163,3 @@ class FreeCovering:
         answer = solve_program(program.model, "highs", time_limit_s=EXACT_S, seed=self.seed, gap=2e-7, callbacks=calls)
         self.programs += 1
         bounded(answer.bound)
-
-    def _load(self, kind: int, items: Bools) -> float:
-        arrays = self.free.arrays
-        cut = cut_nets(arrays.net, items)
-        return float(arrays.work[items, kind].sum() + arrays.net_cost[cut, kind].sum())
-
-
-class FreeCoveringBound:
-    """Charges found by column generation, then one exact program for each; see the module."""
-
-    name = "covering-free"
-    summary = "prices on operators that no device can collect enough of, by column generation (needs HiGHS)"
-    argument = (
-        "prices on operators add up to more than all devices can collect within the target, by programs over "
-        "single devices"
-    )
-    scope = "free"
-
-    def supports(self, problem: ThroughputProblem) -> str | None:
-        """What free splits are searched for, where HiGHS is installed."""
-        return missing("highs") or refusal(problem)
-
-    def bound(self, problem: ThroughputProblem, monitor: Monitor) -> Bound:
-        """The bound; a short annealing gives it something to aim at."""
-        best = start(problem)
-
-        def stop() -> bool:
-            return monitor.stopping or best.closed
-
-        if not best.infeasible:
-            FreeRounds(best, 0).run(stop, rounds=6)
-        if best.answer is not None:
-            FreeCovering(best, stop).run()
-        return Bound(best.bound, self.name, self.scope, monitor.elapsed_s)

@@ -17,7 +17,8 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, clearly_below
-from partita.problems.throughput.free.covering import FreeCovering
+from partita.problems.throughput.free.bound import covering
+from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.program import Assignment, part
 from partita.problems.throughput.free.search import ROUNDS, FreeIncumbent, FreeInstance, FreeRounds, FreeSolver
 from partita.problems.throughput.problem import ThroughputProblem
@@ -32,8 +33,10 @@ SLICING_S = 1.0
 POLISH_S = 4.0
 #: Variables (items × devices) up to which the whole program is tried before the charges.
 SMALL = 150
-#: Below this gap charges are left to the program on numbers.
-CHEAP_GAP = 0.015
+#: Below this gap, where transfers matter little, charges by programs have nothing to add to what capacity counts, and
+#: charges by searches get this share of the time: a program on numbers may prove more.
+SMALL_GAP = 0.015
+SHARE = 0.4
 
 
 def prove(
@@ -256,16 +259,21 @@ class _FreeRun:
         if best.free.items * len(best.free.devices) <= SMALL or best.answer is None:
             time_s = self.monitor.remaining_s if best.answer is None else min(5.0, 0.3 * self.monitor.remaining_s)
             self._whole(("highs", "cpsat", "scip"), time_s)
-        gap = self.monitor.gap
-        # Where transfers matter so little, charges have nothing to add to what capacity counts.
-        cheap = gap is not None and gap < CHEAP_GAP
-        if not self.stop() and "highs" in self.backends and best.answer is not None and not cheap:
-            charge = FreeCovering(best, self.stop, self.options.seed)
-            with self._surviving():
-                charge.run()
-            best.counters |= {"charge_rounds": float(charge.rounds), "charge_programs": float(charge.programs)}
+        if not self.stop() and "highs" in self.backends and best.answer is not None:
+            self._charge()
         # Transfers that cost next to nothing leave a number problem, which CP-SAT handles best.
         self._whole(("cpsat", "highs", "scip"), self.monitor.remaining_s)
+
+    def _charge(self) -> None:
+        """Raise the bound by charges, where they are cheap to find or have something to add to what capacity counts."""
+        best, gap = self.best, self.monitor.gap
+        small = gap is not None and gap < SMALL_GAP
+        charges = covering(best, self._until(SHARE) if small else self.stop, self.options.seed)
+        if small and not isinstance(charges, NarrowCovering):
+            return
+        with self._surviving():
+            charges.run()
+        best.counters |= {"charge_rounds": float(charges.rounds), "charge_programs": float(charges.programs)}
 
     def _whole(self, order: Sequence[str], time_s: float) -> None:
         """The whole program by the first backend of an order, or by the next where that crashes."""

@@ -1,0 +1,105 @@
+"""Sets of items that one device can hold, and the charges that none of them carries much of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Bools, Floats
+from partita.engines.kernels.throughput.blocks import cut_nets
+from partita.engines.mip.model import Callbacks, MixedProgram
+from partita.engines.mip.solve import solve_program
+from partita.ground.rounding import NOT_ZERO, up_to
+from partita.problems.throughput.free.program import kinds_of, knapsack
+from partita.problems.throughput.free.search import FreeIncumbent
+
+#: Seconds for one master program.
+MASTER_S = 10.0
+
+
+class Column(NamedTuple):
+    """A set of items that a device of a kind can hold, with its load."""
+
+    kind: int
+    items: Bools
+    load: float
+
+
+class Columns:
+    """The known sets; kinds without transfers have none, a knapsack's relaxation stands for them."""
+
+    def __init__(self, best: FreeIncumbent, stop: Callable[[], bool]) -> None:
+        self.arrays, self.items, self.stop = best.free.arrays, best.free.items, stop
+        self.kinds, self.moving = kinds_of(self.arrays)
+        self.knapsacks = [k for k in self.kinds if k not in self.moving]
+        self.number = {k: int((self.arrays.kind_of == k).sum()) for k in self.kinds}
+        self.known: list[Column] = []
+        self._keys: set[tuple[int, bytes]] = set()
+        if best.answer is not None:
+            load = best.free.state(best.answer).load
+            for d, kind in enumerate(self.arrays.kind_of.tolist()):
+                self.add(kind, best.answer == d, float(load[d]))
+
+    def add(self, kind: int, items: Bools, load: float) -> bool:
+        """Remember a set; whether it is new."""
+        key = (kind, items.tobytes())
+        if key in self._keys or not items.any():
+            return False
+        self._keys.add(key)
+        self.known.append(Column(kind, items, load))
+        return True
+
+    def within(self, kind: int, target: float) -> list[Bools]:
+        """The sets of a kind whose load is at most the target."""
+        return [c.items for c in self.known if c.kind == kind and c.load <= up_to(target)]
+
+    def carried(self, kind: int, charge: Floats, target: float) -> float:
+        """The most charge of a known set of a kind within the target."""
+        own = self.within(kind, target)
+        return float((np.array(own) @ charge).max()) if own else 0.0
+
+    def weight(self, charge: Floats, target: float) -> float:
+        """Σ n_k·(most charge of a known set of kind k)."""
+        total = self.knapsack_weight(charge, target)
+        for kind in self.moving:
+            total += self.number[kind] * self.carried(kind, charge, target)
+        return max(total, NOT_ZERO)
+
+    def knapsack_weight(self, charge: Floats, target: float) -> float:
+        """The same of the kinds without transfers alone; no set carries more."""
+        return sum(self.number[k] * knapsack(charge, self.arrays.work[:, k], target) for k in self.knapsacks)
+
+    def load(self, kind: int, items: Bools) -> float:
+        """Work and cut nets of a set on a device of a kind."""
+        cut = cut_nets(self.arrays.net, items)
+        return float(self.arrays.work[items, kind].sum() + self.arrays.net_cost[cut, kind].sum())
+
+    def master(self, target: float) -> tuple[float, Floats] | None:
+        """Largest Σ y with Σ n_k·π_k = 1 against the known sets, and y; at most 1 if they cover everything."""
+        model = MixedProgram()
+        y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.items)]
+        prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
+        model.add_row([(prices[k], float(self.number[k])) for k in self.kinds], lower=1.0, upper=1.0)
+        for kind in self.knapsacks:
+            # The dual of the relaxed knapsack: π = capacity·µ + Σ ν_v with y_v <= µ·t_v + ν_v; ``rate`` is capacity·µ.
+            times = self.arrays.work[:, kind]
+            rate = model.add_continuous(0.0, math.inf)
+            price = [(prices[kind], -1.0), (rate, 1.0)]
+            for v in np.flatnonzero(times <= target):
+                extra = model.add_continuous(0.0, 1.0)
+                price.append((extra, 1.0))
+                model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
+            model.add_row(price, upper=0.0)
+        for column in self.known:
+            if column.load <= up_to(target) and column.kind in self.moving:
+                row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
+                model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
+        calls = Callbacks(stop=self.stop)
+        answer = solve_program(model, "highs", time_limit_s=MASTER_S, central=True, callbacks=calls)
+        if answer.values is None:
+            return None
+        dual = np.maximum(answer.values[: self.items], 0.0)
+        return float(dual.sum()), dual

@@ -1,0 +1,140 @@
+"""Charges of the covering bound where richest sets are found exactly: column generation that proves as it goes.
+
+Every look for the richest sets of some charges says whether they refute the target. The charges asked for lie between
+those of the best such answer and the master program's (Wentges' smoothing), which jump about while few sets are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Floats
+from partita.ground.rounding import GAP, NOT_ZERO, TOLERANCE, clearly_below, lowered
+from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
+from partita.problems.throughput.free.search import FreeIncumbent
+
+#: Where between the bound and the lowest target that charges cannot refute the next target lies.
+STEP = 0.5
+#: Gap from which on the next target is the best value itself.
+NEAR = 0.01
+#: Share of that value at which the bound of all charges is known well enough.
+NEAR_ENOUGH = 2e-6
+#: A bound is taken on the way if it closes this share of the gap; by how much less than charges promise it is asked.
+WORTH_IT = 0.05
+HAIR = 1e-5
+#: Weights of the best charges so far beside the master's, and whether all sets are looked at, in turn until a set is
+#: found that the master's charges overlook.
+STEPS = ((0.9, False), (0.6, False), (0.0, False), (0.6, True), (0.0, True))
+
+
+def narrow_sets(best: FreeIncumbent, stop: Callable[[], bool]) -> dict[int, NarrowSets] | None:
+    """A finder of richest sets for every kind that pays for transfers; None where the graph is not narrow."""
+    arrays, known = best.free.arrays, Columns(best, stop)
+    kept = (arrays.net_cost > 0).any(axis=1) & (np.diff(arrays.net.ptr) > 1)
+    order = narrow_order(arrays.net, best.free.items, kept)
+    if order is None:
+        return None
+    found: dict[int, NarrowSets] = {}
+    for kind in known.moving:
+        states = narrow_states(arrays, kind, order)
+        if states is None:
+            return None
+        found[kind] = NarrowSets(states, order, stop)
+    return found
+
+
+class NarrowCovering:
+    """Raises a bound by charges, with ``sets`` that ``narrow_sets`` gave."""
+
+    def __init__(self, best: FreeIncumbent, sets: dict[int, NarrowSets], stop: Callable[[], bool]) -> None:
+        self.best, self.sets, self.stop = best, sets, stop
+        self.columns = Columns(best, stop)
+        self.rounds = 0
+        work = np.min(best.free.arrays.work[:, self.columns.kinds], axis=1)
+        #: The charges that came nearest to refuting the last target, with Σ n_k·(the most of a set of kind k) = 1.
+        self.centre: Floats = work / max(float(work.sum()), NOT_ZERO)
+
+    @property
+    def programs(self) -> int:
+        """Exact searches for richest sets."""
+        return sum(one.searches for one in self.sets.values())
+
+    def run(self) -> None:
+        """Raise the bound until it meets the value, charges can prove no more, or the run is stopped."""
+        if not self.centre.sum() > 0 or self.best.answer is None:
+            return
+        best, ceiling = self.best, np.inf
+        while not self.stop():
+            value, bound = best.value, best.bound
+            top = min(ceiling, value)
+            if top - bound <= NEAR_ENOUGH * value:
+                return
+            if top - bound > NEAR * value or ceiling <= value:
+                target = bound + STEP * (top - bound)
+            else:
+                target = value * (1 - 2 * GAP)
+            refuted = self._refutes(target)
+            if refuted is None:
+                return
+            if not refuted:
+                ceiling = target
+
+    def _refutes(self, target: float) -> bool | None:
+        """Whether charges show that no split is within the target; None if that was not found out."""
+        nearest = self._judge(self.centre, target, exact=False)
+        while not self.stop():
+            if nearest is None:
+                return True
+            answer = self.columns.master(target)
+            if answer is None:
+                return None
+            total, dual = answer
+            if total <= 1 + GAP:
+                return False
+            self.rounds += 1
+            for share, exact in STEPS:
+                charge = share * self.centre + (1 - share) * dual
+                ratio = self._judge(charge, target, exact=exact)
+                if ratio is None:
+                    return True
+                if ratio[0] > nearest[0]:
+                    nearest, self.centre = ratio, charge / ratio[1]
+                    self._harvest(target * ratio[0])
+                if self.columns.weight(dual, target) > 1 + TOLERANCE:
+                    break
+            else:
+                return None
+        return None
+
+    def _harvest(self, target: float) -> None:
+        """Prove a lower target where the best charges may refute it and that closes a good part of the gap."""
+        best, centre = self.best, self.centre
+        target *= 1 - HAIR
+        if target - best.bound > WORTH_IT * (best.value - best.bound):
+            self._judge(centre, target, exact=True)
+            self.centre = centre
+
+    def _judge(self, charge: Floats, target: float, *, exact: bool) -> tuple[float, float] | None:
+        """Charges over the most that all devices can hold of them, and that most; None if the target is refuted."""
+        columns, total = self.columns, float(charge.sum())
+        most = columns.knapsack_weight(charge, target)
+        for place, (kind, finder) in enumerate(self.sets.items()):
+            number = columns.number[kind]
+            floor = columns.carried(kind, charge, target)
+            if place == len(self.sets) - 1:
+                # With less than this on the devices of the last kind the target is refuted.
+                floor = max(floor, clearly_below(total - most) / number)
+            found = finder.richest(charge, target, floor, exact=exact)
+            for items, load in zip(found.sets, found.loads, strict=True):
+                columns.add(kind, items, load)
+            most += number * found.most
+        most = max(most, NOT_ZERO)
+        if lowered(total) > most:
+            # A split within the target would put all charges on its devices.
+            self.best.prove(clearly_below(target), "covering-free")
+            self.centre = charge / most
+            return None
+        return total / most, most

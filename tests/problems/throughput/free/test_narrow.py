@@ -1,0 +1,157 @@
+"""Richest sets along narrow orders against all sets, and the charges that rest on them against other proofs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from partita.conductor.solve import solve
+from partita.engines.kernels.arrays import Floats
+from partita.engines.mip.solve import available
+from partita.engines.search.monitor import Monitor
+from partita.problems.throughput.free import narrow
+from partita.problems.throughput.free.bound import FreeCoveringBound, covering
+from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
+from partita.problems.throughput.free.narrow_covering import NarrowCovering
+from partita.problems.throughput.free.search import FreeInstance, FreeRounds, free_instance, start
+from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
+
+needs_highs = pytest.mark.skipif(not available("highs"), reason="highspy is not installed")
+
+
+def drawn(seed: int, items: int, reach: int = 3, devices: int = 2) -> ThroughputProblem:
+    """A graph whose tensors go a few operators further; a second kind, without all operators, in some."""
+    rng = random.Random(seed)
+    second = rng.random() < 0.3
+    kinds = (DeviceKind(name="gpu", count=devices),) + ((DeviceKind(name="cpu", count=1),) if second else ())
+
+    def times() -> tuple[float | None, ...]:
+        slow = None if rng.random() < 0.2 else float(rng.randint(2, 30))
+        return (float(rng.randint(0, 9)), *((slow,) if second else ()))
+
+    tensors = []
+    for v in range(items - 1):
+        later = list(range(v + 1, min(items, v + 1 + reach)))
+        consumers = tuple(sorted(rng.sample(later, rng.randint(1, len(later)))))
+        tensors.append(MovedTensor(producer=v, consumers=consumers, size=float(rng.choice([0, 1, 2, 5]))))
+    return ThroughputProblem(
+        name=f"drawn-{seed}",
+        kinds=kinds,
+        operators=tuple(TimedOperator(id=v, times=times()) for v in range(items)),
+        tensors=tuple(tensors),
+    )
+
+
+def finders(free: FreeInstance) -> dict[int, NarrowSets]:
+    """One for each kind."""
+    arrays = free.arrays
+    kept = (arrays.net_cost > 0).any(axis=1) & (np.diff(arrays.net.ptr) > 1)
+    order = narrow_order(arrays.net, free.items, kept)
+    assert order is not None
+    assert sorted(order.tolist()) == list(range(free.items))
+    found = {}
+    for kind in set(arrays.kind_of.tolist()):
+        states = narrow_states(arrays, kind, order)
+        assert states is not None
+        found[kind] = NarrowSets(states, order, lambda: False)
+    return found
+
+
+def richest_of_all(columns: Columns, kind: int, charge: Floats, target: float) -> float:
+    """The same by looking at every set."""
+    best = 0.0
+    for chosen in itertools.product((False, True), repeat=columns.items):
+        items = np.array(chosen)
+        if float(charge[items].sum()) > best and columns.load(kind, items) <= target:
+            best = float(charge[items].sum())
+    return best
+
+
+@pytest.mark.parametrize("coarse", [False, True], ids=["whole", "coarse"])
+def test_the_richest_set_is_the_richest_of_all(coarse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where outlooks have to be made coarse, and labels have to find what these leave open."""
+    if coarse:
+        for name in ("FEWEST_STEPS", "MOST_STEPS", "FEW_LABELS"):
+            monkeypatch.setattr(narrow, name, 2)
+    compared = looked = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        free = free_instance(drawn(seed, items=9))
+        columns = Columns(start(free.problem), lambda: False)
+        for kind, finder in finders(free).items():
+            for target in rng.uniform(2, 40, size=2).tolist():
+                charge = rng.random(free.items) * (rng.random(free.items) < 0.8)
+                real = richest_of_all(columns, kind, charge, target)
+                floor = float(rng.choice([0.0, 0.9 * real, 1.1 * real]))
+                found = finder.richest(charge, target, floor, exact=True)
+                assert found.most == pytest.approx(max(floor, real), rel=1e-9, abs=1e-9)
+                assert found.most >= real
+                assert finder.richest(charge, target, floor, exact=False).most >= real
+                for items, load in zip(found.sets, found.loads, strict=True):
+                    assert columns.load(kind, items) == pytest.approx(load, abs=1e-9)
+                    assert load <= target * (1 + 1e-9)
+                if real > floor:
+                    assert max(float(charge[items].sum()) for items in found.sets) == pytest.approx(real, rel=1e-9)
+                compared += 1
+            looked += finder.searches
+    assert compared > 100
+    assert looked > (80 if coarse else 0)
+
+
+def test_a_search_with_too_many_labels_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "PLACE_LABELS", 3)
+    monkeypatch.setattr(narrow, "MOST_STEPS", 2)
+    monkeypatch.setattr(narrow, "FEWEST_STEPS", 2)
+    given_up = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        free = free_instance(drawn(seed, items=9))
+        columns, charge = Columns(start(free.problem), lambda: False), rng.random(free.items)
+        for kind, finder in finders(free).items():
+            most = finder.richest(charge, 20.0, 0.0, exact=True).most
+            assert most >= richest_of_all(columns, kind, charge, 20.0)
+            given_up += finder.too_many
+    assert given_up > 10
+
+
+def test_wide_graphs_have_no_narrow_order() -> None:
+    """All tensors of the first half go to all of the second half."""
+    half = 2 * narrow.WIDEST
+    problem = ThroughputProblem(
+        name="wide",
+        kinds=(DeviceKind(name="gpu", count=2),),
+        operators=tuple(TimedOperator(id=v, times=(1.0,)) for v in range(2 * half)),
+        tensors=tuple(MovedTensor(producer=v, consumers=tuple(range(half, 2 * half)), size=1.0) for v in range(half)),
+    )
+    arrays = free_instance(problem).arrays
+    assert narrow_order(arrays.net, 2 * half, np.ones(len(arrays.net_cost), dtype=bool)) is None
+
+
+@needs_highs
+def test_charges_refute_nothing_that_is_there() -> None:
+    """With everything at hand for charges, their bound stays below what the backends prove, and is often the same."""
+    met = 0
+    for seed in range(12):
+        problem = drawn(seed, items=14, devices=3)
+        best = start(problem)
+        FreeRounds(best, 0).run(rounds=4)
+        charges = covering(best, lambda: False)
+        assert isinstance(charges, NarrowCovering)
+        charges.run()
+        least = solve(problem, contiguity="free", solver="highs", explain=False)
+        assert least.objective is not None
+        assert least.status == "optimal"
+        assert best.bound <= least.objective * (1 + 1e-9)
+        assert charges.columns.known
+        met += best.bound >= least.objective * (1 - 1e-5)
+    assert met >= 4
+
+
+@needs_highs
+def test_the_covering_bound_ends_by_itself() -> None:
+    value = FreeCoveringBound().bound(drawn(3, items=40), Monitor())
+    assert value.value > 0
