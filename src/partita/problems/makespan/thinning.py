@@ -118,6 +118,11 @@ class Thinned:
         return device, order
 
 
+def not_thinned(instance: MakespanInstance) -> Thinned:
+    """A problem as it is."""
+    return Thinned(instance, tuple(range(instance.count)), instance)
+
+
 def thin(
     instance: MakespanInstance, *, slacks: Sequence[int] = SLACKS, fewest: int = FEWEST, small: int = SMALL
 ) -> Thinned | None:

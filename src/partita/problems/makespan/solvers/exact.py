@@ -11,6 +11,9 @@ Before that everything is tried, which is enough for small problems (``partita.p
 Where operators that run beside nearly everything leave no separators, they are left out first: the path is a bound
 then, and they are put back into its schedules (``partita.problems.makespan.thinning``).
 
+Where memory binds, blocks are priced for what they hold, and a program puts them together so that all fits
+(``partita.problems.makespan.solvers.priced``).
+
 Where memory or classes couple the blocks so that no path that short keeps them, the path stays a bound, and one model
 of the whole problem is left to find and prove the rest. Without separators that is all there is.
 """
@@ -22,6 +25,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
 from partita.problems.makespan.bounds.chain import Separators
+from partita.problems.makespan.bounds.priced import binds
 from partita.problems.makespan.improving import MakespanSearch, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.options import MakespanOptions
@@ -29,9 +33,10 @@ from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.separators import chain_of
 from partita.problems.makespan.solvers.neighbourhoods import Neighbourhoods
 from partita.problems.makespan.solvers.path import ShortestPath
+from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.solvers.program import prove_by_program
 from partita.problems.makespan.solvers.thinned import close_thinned
-from partita.problems.makespan.thinning import thin
+from partita.problems.makespan.thinning import not_thinned, thin
 
 #: Rounds of annealing of the whole problem at the start: as many as this many operators leave one, within limits.
 _OPERATORS, _FEWEST, _MOST = 2500, 4, 16
@@ -84,9 +89,17 @@ class MakespanExact(MakespanSearch):
                 and not method.supports(instance.problem)
             ):
                 best.prove(method.bound(instance.problem, monitor.share(_BOUNDS)).value, method.name)
-        if thinned and not best.done:
+        parts = thinned or (not_thinned(instance) if by_path else None)
+        # Where memory couples the blocks, what it costs comes first; the path without it says little then.
+        priced = (
+            parts is not None
+            and not best.done
+            and binds(instance)
+            and close_priced(parts, best, options, monitor.share(_PATH))
+        )
+        if thinned and not (priced or best.done):
             close_thinned(thinned, best, options, monitor.share(_PATH))
-        if by_path and not best.done:
+        if by_path and not (priced or best.done):
             ShortestPath(chain, best, options, monitor).close()
         _rest(instance, best, options, monitor)
 
