@@ -100,3 +100,27 @@ def test_whole_columns_do_not_fill_machines_of_another_size() -> None:
         bandwidth_bytes_per_s=tuple(tuple(link(a, b) for b in range(12)) for a in range(12)),
     )
     assert Columns().bound(problem, Monitor()).value == pytest.approx(101.0, rel=5e-3)
+
+
+def test_a_ring_does_not_pass_a_device_alone() -> None:
+    """One stage of six replicas on machines of 3, 1 and 3 devices in a row, one device to spare.
+
+    Links take 1 s in a machine, 10 s to the next one and 100 s beyond, each for 10/6 bytes. Six devices are in both
+    large machines, so that the ring goes from one to the other and back: once through the small one, and once past it.
+    """
+    from partita.problems.mapping.problem import MappingProblem, MappingStage
+
+    home = (0, 0, 0, 1, 2, 2, 2)
+
+    def link(a: int, b: int) -> float:
+        return 0.0 if a == b else (1.0, 0.1, 0.01)[abs(home[a] - home[b])]
+
+    problem = MappingProblem(
+        name="three rooms",
+        replicas=6,
+        stages=(MappingStage(name="one", time_s=0.0, parameter_bytes=1.0),),
+        bandwidth_bytes_per_s=tuple(tuple(link(a, b) for b in range(7)) for a in range(7)),
+    )
+    best = best_objective(problem)
+    assert best == pytest.approx(10 / 6 * 100.0)
+    assert Columns().bound(problem, Monitor()).value == pytest.approx(best, rel=5e-3)

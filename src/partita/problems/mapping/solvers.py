@@ -84,9 +84,11 @@ class MappingCombined(MappingSolver):
             return best.done
 
         def beside(high: float) -> list[Ints]:
-            """The slower bound and the published search: they begin with the same whatever the annealing has found."""
+            """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
             low = lowered(instance, assignment_bound(instance))
-            thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
+            low = thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
+            if Columns().supports(instance.problem) is None and not done():
+                columns_bound(instance, low, lambda: best.value, done, lambda value: best.prove(value, Columns.name))
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))
@@ -100,22 +102,13 @@ class MappingCombined(MappingSolver):
             published = other.submit(beside, best.value)
             search.workers = max(1, options.threads - 1)
             search.run(patience=_FIRST)
+            search.workers = options.threads
             for device in published.result():
                 instance.offer(best, device, "bisection")
-            # The rest of the search finds the same, however long that takes.
-            shares = other.submit(self._columns, search)
-            if instance.count <= _MEDIUM and not done():
-                settle(instance, best, _CHECKS)
-            if not done():
-                search.run(patience=PATIENCE)
-            shares.result()
-
-    @staticmethod
-    def _columns(search: MappingSearch) -> None:
-        instance, best = search.instance, search.best
-        if Columns().supports(instance.problem) is None and not best.done:
-            value, _, bound = best.snapshot()
-            columns_bound(instance, bound, value, lambda: best.done, lambda low: best.prove(low, Columns.name))
+        if instance.count <= _MEDIUM and not done():
+            settle(instance, best, _CHECKS)
+        if not done():
+            search.run(patience=PATIENCE)
 
 
 class MappingAnnealing(MappingSolver):

@@ -8,7 +8,8 @@ Source: own. Assume a mapping within a target, and count in it: how often every 
   exchanges of their stage with t that lead into islands of that class. These counts, by stages and pairs of islands,
   add up to the replicas at both ends;
 * the same of rings, where a replica has both its links within a class. Where rings have to stay inside an island that
-  does not hold all of the stage, a run of replicas has two ends that do not.
+  does not hold all of the stage, a run of replicas has two ends that do not. A ring with replicas on both sides of a
+  cut through the islands crosses it both ways, which in a row of islands small ones have no room for.
 
 Is there no solution in whole numbers, the target is refuted. So what fits into one island is seen together with what
 that leaves to the others, down to single devices.
@@ -35,8 +36,10 @@ from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
 
 BACKEND = "cpsat"
-#: Width of the interval at which bisection ends, as a share of its upper end, and seconds of one program at most.
-_PRECISION, _PROGRAM_S = 2e-3, 20.0
+#: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
+#: programs given up after which there are no more. What takes too long is far from what is easy: the share of the
+#: interval at which the next target is, at first and after such a program.
+_PRECISION, _PROGRAM_S, _VAIN, _FIRST_SHARE = 1e-3, 30.0, 2, 0.25
 
 Terms = list[tuple[int, float]]
 
@@ -61,50 +64,52 @@ class Columns(BoundMethod[MappingProblem]):
         if math.isfinite(value):
             first = instance.plan(np.arange(instance.count, dtype=np.int32))
             high = evaluate(problem, first).objective
-            value = columns_bound(instance, value, high, lambda: monitor.stopping)
+            value = columns_bound(instance, value, lambda: high, lambda: monitor.stopping)
         return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
 
 
 def columns_bound(
     instance: MappingInstance,
     low: float,
-    high: float,
+    high: Callable[[], float],
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
-    There are devices enough, and as many replicas of every stage; ``stopping`` is polled, and true ends it.
+    There are devices enough, and as many replicas of every stage. ``high`` is asked again for every target, since
+    others may find better mappings meanwhile; ``stopping`` is polled, and true ends it.
     """
     column = Column(instance)
     if column.parts is None:
         return low
-    for islands in partitions(instance):
-        shares, upper = Shares(column, islands), high
-        while upper - low > _PRECISION * upper and not stopping():
-            target = (low + upper) / 2
-            if shares.refuted(target, stopping):
-                low = target
+    for number, islands in enumerate(partitions(instance)):
+        upper, given_up, share = high(), 0, _FIRST_SHARE
+        # Finer partitions have to show that they know more at all.
+        target = low * (1 + 2 * _PRECISION) if number else low + share * (upper - low)
+        while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
+            answer = _ask(column, islands, target, stopping)
+            if answer is Status.INFEASIBLE:
+                low, share = target, 0.5
                 report(lowered(instance, low))
+            elif number and target == low * (1 + 2 * _PRECISION):
+                break
             else:
                 upper = target
+                if answer is Status.UNKNOWN:
+                    given_up, share = given_up + 1, _FIRST_SHARE
+            upper = min(upper, high())
+            target = low + share * (upper - low)
     return low
 
 
-class Shares:
-    """The program of some islands."""
-
-    def __init__(self, column: Column, islands: list[Island]) -> None:
-        self.column, self.islands, self.instance = column, islands, column.instance
-
-    def refuted(self, target: float, stopping: Callable[[], bool]) -> bool:
-        """Whether no mapping is within a target; False also if that takes too long."""
-        program = Program(self.column, self.islands, up_to(target), stopping)
-        self.column.forget()
-        if stopping():
-            return False
-        answer = solve_program(program.model, BACKEND, time_limit_s=_PROGRAM_S, callbacks=Callbacks(stop=stopping))
-        return answer.status is Status.INFEASIBLE
+def _ask(column: Column, islands: list[Island], target: float, stopping: Callable[[], bool]) -> Status:
+    """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long."""
+    program = Program(column, islands, up_to(target), stopping)
+    column.forget()
+    if stopping():
+        return Status.UNKNOWN
+    return solve_program(program.model, BACKEND, time_limit_s=_PROGRAM_S, callbacks=Callbacks(stop=stopping)).status
 
 
 class Program:
@@ -225,6 +230,26 @@ class Program:
         for i, near, terms in needs:
             ways = [(steps[i, j], -1.0) for j in near] + [(steps[j, i], -1.0) for j in near]
             self.model.add_row([*((x, 2.0 * c) for x, c in terms), *ways], upper=0.0)
+        self._around(s, steps)
+
+    def _around(self, s: int, steps: dict[tuple[int, int], int]) -> None:
+        """A ring on both sides of a cut through the islands crosses it both ways.
+
+        Cuts part nearer from further islands, as seen from the one that is the furthest from the first: the end of a
+        row of them.
+        """
+        first = [*self.islands[0].others][-1]
+        order, replicas = [first, *self.islands[first].others], float(self.instance.replicas)
+        for cut in range(1, len(order)):
+            sides = order[:cut], order[cut:]
+            used = []
+            for side in sides:
+                some = self.model.add_binary()
+                used.append((some, -1.0))
+                self.model.add_row([*(term for i in side for term in self.held[s][i]), (some, -replicas)], upper=0.0)
+            for here, there in (sides, sides[::-1]):
+                crossing = [(steps[i, j], 1.0) for i in here for j in there]
+                self.model.add_row([*crossing, *used], lower=-1.0)
 
     def _inside(self, s: int, i: int, terms: Terms) -> None:
         """Rings that have to stay inside an island: unless all of it is there, runs have ends that do not."""

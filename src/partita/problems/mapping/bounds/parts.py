@@ -42,8 +42,13 @@ class Island(NamedTuple):
     inside: tuple[float, ...]
     #: Seconds per byte to the nearest island of every class, rising.
     costs: tuple[float, ...]
-    classes: tuple[tuple[int, ...], ...]  #: The islands of every class.
+    classes: tuple[tuple[int, ...], ...]  #: The islands of every class, the nearest first.
     times: tuple[float, ...]  #: (S,) What a replica of each stage takes there at least without communication.
+
+    @property
+    def others(self) -> tuple[int, ...]:
+        """All other islands, the nearest first."""
+        return tuple(j for islands in self.classes for j in islands)
 
     @property
     def key(self) -> tuple[object, ...]:
