@@ -12,9 +12,11 @@ from partita.conductor.solve import solve
 from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.solve import available
 from partita.engines.search.monitor import Monitor
+from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.free import narrow
 from partita.problems.throughput.free.bound import FreeCoveringBound, covering
 from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.covers import split_of_sets
 from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.search import FreeInstance, FreeRounds, free_instance, start
@@ -155,3 +157,23 @@ def test_charges_refute_nothing_that_is_there() -> None:
 def test_the_covering_bound_ends_by_itself() -> None:
     value = FreeCoveringBound().bound(drawn(3, items=40), Monitor())
     assert value.value > 0
+
+
+@needs_highs
+def test_splits_are_made_of_the_sets_that_charges_found() -> None:
+    """From a first split that is far off: what the sets make is a split with the value that it is taken for."""
+    better = 0
+    for seed in range(8):
+        problem = drawn(seed, items=14, devices=3)
+        best = start(problem)
+        best.take(np.zeros(best.free.items, dtype=np.int32))
+        before = best.value
+        charges = covering(best, lambda: False)
+        assert isinstance(charges, NarrowCovering)
+        charges.run(1e-3)
+        if split_of_sets(best, charges.columns, charges.centre, lambda: False):
+            assert best.answer is not None
+            assert evaluate(problem, best.free.plan(best.answer)).objective == pytest.approx(best.value, rel=1e-9)
+            assert best.bound <= best.value < before
+            better += 1
+    assert better >= 4

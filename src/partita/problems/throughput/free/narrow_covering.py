@@ -6,6 +6,7 @@ those of the best such answer and the master program's (Wentges' smoothing), whi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -21,7 +22,7 @@ STEP = 0.5
 #: Gap from which on the next target is the best value itself.
 NEAR = 0.01
 #: Share of that value at which the bound of all charges is known well enough.
-NEAR_ENOUGH = 2e-6
+NEARNESS = 2e-6
 #: A bound is taken on the way if it closes this share of the gap; by how much less than charges promise it is asked.
 WORTH_IT = 0.05
 HAIR = 1e-5
@@ -53,6 +54,8 @@ class NarrowCovering:
         self.best, self.sets, self.stop = best, sets, stop
         self.columns = Columns(best, stop)
         self.rounds = 0
+        #: The lowest target that no charges can refute.
+        self.ceiling = math.inf
         work = np.min(best.free.arrays.work[:, self.columns.kinds], axis=1)
         #: The charges that came nearest to refuting the last target, with Σ n_k·(the most of a set of kind k) = 1.
         self.centre: Floats = work / max(float(work.sum()), NOT_ZERO)
@@ -62,17 +65,17 @@ class NarrowCovering:
         """Exact searches for richest sets."""
         return sum(one.searches for one in self.sets.values())
 
-    def run(self) -> None:
-        """Raise the bound until it meets the value, charges can prove no more, or the run is stopped."""
-        if not self.centre.sum() > 0 or self.best.answer is None:
+    def run(self, nearness: float = NEARNESS) -> None:
+        """Raise the bound until it meets the value, is this near to what charges can prove, or the run is stopped."""
+        best = self.best
+        if not self.centre.sum() > 0 or best.answer is None:
             return
-        best, ceiling = self.best, np.inf
         while not self.stop():
             value, bound = best.value, best.bound
-            top = min(ceiling, value)
-            if top - bound <= NEAR_ENOUGH * value:
+            top = min(self.ceiling, value)
+            if top - bound <= nearness * value:
                 return
-            if top - bound > NEAR * value or ceiling <= value:
+            if top - bound > NEAR * value or self.ceiling <= value:
                 target = bound + STEP * (top - bound)
             else:
                 target = value * (1 - 2 * GAP)
@@ -80,7 +83,7 @@ class NarrowCovering:
             if refuted is None:
                 return
             if not refuted:
-                ceiling = target
+                self.ceiling = target
 
     def _refutes(self, target: float) -> bool | None:
         """Whether charges show that no split is within the target; None if that was not found out."""

@@ -18,6 +18,7 @@ from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, clearly_below
 from partita.problems.throughput.free.bound import covering
+from partita.problems.throughput.free.covers import split_of_sets
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.program import Assignment, part
 from partita.problems.throughput.free.search import ROUNDS, FreeIncumbent, FreeInstance, FreeRounds, FreeSolver
@@ -37,6 +38,8 @@ SMALL = 150
 #: charges by searches get this share of the time: a program on numbers may prove more.
 SMALL_GAP = 0.015
 SHARE = 0.4
+#: How near to the most that charges can prove their bound is, when splits are made of their sets.
+NEARNESS = (1e-3, 5e-5, 2e-6)
 
 
 def prove(
@@ -272,8 +275,18 @@ class _FreeRun:
         if small and not isinstance(charges, NarrowCovering):
             return
         with self._surviving():
-            charges.run()
+            if isinstance(charges, NarrowCovering):
+                self._charge_narrowly(charges)
+            else:
+                charges.run()
         best.counters |= {"charge_rounds": float(charges.rounds), "charge_programs": float(charges.programs)}
+
+    def _charge_narrowly(self, charges: NarrowCovering) -> None:
+        """Charges, and splits of the sets they find; a better split asks for charges near its value."""
+        for nearness in NEARNESS:
+            charges.run(nearness)
+            while split_of_sets(self.best, charges.columns, charges.centre, self.stop):
+                charges.run(nearness)
 
     def _whole(self, order: Sequence[str], time_s: float) -> None:
         """The whole program by the first backend of an order, or by the next where that crashes."""
