@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.dags import ranks, topological_order
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.local_search import State, offer_state
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted, starts_of
 from partita.problems.makespan.separators import Chain, chain_of
+
+if TYPE_CHECKING:
+    from partita.problems.makespan.local_search import State
 
 #: Slacks above which operators and flows are left out, the first that leaves small enough blocks; what that is.
 SLACKS, _SIZES = (96, 48, 24, 12, 6), (24, 64, 100)
@@ -66,6 +69,7 @@ class Thinned:
         None where memory leaves no room.
         """
         from partita.engines.kernels.makespan.lists import schedule
+        from partita.problems.makespan.local_search import offer_state
 
         whole, a = self.whole, self.whole.arrays
         start, _ = starts_of(self.instance, plan)
