@@ -26,7 +26,7 @@ from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Status
-from partita.ground.rounding import up_to
+from partita.ground.rounding import GAP, up_to
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound
@@ -37,9 +37,9 @@ from partita.problems.mapping.problem import MappingProblem
 
 BACKEND = "cpsat"
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
-#: programs given up after which there are no more. What takes too long is far from what is easy: the share of the
-#: interval at which the next target is, at first and after such a program.
-_PRECISION, _PROGRAM_S, _VAIN, _FIRST_SHARE = 1e-3, 30.0, 2, 0.25
+#: programs given up after which there are no more. The share of the interval at which the next target is: programs
+#: that have solutions take longer than others, and those that barely have none the longest.
+_PRECISION, _PROGRAM_S, _VAIN, _SHARE = 1e-3, 30.0, 2, 1 / 3
 
 Terms = list[tuple[int, float]]
 
@@ -84,22 +84,27 @@ def columns_bound(
     if column.parts is None:
         return low
     for number, islands in enumerate(partitions(instance)):
-        upper, given_up, share = high(), 0, _FIRST_SHARE
+        upper, given_up = high(), 0
         # Finer partitions have to show that they know more at all.
-        target = low * (1 + 2 * _PRECISION) if number else low + share * (upper - low)
+        target = low * (1 + 2 * _PRECISION) if number else low + _SHARE * (upper - low)
         while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
             answer = _ask(column, islands, target, stopping)
             if answer is Status.INFEASIBLE:
-                low, share = target, 0.5
+                low = target
                 report(lowered(instance, low))
             elif number and target == low * (1 + 2 * _PRECISION):
                 break
             else:
                 upper = target
-                if answer is Status.UNKNOWN:
-                    given_up, share = given_up + 1, _FIRST_SHARE
+                given_up += answer is Status.UNKNOWN
             upper = min(upper, high())
-            target = low + share * (upper - low)
+            target = low + _SHARE * (upper - low)
+        # Often nothing is left between.
+        last = high() * (1 - GAP)
+        near = low < last <= (1 + 2 * _PRECISION) * low and not given_up and not stopping()
+        if near and _ask(column, islands, last, stopping) is Status.INFEASIBLE:
+            low = last
+            report(lowered(instance, low))
     return low
 
 
