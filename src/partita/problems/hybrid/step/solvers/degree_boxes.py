@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats
 from partita.ground.rounding import rounded_down
@@ -36,8 +35,8 @@ def seats(kind: HybridProblem, width: int) -> int:
         count += 1
 
 
-def boxes_by_degrees(problem: HybridProblem) -> Iterator[tuple[float, FreeBox]]:
-    """Boxes of all pipelines with one data-parallel degree, each with a bound on its steps.
+def boxes_by_degrees(problem: HybridProblem) -> Iterator[tuple[float, Callable[[], FreeBox]]]:
+    """Boxes of all pipelines with one data-parallel degree, each made when it is asked for, with a bound on its steps.
 
     They have two stages or more; those of one stage are uniform meshes.
     """
@@ -46,39 +45,35 @@ def boxes_by_degrees(problem: HybridProblem) -> Iterator[tuple[float, FreeBox]]:
         fitting = [[t for t in kind.degrees() if data * t <= kind.devices] for kind in kinds]
         if not any(fitting):
             return
+        known: dict[tuple[str, tuple[int, ...], bytes], float] = {}
         # One replica shares out nothing.
-        stages_of_zero = training.zero if data > 1 else (min(training.zero),)
-        for zero in stages_of_zero:
-            costs = {(k, t): _costs_of(kinds[k], data, t, zero) for k, row in enumerate(fitting) for t in row}
-            for schedule in training.schedules:
-                refused = refusal(schedule, 2, 1, problem.microbatches // data, zero) is not None
-                if schedule != "interleaved" and not refused:
-                    yield from _boxes(problem, FreeBox(schedule=schedule, zero=zero, data=data, fewest=data), costs)
-
-
-def _boxes(
-    problem: HybridProblem, first: FreeBox, costs: dict[tuple[int, int], _Costs]
-) -> Iterator[tuple[float, FreeBox]]:
-    """A box for each tensor-parallel degree of every kind that has room for a stage."""
-    microbatches, most = problem.microbatches // first.data, len(problem.layers)
-    if first.schedule == "zero-bubble":
-        most = min(most, microbatches)
-    # All degrees of a kind that is too small for a stage are the same.
-    degrees = [[t for kind, t in costs if kind == k] or [1] for k in range(len(problem.kinds))]
-    for tensors in itertools.product(*degrees):
-        on = [(costs[k, t], seats(problem.kinds[k], first.data * t)) for k, t in enumerate(tensors) if (k, t) in costs]
-        bound, (holding, ahead, once) = _bounds(problem, first.schedule, microbatches, on)
-        stages = min(most, sum(count for _, count in on))
-        box = replace(first, tensors=tensors, replicas=stages * first.data)
-        box = box.cut(0, low=holding).cut(1, low=ahead).cut(2, low=once)
-        yield bound, box if first.schedule == "gpipe" else box.cut(1, high=0.0)
+        for zero in training.zero if data > 1 else (min(training.zero),):
+            costs, counts = _costs_of(problem, data, zero, fitting)
+            # All degrees of a kind that is too small for a stage are the same.
+            every = [*itertools.product(*(row or [1] for row in fitting))]
+            for schedule, tensors in itertools.product(training.schedules, every):
+                microbatches = problem.microbatches // data
+                if schedule == "interleaved" or refusal(schedule, 2, 1, microbatches, zero) is not None:
+                    continue
+                group = _Group(
+                    FreeBox(schedule=schedule, zero=zero, data=data, fewest=data, tensors=tensors),
+                    [costs[k, t] for k, t in enumerate(tensors) if (k, t) in costs],
+                    [seats(kinds[k], data * t) for k, t in enumerate(tensors) if (k, t) in costs],
+                    counts,
+                    microbatches,
+                    terms_of(problem),
+                )
+                key = schedule, tensors, b"".join(one.once.tobytes() for one in group.costs)
+                if key not in known:
+                    known[key] = group.bound()
+                yield known[key], group.box
 
 
 @dataclass(frozen=True)
 class _Costs:
-    """What layers cost a stage of one kind and degree at least, (n,) each: see ``Exchanges``."""
+    """What sorts of layers cost a stage of one kind and degree at least, (n,) each: see ``Exchanges``."""
 
-    lacking: npt.NDArray[np.bool_]  #: Those without the degree.
+    lacking: Floats  #: Infinite for those without the degree.
     forward: Floats
     backward: Floats
     gradients: Floats
@@ -102,36 +97,59 @@ class _Costs:
             return microbatches * each - most
         return (microbatches - 1) * each
 
-    def ahead(self, schedule: str, microbatches: int) -> Floats:
+    def ahead(self, microbatches: int) -> Floats:
         """What adds up to the κ of forward parts where they come first."""
-        return (microbatches - 1) * self.forward if schedule == "gpipe" else np.zeros_like(self.forward)
+        return (microbatches - 1) * self.forward
 
 
-def _costs_of(kind: HybridProblem, data: int, tensor: int, zero: int) -> _Costs:
-    found = exchanges_of(kind, data, tensor, zero)
-    lacking = np.array([not kind.layers[place].configurations.get(tensor) for place in kind.order()])
-    once = found.update if found.overlap else found.update + found.reduce_once + found.gather_once
-    return _Costs(lacking, found.forward, found.backward, found.weight_gradients, once)
+def _costs_of(
+    problem: HybridProblem, data: int, zero: int, degrees: Sequence[Sequence[int]]
+) -> tuple[dict[tuple[int, int], _Costs], Floats]:
+    """Those of all kinds at each of their degrees; and how many layers of each sort there are."""
+    rows: list[Floats] = []
+    keys = [(k, t) for k, row in enumerate(degrees) for t in row]
+    for k, t in keys:
+        kind, found = problem.kinds[k], exchanges_of(problem.kinds[k], data, t, zero)
+        has = np.array([bool(kind.layers[place].configurations.get(t)) for place in kind.order()])
+        once = found.update if found.overlap else found.update + found.reduce_once + found.gather_once
+        rows += [np.where(has, 0.0, np.inf), found.forward, found.backward, found.weight_gradients, once]
+    sorts, counts = np.unique(np.stack(rows), axis=1, return_counts=True)
+    each = {key: _Costs(*sorts[5 * number : 5 * number + 5]) for number, key in enumerate(keys)}
+    return each, counts.astype(np.float64)
 
 
-def _bounds(
-    problem: HybridProblem, schedule: str, microbatches: int, on: Sequence[tuple[_Costs, int]]
-) -> tuple[float, tuple[float, float, float]]:
-    """A bound on steps, and bounds on the largest κs and the single cost, of stages with these costs and seats."""
-    if not on:
-        return math.inf, (0.0, 0.0, 0.0)
-    terms, room = terms_of(problem), [count for _, count in on]
-    nothing = np.stack([np.where(costs.lacking, np.inf, 0.0) for costs, _ in on])
+@dataclass(frozen=True)
+class _Group:
+    """The pipelines of a box, by what sorts of layers cost on each kind that has seats."""
 
-    def need(alone: Floats, shared: Floats) -> float:
-        found = kinds_need(nothing + alone, shared, room)
-        return rounded_down(found, found, terms) if found < math.inf else found
+    first: FreeBox
+    costs: Sequence[_Costs]
+    seats: Sequence[int]
+    counts: Floats
+    microbatches: int
+    terms: int
 
-    passing = np.stack([costs.passing(schedule) for costs, _ in on])
-    held = np.stack([costs.holding(schedule, microbatches) for costs, _ in on])
-    ahead = np.stack([costs.ahead(schedule, microbatches) for costs, _ in on])
-    once = np.stack([costs.once for costs, _ in on])
-    # The slowest stage passes once and holds for the rest: with weights each stage counts a share of both.
-    whole = microbatches * np.stack([costs.forward + costs.backward for costs, _ in on])
-    step = need(passing, np.maximum(whole - passing, 0.0) + once)
-    return step, (need(nothing, held), need(nothing, ahead), need(nothing, once))
+    def bound(self) -> float:
+        """No step takes less: with weights, each stage counts a share of the slowest one, which holds for the rest."""
+        passing = [costs.passing(self.first.schedule) for costs in self.costs]
+        whole = [self.microbatches * (costs.forward + costs.backward) + costs.once for costs in self.costs]
+        return self._need(passing, [np.maximum(row - less, 0.0) for row, less in zip(whole, passing, strict=True)])
+
+    def box(self) -> FreeBox:
+        """The box, with bounds on the largest κs and the single cost."""
+        schedule, most = self.first.schedule, sum(self.counts)
+        stages = min(most, sum(self.seats), self.microbatches if schedule == "zero-bubble" else most)
+        box = replace(self.first, replicas=int(stages) * self.first.data)
+        nothing = [np.zeros_like(costs.once) for costs in self.costs]
+        box = box.cut(0, low=self._need(nothing, [c.holding(schedule, self.microbatches) for c in self.costs]))
+        box = box.cut(2, low=self._need(nothing, [costs.once for costs in self.costs]))
+        if schedule != "gpipe":
+            return box.cut(1, high=0.0)
+        return box.cut(1, low=self._need(nothing, [c.ahead(self.microbatches) for c in self.costs]))
+
+    def _need(self, alone: list[Floats], shared: list[Floats]) -> float:
+        if not self.costs:
+            return math.inf
+        lacking = np.stack([costs.lacking for costs in self.costs])
+        found = kinds_need(np.stack(alone) + lacking, np.stack(shared), self.counts, self.seats)
+        return rounded_down(found, found, self.terms) if found < math.inf else found

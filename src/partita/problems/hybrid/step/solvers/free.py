@@ -3,7 +3,7 @@
 For one schedule and one of ZeRO's stages, a pipeline with κ from K₁ and single costs from S₁ on, within K₂ and S₂,
 takes F(K₂, S₂) + K₁ + S₁ or more, F being the least sum of passing times; under GPipe forward parts have a κ of their
 own. A first pass bounds F, labels find it. Uniform meshes have a search of their own, and alone share out sequences
-and experts. Both first look for what is better by a share, then for what is better at all.
+and experts. Both first look for what is better by a share, then by a smaller one, then for what is better at all.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from partita.problems.hybrid.step.solvers.uniform import MOST_SETS, MeshSearch
 from partita.problems.hybrid.training import Training
 from partita.problems.outcome import searched
 
-#: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the first one soon.
-PASSES = (9e-3, CLOSE)
+#: Relative distances of plan and bound at which a pass is done; gaps of plans are at most the second one soon.
+PASSES = (5e-2, 9e-3, CLOSE)
 #: The same where only a bound is wanted.
 _BOUND = (4e-3,)
 #: Boxes narrower than this share of the step are not split for want of labels.
@@ -132,7 +132,8 @@ class PipelineSearch:
         self.counter = itertools.count()
         self.families: dict[int, FreeFamily] = {}
         self.sets: set[int] | None = None
-        self.boxes: list[tuple[float, int, FreeBox]] = []
+        #: Boxes by bound, or what makes them.
+        self.boxes: list[tuple[float, int, FreeBox | Callable[[], FreeBox]]] = []
         #: What is proven of pipelines where labels did not suffice, and of uniform meshes and pipelines so far.
         self.stuck = math.inf
         self.of_meshes, self.of_free = of_meshes or 0.0, 0.0
@@ -161,7 +162,7 @@ class PipelineSearch:
         least = [kind.least_device_times() for kind in self.problem.kinds]
         work = np.array([[times[layer.id] for layer in self.problem.layers] for times in least])
         devices = [kind.devices for kind in self.problem.kinds]
-        shared = self.problem.microbatches * kinds_need(np.zeros_like(work), work, devices)
+        shared = self.problem.microbatches * kinds_need(np.zeros_like(work), work, np.ones(work.shape[1]), devices)
         return self._down(shared)
 
     def _down(self, bound: float) -> float:
@@ -182,16 +183,20 @@ class PipelineSearch:
             # Some layer has no degree that any devices allow.
             return
         alike = self.training.mesh == "uniform" and UNSHARED in self.training.shared
-        boxes = list(boxes_by_degrees(self.problem)) if alike else []
+        boxes = []
+        for bound, make in boxes_by_degrees(self.problem) if alike else ():
+            if self.best.stop[0] != 0:
+                self.stuck = self.of_free
+                return
+            boxes.append((max(bound, self.of_free), make))
         if self.sets is None or len(self.choices) * len(self.sets) ** 2 > MOST_STAGES:
-            least = min((bound for bound, _ in boxes), default=math.inf)
-            self.stuck = max(self.of_free, least) if alike else self.of_free
+            self.stuck = min((bound for bound, _ in boxes), default=math.inf) if alike else self.of_free
             return
         self.sets = uncut(self.problem, model.order, self.sets)
         if not (UNSHARED in self.training.shared and self._has_free()):
             return
-        for bound, box in boxes:
-            self._push(max(bound, self.of_free), box)
+        self.boxes = [(bound, next(self.counter), make) for bound, make in boxes if bound < math.inf]
+        heapq.heapify(self.boxes)
         for zero in self.training.zero if not alike else ():
             for schedule in self.training.schedules:
                 # A pipeline of one stage is a uniform mesh.
@@ -236,7 +241,7 @@ class PipelineSearch:
                 return
             bound, _, box = heapq.heappop(self.boxes)
             self.best.counters["boxes"] += 1
-            self._close(bound, box, close)
+            self._close(bound, box if isinstance(box, FreeBox) else box(), close)
 
     def _close(self, bound: float, box: FreeBox, close: float) -> None:
         """Raise the bound of a box, or split it."""
