@@ -98,6 +98,7 @@ class NarrowCovering:
             if total <= 1 + GAP:
                 return False
             self.rounds += 1
+            known = len(self.columns.known)
             for share, exact in STEPS:
                 charge = share * self.centre + (1 - share) * dual
                 ratio = self._judge(charge, target, exact=exact)
@@ -106,7 +107,8 @@ class NarrowCovering:
                 if ratio[0] > nearest[0]:
                     nearest, self.centre = ratio, charge / ratio[1]
                     self._harvest(target * ratio[0])
-                if self.columns.weight(dual, target) > 1 + TOLERANCE:
+                # The program is solved nearly: charges that known sets carry too much of ask for no other ones.
+                if len(self.columns.known) > known and self.columns.weight(dual, target) > 1 + TOLERANCE:
                     break
             else:
                 return None
