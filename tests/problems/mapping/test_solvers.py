@@ -13,10 +13,11 @@ from partita.problems.mapping.baselines import DEFAULT_BASELINES
 from partita.problems.mapping.bisection import heavier_form
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
-from partita.problems.mapping.orders import chains, consecutive, constructions
+from partita.problems.mapping.orders import chains, consecutive, constructions, toured
 from partita.problems.mapping.problem import MappingProblem, MappingStage
 from partita.problems.mapping.samples import MACHINES, UNEQUAL
 from partita.problems.mapping.solvers import MappingCombined, MappingExact
+from problems.mapping.large_problems import pipeline_on
 from problems.mapping.samples import grid
 
 
@@ -111,3 +112,25 @@ def test_a_bound_that_rounding_keeps_from_the_best_ends_the_search(
     assert outcome.bound is not None
     assert not monitor.stopping
     assert 0.4 <= outcome.bound / evaluate(problem, outcome.plan).objective < 1.0
+
+
+@pytest.mark.parametrize("where", ["mesh:8x8", "torus:6x8", "random-blk-2:48"])
+def test_tours_keep_columns_and_shorten_rings(where: str) -> None:
+    """Replicas of all stages change places together, and the way round is shorter than that by chance."""
+    problem = pipeline_on(where, 4, 12, 1)
+    instance = MappingInstance(problem)
+    shorter = 0
+    for seed in range(6):
+        device = np.random.default_rng(seed).permutation(instance.devices)[: instance.count].astype(np.int32)
+        found = toured(instance, device)
+        columns = {tuple(column) for column in device.reshape(4, 12).T.tolist()}
+        assert {tuple(column) for column in found.reshape(4, 12).T.tolist()} == columns
+        shorter += _rings(instance, found) < 0.8 * _rings(instance, device)
+    assert shorter == 6
+
+
+def _rings(instance: MappingInstance, device: np.ndarray) -> float:
+    """Seconds of the rings of all stages, link by link."""
+    a = instance.arrays
+    ends = range(instance.count)
+    return sum(float(a.ring[x // a.replicas]) * float(a.inverse[device[x], device[a.after[x]]]) for x in ends)

@@ -15,6 +15,8 @@ from partita.problems.mapping.instance import MappingInstance, MappingReplicas
 
 #: Swaps that improve the halves of a split, at most, as a share of its devices.
 _SWAPS = 0.5
+#: Replicas up to which every order of them is much the same ring, and turns that improve a tour, at most, for each.
+_TOURED, _TURNS = 3, 10
 
 
 def consecutive(instance: MappingReplicas) -> Ints:
@@ -44,6 +46,37 @@ def constructions(instance: MappingInstance) -> Iterator[Ints]:
         found = np.empty(instance.count, dtype=np.int32)
         found[replicas] = devices
         yield found
+        if policy == "replicas" and instance.even and instance.replicas > _TOURED:
+            yield toured(instance, found)
+
+
+def toured(instance: MappingInstance, device: Ints) -> Ints:
+    """The same places for every replica's column, with columns in the order of a short tour: nearest first, and 2-opt.
+
+    Between two columns it is as far as rings of all stages take from one to the other.
+    """
+    places, count = device.reshape(instance.stages, instance.replicas), instance.replicas
+    far = np.zeros((count, count))
+    for s, row in enumerate(places):
+        links = instance.arrays.inverse[np.ix_(row, row)]
+        far += instance.arrays.ring[s] * np.maximum(links, links.T)
+    left, tour = np.ones(count, dtype=bool), [0]
+    left[0] = False
+    while len(tour) < count:
+        tour.append(int(np.argmin(np.where(left, far[tour[-1]], np.inf))))
+        left[tour[-1]] = False
+    order = np.array(tour)
+    for _ in range(_TURNS * count):
+        following = np.roll(order, -1)
+        now = far[order, following]
+        # Turning the run after i up to j: i is followed by j, and what follows i by what follows j.
+        gain = now[:, None] + now[None, :] - far[np.ix_(order, order)] - far[np.ix_(following, following)]
+        np.fill_diagonal(gain, 0.0)
+        i, j = sorted(map(int, np.unravel_index(int(np.argmax(gain)), gain.shape)))
+        if gain[i, j] <= 1e-12 * now.sum():
+            break
+        order[i + 1 : j + 1] = order[i + 1 : j + 1][::-1].copy()
+    return np.ascontiguousarray(places[:, order].ravel())
 
 
 def replica_order(instance: MappingReplicas, policy: str) -> Ints:
