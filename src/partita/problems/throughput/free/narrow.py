@@ -32,15 +32,15 @@ from partita.ground.rounding import SUMMED, SUMMED_FEW, raised, up_to
 NEVER = 1e30
 #: Nets that may cross a place, and states of one place and of all.
 WIDEST = 16
-MOST_STATES = 30_000
-ALL_STATES = 2_000_000
+MOST_STATES = 20_000
+ALL_STATES = 400_000
 #: Labels of one search, and of one place of it.
 MOST_LABELS = 6_000_000
 PLACE_LABELS = 1_000_000
 #: Places that labels are led past between two looks at the stop button.
 PLACES = 8
 #: Steps of the outlook from one state, and from all.
-FEWEST_STEPS, MOST_STEPS, ALL_STEPS = 20, 2000, 4_000_000
+FEWEST_STEPS, MOST_STEPS, ALL_STEPS = 10, 2000, 4_000_000
 #: Prices at which labels are judged, as multiples of the best one.
 PRICES = (0.6, 0.85, 0.93, 0.98, 1.0, 1.02, 1.08, 1.2, 1.7)
 #: How far below what the best price allows labels are looked for, as shares of the way to the floor.
