@@ -55,14 +55,16 @@ def test_against_trying_everything(count: int) -> None:
         optimum = best.value
         compared += 1
         chain = PricedChain(parts.chain, instance, parts.left_out)
-        assert chain.fill(lambda: False)
+        assert chain.fill(Monitor(60.0), np.zeros(1, dtype=np.int64))
         free = chain.path(np.zeros(instance.devices)).value
         draws, stop = np.random.default_rng(seed), np.zeros(1, dtype=np.int64)
         for _ in range(4):
             path = chain.path(draws.exponential(2.0, instance.devices) * chain.limited)
             assert path.value <= optimum * (1 + 1e-9), seed
             chain.refine(path, stop)
-        top = chain.ascend(optimum if math.isfinite(optimum) else 2 * free + 1, 60, Monitor(10.0), stop)
+        top = chain.ascend(
+            np.zeros(instance.devices), optimum if math.isfinite(optimum) else 2 * free + 1, 60, Monitor(10.0), stop
+        )
         assert top.value <= optimum * (1 + 1e-9), seed
         dear += bool(top.price.any())
         above += top.value > 1.001 * chain.path(np.zeros(instance.devices)).value
@@ -82,12 +84,12 @@ def test_against_trying_everything(count: int) -> None:
 @needs_program
 def test_memory_of_a_transformer() -> None:
     """What prices prove is near to what the program plans; without them far less is proven."""
-    instance, best = build_instance(transformer_problem(0, encoders=3, decoders=3, devices=3, room=1.15)), Incumbent()
+    instance, best = build_instance(transformer_problem(0, encoders=2, decoders=2, devices=3, room=1.15)), Incumbent()
     parts = thin(instance)
     assert parts is not None
     search(instance, best, seed=0, rounds=1)
     assert close_priced(parts, best, MakespanOptions(threads=1), Monitor(60.0))
     chain = PricedChain(parts.chain, instance, parts.left_out)
-    assert chain.fill(lambda: False)
+    assert chain.fill(Monitor(60.0), np.zeros(1, dtype=np.int64))
     assert chain.path(np.zeros(3)).value < 0.95 * best.bound
     assert best.bound > 0.9 * best.value

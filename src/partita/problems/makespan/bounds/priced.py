@@ -14,21 +14,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.kernels.makespan.exhaust import exhaust
+from partita.engines.kernels.makespan.ways import longest_chains
 from partita.engines.search.monitor import Monitor
-from partita.ground.rounding import SUMMED, rounded_down, rounded_up
+from partita.ground.rounding import SUMMED, clearly_below, rounded_down, rounded_up
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.separators import Block, Chain
 
 #: Ways to place what is heavy in a block, at most, and (operators · devices · ways) of all blocks; steps in which
 #: everything else is tried.
-_WAYS, _WORK, _STEPS = 1024, 1_000_000, 100_000
+_WAYS, _WORK, _STEPS = 4096, 10_000_000, 400_000
 #: Operators of a block up to which that is tried.
 _MOST = 24
 #: What rounding may add, of all that is summed.
@@ -48,7 +49,7 @@ class Piece:
 class BlockTable:
     """What a block takes at least, by way and by the devices of its ends (one place where it has no such end)."""
 
-    def __init__(self, block: Block, most_ways: int = _WAYS) -> None:
+    def __init__(self, block: Block, most_ways: int, stop: Longs) -> None:
         self.block, self.instance = block, block.at()
         instance, a = self.instance, self.instance.arrays
         self.entry = 0 if block.entry >= 0 else -1
@@ -70,7 +71,12 @@ class BlockTable:
         self.light = np.flatnonzero(rest > 0)
         self.light_sizes: Floats = rest[self.light].astype(np.float64)
         self.light_able = instance.by_class(instance.able)[self.light]
-        self.least = self._chains()
+        #: (ways, D or 1, D or 1), raised as more is known.
+        self.least = np.zeros((len(ways), *(instance.devices if v >= 0 else 1 for v in (self.entry, self.exit))))
+        heavy = np.array(self.heavy, dtype=np.int64)
+        given = a, instance.able, instance.ordered, heavy, self.ways, self.entry, self.exit
+        longest_chains(*given, stop, self.least)
+        self.least *= 1.0 - SUMMED
         self.known: dict[tuple[int, int, int], Piece | None] = {}
 
     @property
@@ -85,41 +91,9 @@ class BlockTable:
             able[self.instance.arrays.group.of == g] = np.arange(self.instance.devices) == d
         return able
 
-    def _chains(self) -> Floats:
-        """(ways, D or 1, D or 1) The longest chain, and what the heavy ones of a device take."""
-        instance, a = self.instance, self.instance.arrays
-        count = instance.devices
-        found = np.zeros((len(self.ways), count if self.entry >= 0 else 1, count if self.exit >= 0 else 1))
-        group = a.group.of
-        for way in range(len(self.ways)):
-            able = self._able(way)
-            heads, tails = [], []
-            for d in range(count):
-                here = able.copy()
-                for v in (self.entry, self.exit):
-                    if v >= 0:
-                        here[group == group[v]] &= np.arange(count) == d
-                # One call with both ends, where the entry says the heads and the exit the tails.
-                heads.append(labels(a, instance.ordered, self._time(able, here, self.entry))[0])
-                tails.append(labels(a, instance.ordered, self._time(able, here, self.exit))[1])
-                if self.entry < 0 and self.exit < 0:
-                    break
-            head, tail = np.array(heads[: found.shape[1]]), np.array(tails[: found.shape[2]])
-            found[way] = (head[:, None] + tail[None, :]).min(axis=3).max(axis=2)
-            if a.serial[0]:
-                work = np.zeros(count)
-                for g, d in zip(self.heavy, self.ways[way], strict=True):
-                    work[d] += a.time[group == g, d].sum()
-                found[way] = np.maximum(found[way], work.max())
-        lowered: Floats = found * (1.0 - SUMMED)
-        return lowered
-
-    def _time(self, able: Bools, here: Bools, end: int) -> Floats:
-        """Times with one end on a device."""
-        group = self.instance.arrays.group.of
-        open_to = np.where((group == group[end])[:, None], here, able) if end >= 0 else able
-        found: Floats = np.where(open_to, self.instance.arrays.time, math.inf)
-        return found
+    def at(self, way: int, source: int, target: int) -> float:
+        """What the block takes at least with a way, between two devices, −1 for no end."""
+        return float(self.least[way, max(source, 0), max(target, 0)])
 
     def cheapest(self, price: Floats) -> tuple[float, Floats]:
         """What the light ones cost where that is cheapest, and what devices hold of them then."""
@@ -141,7 +115,9 @@ class BlockTable:
             return True
         if not self.small:
             return True
-        given = instance.arrays, able, instance.head, instance.ordered, instance.most_held
+        head, tail = labels(instance.arrays, instance.ordered, np.where(able, instance.arrays.time, math.inf))
+        arrays = instance.arrays._replace(tail=clearly_below(tail))
+        given = arrays, able, head, instance.ordered, instance.most_held
         found, ended = exhaust(*given, math.inf, _STEPS, stop, device, start, flow_start)
         if math.isfinite(found):
             self.known[key] = Piece(device.tolist(), start.tolist(), flow_start.tolist(), found)
@@ -158,8 +134,8 @@ class PricedPath:
     value: float  #: What no schedule ends before.
     entries: list[tuple[int, int, int, int]]  #: Of every block its number, the way, and the devices of its ends.
     held: Floats  #: (D,) What devices hold.
-    #: For every block (ways, ends, ends) the shortest path through an entry, at these prices.
-    through: list[Floats]
+    #: For every block, by the devices of its ends, the shortest path through it, but for what its table says.
+    besides: list[Floats]
 
 
 class PricedChain:
@@ -177,15 +153,15 @@ class PricedChain:
         self.out_able = whole.by_class(whole.able)[self.out_groups]
         self.tables: dict[int, BlockTable] = {}
 
-    def fill(self, stop: Callable[[], bool]) -> bool:
+    def fill(self, monitor: Monitor, stop: Longs) -> bool:
         """Make all tables, before anything else; whether it was not told to stop."""
         different = dict.fromkeys(self.chain.alike)
         for number in different:
             block = self.chain.blocks[number]
             size = len(different) * self.whole.devices * len(block.operators)
-            if stop():
+            if monitor.stopping or stop[0] != 0:
                 return False
-            self.tables[number] = BlockTable(block, max(1, min(_WAYS, _WORK // max(1, size))))
+            self.tables[number] = BlockTable(block, max(1, min(_WAYS, _WORK // max(1, size))), stop)
         return True
 
     def table(self, number: int) -> BlockTable:
@@ -211,11 +187,11 @@ class PricedChain:
         own = [np.zeros(1)]
         own += [time[s, row] + price[row] * memory[s] for s, row in zip(chain.separators, rows[1:-1], strict=True)]
         own.append(np.zeros(1))
-        priced, picks, best, floors, light = {}, {}, {}, {}, {}
+        picks, best, floors, light = {}, {}, {}, {}
         for number, table in self.tables.items():
             cost = table.least + (table.held @ price)[:, None, None]
             floors[number], light[number] = table.cheapest(price)
-            priced[number], picks[number], best[number] = cost, cost.argmin(axis=0), cost.min(axis=0)
+            picks[number], best[number] = cost.argmin(axis=0), cost.min(axis=0)
         steps = [best[a][np.ix_(*self._places(k))] + floors[a] for k, a in enumerate(chain.alike)]
         forward, backward = [own[0]], [own[-1]]
         for k, step in enumerate(steps):
@@ -237,14 +213,18 @@ class PricedChain:
             if source >= 0:
                 held[source] += memory[chain.blocks[k].entry]
             j = i
-        through = [
-            priced[a][:, self._places(k)[0]][:, :, self._places(k)[1]]
-            + floors[a]
-            + (forward[k][:, None] + backward[k + 1][None, :])[None]
-            + (out_floor - paid - rounding)
+        besides = [
+            forward[k][:, None] + backward[k + 1][None, :] + (floors[a] + out_floor - paid - rounding)
             for k, a in enumerate(chain.alike)
         ]
-        return PricedPath(price, total - paid - rounding, entries[::-1], held, through)
+        return PricedPath(price, total - paid - rounding, entries[::-1], held, besides)
+
+    def through(self, path: PricedPath, number: int) -> Floats:
+        """(ways, devices, devices) The shortest path through every entry of a block, at the prices of a path."""
+        table, (first, last) = self.table(number), self._places(number)
+        priced = table.least[:, first][:, :, last] + (table.held @ path.price)[:, None, None]
+        found: Floats = priced + path.besides[number]
+        return found
 
     def _places(self, number: int) -> tuple[list[int], list[int]]:
         """In tables, of the devices of both ends of a block."""
@@ -258,10 +238,10 @@ class PricedChain:
             new |= self.table(k).refine(way, source, target, stop)
         return new
 
-    def ascend(self, goal: float, steps: int, monitor: Monitor, stop: Longs) -> PricedPath:
-        """The path at the best prices met, by steps from none towards what is overfull, as long as ``goal`` is more."""
+    def ascend(self, start: Floats, goal: float, steps: int, monitor: Monitor, stop: Longs) -> PricedPath:
+        """The path at the best prices met, by steps towards what is overfull, as long as ``goal`` is more."""
         scale = np.where(self.limited & (self.limit > 0), self.limit, 1.0)
-        now, direction = np.zeros(len(scale)), np.zeros(len(scale))
+        now, direction = start, np.zeros(len(scale))
         top, length, failed = self.path(now), 1.0, 0
         for _ in range(steps):
             found = self.path(now)

@@ -12,20 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.mip.model import Callbacks, MixedProgram
+from partita.engines.kernels.arrays import Floats
+from partita.engines.mip.model import Callbacks, MixedProgram, ProgramResult
 from partita.engines.mip.solve import solve_program
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.ground.rounding import lowered
-from partita.problems.makespan.bounds.priced import PricedChain, PricedPath
+from partita.problems.makespan.bounds.priced import PricedChain
 from partita.problems.makespan.local_search import search
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.thinning import Thinned
 
-#: Steps of the ascent in prices; entries of one program, its seconds, the gap at which it ends, and programs at most.
-_STEPS, _ENTRIES, _PROGRAM_S, _GAP, _PROGRAMS = 400, 1_000, 5.0, 1e-3, 3
+#: Steps of ascents in prices, the entries near to which are looked up after each; entries of a program at first and
+#: at most, its seconds, the gap at which it ends, and programs at most.
+_STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 100, 50), 1_000, 9_000, 6.0, 1e-3, 3
 #: Rounds of annealing of the whole after that.
 _ROUNDS = 4
 
@@ -48,61 +51,96 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
     Whether that is all there is to know of the chain: prices matter, and blocks are small enough for that.
     """
     chain = PricedChain(thinned.chain, thinned.whole, thinned.left_out)
-    if not chain.fill(lambda: best.done or monitor.stopping):
+    if not chain.fill(monitor, best.stop):
         return False
-    least = chain.path(np.zeros(thinned.whole.devices)).value
-    path = chain.ascend(best.value if math.isfinite(best.value) else 2 * least, _STEPS, monitor, best.stop)
-    if math.isinf(path.value):
-        best.refute("memory prices")
-        return True
-    best.prove(path.value, "memory prices")
+    price = np.zeros(thinned.whole.devices)
+    goal = best.value if math.isfinite(best.value) else 2 * chain.path(price).value
+    most = _ENTRIES
+    for steps in _STEPS:
+        path = chain.ascend(price, goal, steps, monitor, best.stop)
+        if math.isinf(path.value):
+            best.refute("memory prices")
+            return True
+        best.prove(path.value, "memory prices")
+        price = path.price
+        _look_up(chain, price, most, best, monitor)
     for _ in range(_PROGRAMS):
         if best.done or monitor.stopping:
             break
-        entries = _program(chain, chain.path(path.price), best, options, monitor)
-        if entries is None:
+        entries, near = _look_up(chain, price, most, best, monitor)
+        answer = _program(chain, entries, best, options, monitor)
+        # A schedule that takes another entry ends later than its path.
+        best.prove(lowered(min(near, answer.bound)), "memory program")
+        if answer.values is not None:
+            taken = [entry for entry, value in zip(entries, answer.values, strict=False) if value > 0.5]
+            plan = _joined(chain, taken)
+            state = None if plan is None else thinned.put_back(plan, best)
+            search(thinned.whole, best, seed=options.seed + 1, rounds=_ROUNDS, states=[] if state is None else [state])
+        if answer.status is not Status.OPTIMAL or answer.bound < near or most >= _MOST:
             break
+        most *= 3
+    return bool(price.any()) and all(table.small for table in chain.tables.values())
+
+
+def _look_up(
+    chain: PricedChain, price: Floats, most: int, best: Incumbent[MakespanPlan], monitor: Monitor
+) -> tuple[list[_Entry], float]:
+    """About so many entries with the shortest paths through them, searched through, and how long a path of others is.
+
+    All others have paths that are longer.
+    """
+    rows = chain.chain.rows
+    while True:
+        path = chain.path(price)
+        least = [_smallest(chain.through(path, k).ravel(), most + 1) for k in range(len(rows) - 1)]
+        near = float(_smallest(np.concatenate(least), most + 1).max())
+        entries = [
+            _Entry(k, way, i, j, rows[k][i], rows[k + 1][j])
+            for k in range(len(rows) - 1)
+            for way, i, j in np.argwhere(chain.through(path, k) <= near).tolist()
+        ]
         new = False
         for entry in entries:
+            if best.done or monitor.stopping:
+                break
             new |= chain.table(entry.number).refine(entry.way, entry.source, entry.target, best.stop)
-        plan = _joined(chain, entries)
-        if plan is not None:
-            state = thinned.put_back(plan, best)
-            if state is not None and not new:
-                search(thinned.whole, best, seed=options.seed + 1, rounds=_ROUNDS, states=[state])
         if not new:
             break
-    return bool(path.price.any()) and all(table.small for table in chain.tables.values())
+    finite = [e for e in entries if math.isfinite(chain.table(e.number).at(e.way, e.source, e.target))]
+    return finite, near
+
+
+def _smallest(values: Floats, count: int) -> Floats:
+    """So many of the smallest values, or all."""
+    found: Floats = values if len(values) <= count else np.partition(values, count - 1)[:count]
+    return found
 
 
 def _program(
-    chain: PricedChain, path: PricedPath, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor
-) -> list[_Entry] | None:
-    """Entries of a short path that fits; None if none was found."""
+    chain: PricedChain,
+    entries: list[_Entry],
+    best: Incumbent[MakespanPlan],
+    options: MakespanOptions,
+    monitor: Monitor,
+) -> ProgramResult:
+    """The shortest path of some entries that fits: first a variable for each of them."""
     rows, memory = chain.chain.rows, chain.chain.instance.arrays.memory
     time = chain.chain.instance.arrays.time
-    every = np.sort(np.concatenate([through.ravel() for through in path.through]))
-    near = float(every[: _ENTRIES + 1][-1])
-    model, entries = MixedProgram(), list[_Entry]()
+    model = MixedProgram()
     nodes: list[list[list[tuple[int, float]]]] = [[[] for _ in row] for row in rows]
     held: list[list[tuple[int, float]]] = [[] for _ in range(chain.whole.devices)]
-    for k, through in enumerate(path.through):
-        table, block = chain.table(k), chain.chain.blocks[k]
-        for way, i, j in np.argwhere(through <= near).tolist():
-            source, target = rows[k][i], rows[k + 1][j]
-            cost = float(table.least[way, max(source, 0), max(target, 0)])
-            own = table.held[way].copy()
-            if source >= 0:
-                cost += float(time[block.entry, source])
-                own[source] += memory[block.entry]
-            if not math.isfinite(cost):
-                continue
-            entries.append(_Entry(k, way, i, j, source, target))
-            x = model.add_binary(cost)
-            nodes[k][i].append((x, 1.0))
-            nodes[k + 1][j].append((x, -1.0))
-            for d in np.flatnonzero(own).tolist():
-                held[d].append((x, float(own[d])))
+    for entry in entries:
+        table, source = chain.table(entry.number), entry.source
+        cost, own = table.at(entry.way, source, entry.target), table.held[entry.way].copy()
+        if source >= 0:
+            separator = chain.chain.blocks[entry.number].entry
+            cost += float(time[separator, source])
+            own[source] += memory[separator]
+        x = model.add_binary(cost)
+        nodes[entry.number][entry.i].append((x, 1.0))
+        nodes[entry.number + 1][entry.j].append((x, -1.0))
+        for d in np.flatnonzero(own).tolist():
+            held[d].append((x, float(own[d])))
     for row in nodes[1:-1]:
         for terms in row:
             model.add_row(terms, 0.0, 0.0)
@@ -118,7 +156,7 @@ def _program(
         # As shares of what there is.
         scale = float(chain.limit[d]) or 1.0
         model.add_row([(x, size / scale) for x, size in held[d]], upper=float(chain.limit[d]) / scale)
-    answer = solve_program(
+    return solve_program(
         model,
         "highs",
         time_limit_s=min(_PROGRAM_S, monitor.remaining_s),
@@ -126,11 +164,6 @@ def _program(
         gap=_GAP,
         callbacks=Callbacks(stop=lambda: best.done),
     )
-    # A schedule that takes another entry ends later than its path.
-    best.prove(lowered(min(near, answer.bound)), "memory program")
-    if answer.values is None:
-        return None
-    return [entry for entry, taken in zip(entries, answer.values, strict=False) if taken > 0.5]
 
 
 def _joined(chain: PricedChain, entries: list[_Entry]) -> MakespanPlan | None:
