@@ -102,24 +102,48 @@ class Thinned:
         room = whole.room()
         now = float(schedule(a, device, order, True, np.inf, room))
         few = len(mine) * whole.devices * whole.count <= _TRIALS
-        for g in sorted((g for g in mine if g not in home), key=lambda g: at[mine[g][0]]):
+        single = sorted((g for g in mine if g not in home), key=lambda g: at[mine[g][0]])
+        # What is connected moves together at first.
+        for part in [*(part for part in self._connected(single) if len(part) > 1), *([g] for g in single)]:
             if best.done or not few:
                 break
-            was = int(device[mine[g][0]])
-            for d in whole.choices[g]:
-                if d == was or held[d] + rest[g] > a.limit[d]:
+            for d in range(whole.devices):
+                moved = [g for g in part if device[mine[g][0]] != d]
+                full = held[d] + sum(rest[g] for g in moved) > a.limit[d]
+                if not moved or full or not all(d in whole.choices[g] for g in moved):
                     continue
-                before = int(device[mine[g][0]])
-                device[mine[g]] = d
+                before = device.copy()
+                for g in moved:
+                    device[mine[g]] = d
                 value = float(schedule(a, device, order, True, now, room))
                 if value < now:
                     now = value
-                    held[before] -= rest[g]
-                    held[d] += rest[g]
+                    for g in moved:
+                        held[before[mine[g][0]]] -= rest[g]
+                        held[d] += rest[g]
                 else:
-                    device[mine[g]] = before
+                    device = before
         offer_state(whole, best, (device, order), insertion=True)
         return device, order
+
+    def _connected(self, groups: list[int]) -> list[list[int]]:
+        """Classes of what is left out, by what edges between them connect."""
+        group = self.whole.arrays.group.of
+        root = {g: g for g in groups}
+
+        def find(g: int) -> int:
+            while root[g] != g:
+                g = root[g]
+            return g
+
+        for u, v, _ in self.whole.edges:
+            ends = int(group[u]), int(group[v])
+            if ends[0] in root and ends[1] in root:
+                root[find(ends[0])] = find(ends[1])
+        parts: dict[int, list[int]] = {}
+        for g in groups:
+            parts.setdefault(find(g), []).append(g)
+        return list(parts.values())
 
 
 def not_thinned(instance: MakespanInstance) -> Thinned:
