@@ -141,11 +141,6 @@ def test_a_bound_asked_for_by_name_is_an_error(method: str, problem: ThroughputP
         bound(problem, method=method, time_limit_s=20)
 
 
-def test_the_covering_bound_by_name_is_an_error(problem: ThroughputProblem, crashing: list[str]) -> None:
-    with pytest.raises(SolverCrashError, match=CRASH):
-        CoveringBound().bound(problem, Monitor(20.0))
-
-
 def test_the_hierarchy_goes_on_and_takes_notes(problem: ThroughputProblem, crashing: list[str]) -> None:
     said: list[str] = []
     methods = [MergedBound(), GuessBound(), ExactBound(), NodeBound()]
@@ -214,7 +209,6 @@ def test_what_a_callback_raises_in_a_race_ends_it(
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Programs that run at the same time at most, and how many threads each gets at most."""
-    from partita.problems.throughput.bounds import covering as blocks
     from partita.problems.throughput.free import covering, solver
 
     most = {"programs": 0, "threads": 0, "total": 0}
@@ -234,7 +228,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
         return solve_program
 
-    for module in (blocks, covering, solver, minmax_program):
+    for module in (covering, solver, minmax_program):
         monkeypatch.setattr(module, "solve_program", counted(module.solve_program))
     monkeypatch.setattr(minmax_program, "SMALL", 0)
     return most
@@ -256,16 +250,16 @@ def test_two_threads_race(problem: ThroughputProblem, at_once: dict[str, int]) -
 
 
 def test_one_thread_means_one_search_for_blocks(monkeypatch: pytest.MonkeyPatch, problem: ThroughputProblem) -> None:
-    from partita.problems.throughput.bounds import covering
+    from partita.problems.throughput.bounds import block_search
 
     pools: list[int] = []
 
-    class Pool(covering.ThreadPoolExecutor):
+    class Pool(block_search.ThreadPoolExecutor):
         def __init__(self, threads: int) -> None:
             pools.append(threads)
             super().__init__(threads)
 
-    monkeypatch.setattr(covering, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(block_search, "ThreadPoolExecutor", Pool)
     CoveringBound().improve(Knowledge(uniform(problem), threads=1), 4.0)
     assert set(pools) == {1}
 

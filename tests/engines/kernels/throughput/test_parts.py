@@ -15,7 +15,8 @@ from instances.strategies import examples, halves
 from partita.engines.kernels.closures import closure_bits
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.charges import charge_nets, heaviest_blocks, raise_shares, tighten_windows
-from partita.engines.kernels.throughput.covering import Exclusions, longest_segments, search_block
+from partita.engines.kernels.throughput.convex_sets import Exclusions
+from partita.engines.kernels.throughput.covering import longest_segments, search_block
 from partita.engines.kernels.throughput.forced_cuts import TargetFacts, force_nets, separate_pairs
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows

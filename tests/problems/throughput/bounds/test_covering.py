@@ -10,12 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from instances.strategies import examples
-from partita.engines.kernels.arrays import row_masks
+from partita.engines.kernels.arrays import bit_rows, row_masks
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import search_block
-from partita.problems.throughput.bounds.covering import BlockPool, CoveringBound
+from partita.engines.kernels.throughput.cut_search import search_by_cuts
+from partita.engines.kernels.throughput.mincut import TINY, block_network
+from partita.problems.throughput.bounds.block_pool import BlockPool
+from partita.problems.throughput.bounds.covering import CoveringBound
 from partita.problems.throughput.bounds.knowledge import Knowledge
 from partita.problems.throughput.contraction.blocks import uniform
+from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from problems.throughput.bounds.block_problems import SLACK, block_problems
 from second_opinions.metamorphic import in_other_time
@@ -115,15 +119,93 @@ def test_charges_keep_to_every_known_block(problem: ThroughputProblem) -> None:
     for mask, _ in blocks[::3]:
         pool.add(mask, active=False)
     target = float(np.median([load for _, load in blocks]))
-    charge = pool.charges(target, lambda: False)
-    assert charge is not None
-    even = pool.charges(target, lambda: False, 0.9 * float(charge.sum()))
+    fine = pool.charges(target, 1e-6, lambda: False)
+    even = pool.charges(target, 0.2, lambda: False)
+    assert fine is not None
     assert even is not None
-    assert even.sum() >= 0.9 * charge.sum() * (1 - 1e-4)
-    for mask, load in [*blocks[::3]]:
+    total = float(fine.charge.sum())
+    assert total >= fine.most * (1 - 1e-4)
+    assert (1 + SLACK) * even.most >= fine.charge.sum() >= even.charge.sum() * (1 - 1e-4) >= 0.75 * total
+    for mask, load in blocks[::3]:
         if load <= target:
-            assert charge[mask].sum() <= 1 + SLACK
-            assert even[mask].sum() <= 1 + SLACK
+            assert fine.charge[mask].sum() <= 1 + SLACK
+            assert even.charge[mask].sum() <= 1 + SLACK
+
+
+@examples(100)
+@given(block_problems(2, 9), st.data())
+def test_cuts_find_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
+    relaxed = uniform(problem)
+    n = relaxed.items
+    pool = BlockPool(relaxed)
+    charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
+    target = data.draw(st.integers(1, 60)) / 4
+    wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
+    exclusions = pool.exclusions(target)
+    network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * (1 + float(charge.sum())))
+    blocks = [mask for mask, load in convex_blocks(relaxed, pool) if load <= target]
+    for anchor in range(n):
+        best = max((charge[mask].sum() for mask in blocks if int(np.argmax(mask)) == anchor), default=0.0)
+        block, flag = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+        status, nodes, price = search_by_cuts(
+            relaxed,
+            exclusions,
+            network,
+            charge,
+            target + 1e-9,
+            wanted,
+            anchor,
+            bit_rows((np.arange(n) < anchor)[None])[0],
+            data.draw(st.sampled_from([0.01, 0.1, 10.0])),
+            10**6,
+            10**6,
+            flag,
+            block,
+        )
+        assert nodes > 0
+        assert price > 0
+        assert status == (1 if best > wanted else 0)
+        if status == 1:
+            mask = row_masks(block, n)
+            assert int(np.argmax(mask)) == anchor
+            assert relaxed.load(mask) <= target + SLACK
+            assert charge[mask].sum() == pytest.approx(best)
+
+
+def test_cuts_and_knapsacks_agree_where_blocks_are_large() -> None:
+    """On graphs too large to try all blocks; how many searches ended which way."""
+    ends = [0, 0]
+    for seed, family in enumerate(["layered", "barabasi-albert", "erdos-renyi", "branches"] * 3):
+        relaxed = uniform(regal_problem(seed, family=family, nodes=24, devices=4, noise="operator"))
+        n, pool, random = relaxed.items, BlockPool(relaxed), np.random.default_rng(seed)
+        target = float(relaxed.work.sum()) / 4 * float(random.uniform(0.9, 1.5))
+        exclusions, charge = pool.exclusions(target), relaxed.work / target * random.uniform(0.7, 1.3, n)
+        network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * float(charge.sum()))
+        for anchor in range(n):
+            block, flag = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+            before = bit_rows((np.arange(n) < anchor)[None])[0]
+            simple, _ = search_block(relaxed, exclusions, charge, target, 0.7, anchor, 10**6, flag, block)
+            cuts, _, _ = search_by_cuts(
+                relaxed, exclusions, network, charge, target, 0.7, anchor, before, 1 / target, 10**6, 0, flag, block
+            )
+            assert cuts == simple
+            ends[cuts] += 1
+    assert min(ends) > 40
+
+
+def test_cuts_that_are_stopped_prove_nothing() -> None:
+    relaxed = uniform(regal_problem(0, family="barabasi-albert", nodes=60, devices=4, noise="operator"))
+    target = float(relaxed.work.sum()) / 3
+    pool, charge = BlockPool(relaxed), relaxed.work / target
+    exclusions, block = pool.exclusions(target), np.zeros(1, dtype=np.uint64)
+    network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * float(charge.sum()))
+    skipped = np.zeros(1, dtype=np.uint64)
+    for most, flag in ((1, 0), (10**6, 1)):
+        raised = np.full(1, flag, dtype=np.int64)
+        answer = search_by_cuts(
+            relaxed, exclusions, network, charge, target, 0.7, 0, skipped, 1 / target, most, 0, raised, block
+        )
+        assert answer[0] == 2
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -22,28 +22,15 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bytes, Floats, Ints, Longs, Words
-from partita.engines.kernels.bits import add, has, listed
+from partita.engines.kernels.bits import add, has
 from partita.engines.kernels.compiled import called_allocating_nothing, compiled, inlined
 from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.convex_sets import Exclusions, close, include
 from partita.ground.rounding import SUMMED_FEW, TOLERANCE
 
 #: Sweeps over the untouched nets when weight is moved at an anchor.
 SWEEPS = 30
-
-
-class Exclusions(NamedTuple):
-    """What blocks cannot hold at one target: n items, m nets, w words of 64 items.
-
-    ``after``, ``before`` and ``conflict`` are (n, w) bit sets: descendants, ancestors, items that never share a block
-    with an item. ``split`` tells nets whose pins never share a block; ``together`` (m,) bounds how many of them can.
-    """
-
-    after: Words
-    before: Words
-    conflict: Words
-    split: Bytes
-    together: Ints
 
 
 class _Decided(NamedTuple):
@@ -111,42 +98,6 @@ def _decide(a: BlockProblem, x: Exclusions, s: _Decided, v: int, value: int, sig
                         weight += s.gain[p]
         s.weight[v] = weight
     return change
-
-
-@inlined
-def _close(x: Exclusions, sets: Words, some: Words, members: Ints) -> bool:
-    """Take in what lies between, leave out what would leave a gap; false if that is impossible.
-
-    ``sets`` are the bit sets of items in, items out, descendants and ancestors of those in; ``some`` and ``members``
-    are scratch.
-    """
-    words = sets.shape[1]
-    count = 1
-    while count > 0:
-        for j in range(words):
-            some[j] = sets[2, j] & sets[3, j] & ~sets[0, j]
-        count = listed(some, members)
-        for v in members[:count]:
-            _include(x, sets, v)
-    for j in range(words):
-        some[j] = sets[1, j] & (sets[2, j] | sets[3, j])
-    for v in members[: listed(some, members)]:
-        gap = x.after[v] if has(sets[2], v) else x.before[v]
-        for j in range(words):
-            sets[1, j] |= gap[j]
-    clash = np.uint64(0)
-    for j in range(words):
-        clash |= sets[0, j] & sets[1, j]
-    return bool(clash == np.uint64(0))
-
-
-@inlined
-def _include(x: Exclusions, sets: Words, v: int) -> None:
-    add(sets[0], v)
-    for q in range(sets.shape[1]):
-        sets[1, q] |= x.conflict[v, q]
-        sets[2, q] |= x.after[v, q]
-        sets[3, q] |= x.before[v, q]
 
 
 @called_allocating_nothing
@@ -258,7 +209,7 @@ def search_block(
     taken, left_out = sets[0], sets[1]
     for v in range(anchor):
         add(stack[0, 1], v)
-    _include(x, stack[0], anchor)
+    include(x, stack[0], anchor)
     depth, done, nodes = 1, 0, 0
     load, carried = 0.0, 0.0
     while depth > 0:
@@ -276,7 +227,7 @@ def search_block(
             return 2, nodes
         alive = changed = True
         while changed:
-            alive, changed = _close(x, sets, some, members), False
+            alive, changed = close(x, sets, some, members), False
             if not alive:
                 break
             for v in range(n):
@@ -305,7 +256,7 @@ def search_block(
                         add(left_out, v)
                         changed = True
                     elif profitable > 0 and best - profitable <= wanted:
-                        _include(x, sets, v)
+                        include(x, sets, v)
                         changed = True
         if not alive:
             continue
@@ -317,7 +268,7 @@ def search_block(
             continue
         stack[depth] = stack[depth + 1] = sets
         add(stack[depth, 1], branch)
-        _include(x, stack[depth + 1], branch)
+        include(x, stack[depth + 1], branch)
         mark[depth] = mark[depth + 1] = done
         depth += 2
     return 0, nodes
