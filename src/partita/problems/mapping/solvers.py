@@ -14,7 +14,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
-from partita.problems.mapping.bounds.columns import Columns, columns_bound
+from partita.problems.mapping.bounds.columns import PROGRAM_S, Columns, columns_bound
 from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
@@ -31,6 +31,8 @@ from partita.problems.outcome import searched
 SMALL, _DEVICES = 8, 12
 #: Replicas up to which it is tried, with so many devices tried for one target.
 _MEDIUM, _CHECKS = 64, 13_000_000
+#: Seconds of a program that is asked before other bounds.
+_EASY_S = 4.0
 #: Rounds in vain after which the first annealing makes way for the bounds.
 _FIRST = 12
 
@@ -83,12 +85,24 @@ class MappingCombined(MappingSolver):
         def done() -> bool:
             return best.done
 
+        def columns(low: float, program_s: float) -> float:
+            if Columns().supports(instance.problem) is not None or done():
+                return low
+
+            def report(value: float) -> None:
+                best.prove(value, Columns.name)
+
+            return columns_bound(instance, low, lambda: best.value, done, report, program_s=program_s)
+
         def beside(high: float) -> list[Ints]:
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
             low = lowered(instance, assignment_bound(instance))
+            # Easy programs first: they often know more than anything else, and later ones begin there.
+            low = columns(low, _EASY_S)
+            if done():
+                return []
             low = thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
-            if Columns().supports(instance.problem) is None and not done():
-                columns_bound(instance, low, lambda: best.value, done, lambda value: best.prove(value, Columns.name))
+            columns(low, PROGRAM_S)
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))

@@ -26,6 +26,7 @@ from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Status
+from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, up_to
 from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.moving import lowered
@@ -39,7 +40,7 @@ BACKEND = "cpsat"
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
-_PRECISION, _PROGRAM_S, _VAIN, _SHARE = 1e-3, 30.0, 2, 1 / 3
+_PRECISION, PROGRAM_S, _VAIN, _SHARE = 1e-3, 30.0, 2, 1 / 3
 
 Terms = list[tuple[int, float]]
 
@@ -74,11 +75,14 @@ def columns_bound(
     high: Callable[[], float],
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
+    *,
+    program_s: float = PROGRAM_S,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
     There are devices enough, and as many replicas of every stage. ``high`` is asked again for every target, since
     others may find better mappings meanwhile; ``stopping`` is polled, and true ends it.
+    A program gets ``program_s`` seconds.
     """
     column = Column(instance)
     if column.parts is None:
@@ -88,7 +92,7 @@ def columns_bound(
         # Finer partitions have to show that they know more at all.
         target = low * (1 + 2 * _PRECISION) if number else low + _SHARE * (upper - low)
         while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
-            answer = _ask(column, islands, target, stopping)
+            answer = _ask(column, islands, target, stopping, program_s)
             if answer is Status.INFEASIBLE:
                 low = target
                 report(lowered(instance, low))
@@ -102,19 +106,25 @@ def columns_bound(
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not given_up and not stopping()
-        if near and _ask(column, islands, last, stopping) is Status.INFEASIBLE:
+        if near and _ask(column, islands, last, stopping, program_s) is Status.INFEASIBLE:
             low = last
             report(lowered(instance, low))
     return low
 
 
-def _ask(column: Column, islands: list[Island], target: float, stopping: Callable[[], bool]) -> Status:
-    """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long."""
+def _ask(
+    column: Column, islands: list[Island], target: float, stopping: Callable[[], bool], program_s: float
+) -> Status:
+    """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails."""
     program = Program(column, islands, up_to(target), stopping)
     column.forget()
     if stopping():
         return Status.UNKNOWN
-    return solve_program(program.model, BACKEND, time_limit_s=_PROGRAM_S, callbacks=Callbacks(stop=stopping)).status
+    try:
+        calls = Callbacks(stop=stopping)
+        return solve_program(program.model, BACKEND, time_limit_s=program_s, callbacks=calls).status
+    except SolverCrashError:
+        return Status.UNKNOWN
 
 
 class Program:
