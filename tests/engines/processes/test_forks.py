@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from partita.engines.processes.forks import DONE, WAITING, Fork, end_all, watch
+from partita.engines.processes.forks import BEAT_S, DONE, WAITING, Fork, end_all, watch
 from partita.ground.errors import InputError, ProcessError, RankError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="about fork")
@@ -116,15 +116,16 @@ def test_an_end_is_no_answer(start: Start, work: Callable[[Any], Any], message: 
 
 def test_one_that_gets_nowhere_hangs(start: Start) -> None:
     forks = start(work_on, sleep)
-    with pytest.raises(ProcessError, match=r"^fork 1 hangs: 1 s in one call \(process \d+\); see there$"):
-        watch(forks, 1.0, remedy="; see there")
+    with pytest.raises(ProcessError, match=r"^fork 1 hangs: 2 s in one call \(process \d+\); see there$"):
+        watch(forks, 2.0, remedy="; see there")
     assert ended(forks)
 
 
 def test_all_that_wait_hang(start: Start) -> None:
     forks = start(wait, wait)
     with pytest.raises(ProcessError, match=r"^fork 0, fork 1 wait for each other without end$"):
-        watch(forks, 0.5)
+        # Well beyond the time between two signs of life, which may be late.
+        watch(forks, 4 * BEAT_S)
     assert ended(forks)
 
 
