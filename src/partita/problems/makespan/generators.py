@@ -16,15 +16,17 @@ from partita.ground.checks import check_at_least
 from partita.ground.errors import InputError
 from partita.ground.random_dags import FAMILIES, random_dag
 from partita.problems.kind import ProblemFamily
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.random_devices import (
     DECIMALS,
     MEAN_TIME,
     SUITS,
     check_links_and_room,
+    devices_with,
     limits_of,
     narrowness_of,
     slowness_of,
+    tables_of,
 )
 from partita.problems.makespan.transformers import TRANSFORMER
 from partita.problems.settings import setting
@@ -73,11 +75,11 @@ def random_makespan_problem(
     moved = communication * MEAN_TIME * _around_one(rng, nodes)
     held = np.ceil(1000 * _around_one(rng, nodes))
     limits = limits_of(held, slowness, room)
-    tables = [tuple(map(tuple, np.round(moved[v] * narrowness, DECIMALS).tolist())) for v in range(nodes)]
+    tables = tables_of(moved, narrowness)
     return MakespanProblem(
         name=f"{family} n={nodes} devices={devices} seed={seed}",
         unit="ms",
-        devices=tuple(Device(name=f"device {d}", memory=limits[d]) for d in range(devices)),
+        devices=devices_with(limits),
         operators=tuple(
             MakespanOperator(id=v, times=tuple(row), memory=memory)
             for v, (row, memory) in enumerate(zip(np.round(times, DECIMALS).tolist(), held.tolist(), strict=True))

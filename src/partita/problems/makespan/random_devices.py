@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.ground.errors import InputError
+from partita.problems.makespan.problem import Device
 
 #: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
 SPEEDS, BANDWIDTHS = 4.0, 4.0
@@ -47,3 +49,13 @@ def limits_of(held: Floats, slowness: Floats, room: float | None) -> list[float 
     share = slowness**0.5 / (slowness**0.5).sum()
     limits: list[float | None] = np.ceil(room * held.sum() * share).tolist()
     return limits
+
+
+def devices_with(limits: Sequence[float | None]) -> tuple[Device, ...]:
+    """Devices with these limits on their memory, named by their numbers."""
+    return tuple(Device(name=f"device {d}", memory=limit) for d, limit in enumerate(limits))
+
+
+def tables_of(moved: Floats, narrowness: Floats) -> list[tuple[tuple[float, ...], ...]]:
+    """Times of flows between devices, for each of (n,) times in the mean."""
+    return [tuple(map(tuple, np.round(mean * narrowness, DECIMALS).tolist())) for mean in moved.tolist()]

@@ -16,15 +16,17 @@ import numpy as np
 
 from partita.ground.checks import check_at_least
 from partita.problems.kind import ProblemFamily
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import MakespanFlow, MakespanOperator, MakespanProblem
 from partita.problems.makespan.random_devices import (
     DECIMALS,
     MEAN_TIME,
     SUITS,
     check_links_and_room,
+    devices_with,
     limits_of,
     narrowness_of,
     slowness_of,
+    tables_of,
 )
 from partita.problems.settings import setting
 
@@ -150,11 +152,11 @@ def transformer_problem(
     moved = communication * MEAN_TIME * size / max(read.mean(), 1e-9)
     held = np.ceil(1000 * holds)
     limits = limits_of(held, slowness, room)
-    tables = [tuple(map(tuple, np.round(value * narrowness, DECIMALS).tolist())) for value in moved.tolist()]
+    tables = tables_of(moved, narrowness)
     return MakespanProblem(
         name=f"transformer {encoders}+{decoders} heads={heads} devices={devices} seed={seed}",
         unit="ms",
-        devices=tuple(Device(name=f"device {d}", memory=limits[d]) for d in range(devices)),
+        devices=devices_with(limits),
         operators=tuple(
             MakespanOperator(id=v, name=name, type=kind, times=tuple(row), memory=memory)
             for v, ((kind, _, name), row, memory) in enumerate(
