@@ -19,7 +19,7 @@ from partita.problems.throughput.free.columns import Columns
 from partita.problems.throughput.free.covers import split_of_sets
 from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
-from partita.problems.throughput.free.search import FreeInstance, FreeRounds, free_instance, start
+from partita.problems.throughput.free.search import FreeIncumbent, FreeInstance, FreeRounds, free_instance, start
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 
 needs_highs = pytest.mark.skipif(not available("highs"), reason="highspy is not installed")
@@ -133,6 +133,13 @@ def test_wide_graphs_have_no_narrow_order() -> None:
     assert narrow_order(arrays.net, 2 * half, np.ones(len(arrays.net_cost), dtype=bool)) is None
 
 
+def charges_of(best: FreeIncumbent) -> NarrowCovering:
+    """Those of a narrow problem."""
+    charges = covering(best, lambda: False)
+    assert isinstance(charges, NarrowCovering)
+    return charges
+
+
 @needs_highs
 def test_charges_refute_nothing_that_is_there() -> None:
     """With everything at hand for charges, their bound stays below what the backends prove, and is often the same."""
@@ -141,8 +148,7 @@ def test_charges_refute_nothing_that_is_there() -> None:
         problem = drawn(seed, items=14, devices=3)
         best = start(problem)
         FreeRounds(best, 0).run(rounds=4)
-        charges = covering(best, lambda: False)
-        assert isinstance(charges, NarrowCovering)
+        charges = charges_of(best)
         charges.run()
         least = solve(problem, contiguity="free", solver="highs", explain=False)
         assert least.objective is not None
@@ -168,8 +174,7 @@ def test_splits_are_made_of_the_sets_that_charges_found() -> None:
         best = start(problem)
         best.take(np.zeros(best.free.items, dtype=np.int32))
         before = best.value
-        charges = covering(best, lambda: False)
-        assert isinstance(charges, NarrowCovering)
+        charges = charges_of(best)
         charges.run(1e-3)
         if split_of_sets(best, charges.columns, charges.centre, lambda: False):
             assert best.answer is not None

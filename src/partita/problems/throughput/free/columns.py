@@ -52,6 +52,10 @@ class Columns:
         self.known.append(Column(kind, items, load))
         return True
 
+    def fitting(self, target: float) -> list[Column]:
+        """The sets whose load is at most the target, of kinds that pay for transfers."""
+        return [c for c in self.known if c.kind in self.moving and c.load <= up_to(target)]
+
     def within(self, kind: int, target: float) -> list[Bools]:
         """The sets of a kind whose load is at most the target."""
         return [c.items for c in self.known if c.kind == kind and c.load <= up_to(target)]
@@ -93,10 +97,9 @@ class Columns:
                 price.append((extra, 1.0))
                 model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
             model.add_row(price, upper=0.0)
-        for column in self.known:
-            if column.load <= up_to(target) and column.kind in self.moving:
-                row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
-                model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
+        for column in self.fitting(target):
+            row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
+            model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
         calls = Callbacks(stop=self.stop)
         answer = solve_program(model, "highs", time_limit_s=MASTER_S, central=True, callbacks=calls)
         if answer.values is None:

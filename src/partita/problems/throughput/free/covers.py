@@ -13,7 +13,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import solve_program
-from partita.ground.rounding import clearly_below, up_to
+from partita.ground.rounding import NOT_ZERO, clearly_below
 from partita.problems.throughput.free.columns import Columns
 from partita.problems.throughput.free.search import FreeIncumbent
 
@@ -41,14 +41,14 @@ def _covering(
     best: FreeIncumbent, columns: Columns, charge: Floats, target: float, stop: Callable[[], bool]
 ) -> Ints | None:
     """The split by the sets that cover most charge; items in several go to one of them, those in none fill up."""
-    chosen = [c for c in columns.known if c.kind in columns.moving and c.load <= up_to(target)]
+    chosen = columns.fitting(target)
     model = MixedProgram()
     used = [model.add_binary() for _ in chosen]
     for kind in columns.moving:
         row = [(z, 1.0) for z, column in zip(used, chosen, strict=True) if column.kind == kind]
         model.add_row(row, upper=float(columns.number[kind]))
     # Items without a charge count a little, too.
-    worth = charge / max(float(charge.sum()), 1e-300) + 1e-6
+    worth = charge / max(float(charge.sum()), NOT_ZERO) + 1e-6
     for v in range(columns.items):
         covered = model.add_continuous(0.0, 1.0, -float(worth[v]))
         holding = [(z, -1.0) for z, column in zip(used, chosen, strict=True) if column.items[v]]

@@ -110,8 +110,6 @@ def _order_from(first: int, net: Sets, items: int, kept: Bools, widest: int) -> 
 def narrow_states(arrays: FreeArrays, kind: int, order: Ints) -> NarrowStates | None:
     """The states along an order for devices of a kind; None if there are too many."""
     net, n = arrays.net, len(order)
-    place = np.empty(n, dtype=np.int64)
-    place[order] = np.arange(n)
     size = np.diff(net.ptr)
     seen = np.zeros(len(size), dtype=np.int64)
     digit: dict[int, int] = {}
@@ -219,15 +217,16 @@ class NarrowSets:
         slack = SUMMED_FEW * float(own.sum())
         found = Richest(0.0, [], [])
         price, most = self._price(own, limit, found)
+        most = min(most, look_ahead(a, own, raised(limit), self.outlooks) + slack)
+        floor = max([floor, *(float(own[items[self.order]].sum()) for items in found.sets)])
+        if most <= floor + slack:
+            return found._replace(most=raised(max(most, floor)))
         prices = price * np.array(PRICES)
         ahead = np.empty((len(prices), int(a.ptr[-1])))
         for row, one in zip(ahead, prices.tolist(), strict=True):
             worth_ahead(a, own, one, row)
-        most = min(most, look_ahead(a, own, raised(limit), self.outlooks) + slack)
-        floor = max([floor, *(float(own[items[self.order]].sum()) for items in found.sets)])
         search = Search(own, limit, floor - slack, prices, ahead, self.outlooks, self.room)
-        if most > floor + slack:
-            floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
+        floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
         if not exact and most > floor * (1 + CHEAP):
             return found._replace(most=raised(most))
         # Labels are few near what the best price allows, and where that is too much, nothing is there.

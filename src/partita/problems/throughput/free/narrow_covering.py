@@ -15,6 +15,7 @@ from partita.engines.kernels.arrays import Floats
 from partita.ground.rounding import GAP, NOT_ZERO, TOLERANCE, clearly_below, lowered
 from partita.problems.throughput.free.columns import Columns
 from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
+from partita.problems.throughput.free.program import kinds_of
 from partita.problems.throughput.free.search import FreeIncumbent
 
 #: Where between the bound and the lowest target that charges cannot refute the next target lies.
@@ -33,13 +34,13 @@ STEPS = ((0.9, False), (0.6, False), (0.0, False), (0.6, True), (0.0, True))
 
 def narrow_sets(best: FreeIncumbent, stop: Callable[[], bool]) -> dict[int, NarrowSets] | None:
     """A finder of richest sets for every kind that pays for transfers; None where the graph is not narrow."""
-    arrays, known = best.free.arrays, Columns(best, stop)
+    arrays = best.free.arrays
     kept = (arrays.net_cost > 0).any(axis=1) & (np.diff(arrays.net.ptr) > 1)
     order = narrow_order(arrays.net, best.free.items, kept)
     if order is None:
         return None
     found: dict[int, NarrowSets] = {}
-    for kind in known.moving:
+    for kind in kinds_of(arrays)[1]:
         states = narrow_states(arrays, kind, order)
         if states is None:
             return None
@@ -62,7 +63,7 @@ class NarrowCovering:
 
     @property
     def programs(self) -> int:
-        """Exact searches for richest sets."""
+        """Searches for richest sets with labels."""
         return sum(one.searches for one in self.sets.values())
 
     def run(self, nearness: float = NEARNESS) -> None:
