@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from instances.strategies import examples
-from partita.engines.kernels.arrays import bit_rows, row_masks
+from partita.engines.kernels.arrays import Floats, bit_rows, row_masks
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import search_block
 from partita.engines.kernels.throughput.cut_search import search_by_cuts
@@ -36,15 +36,19 @@ def convex_blocks(relaxed: BlockProblem, pool: BlockPool) -> list[tuple[np.ndarr
     return found
 
 
+def drawn_question(data: st.DataObject, items: int) -> tuple[Floats, float, float]:
+    """Charges of the items, a limit on the load, and the charge that is wanted."""
+    charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=items, max_size=items)), dtype=np.float64) / 8
+    return charge, data.draw(st.integers(1, 60)) / 4, data.draw(st.integers(0, 16)) / 8 + 0.01
+
+
 @examples(150)
 @given(block_problems(2, 9), st.data())
 def test_search_finds_a_block_exactly_where_there_is_one(problem: ThroughputProblem, data: st.DataObject) -> None:
     relaxed = uniform(problem)
     n = relaxed.items
     pool = BlockPool(relaxed)
-    charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
-    target = data.draw(st.integers(1, 60)) / 4
-    wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
+    charge, target, wanted = drawn_question(data, n)
     exclusions = pool.exclusions(target)
     blocks = [(mask, load) for mask, load in convex_blocks(relaxed, pool) if load <= target]
     conflict = row_masks(exclusions.conflict, n)
@@ -138,9 +142,7 @@ def test_cuts_find_a_block_exactly_where_there_is_one(problem: ThroughputProblem
     relaxed = uniform(problem)
     n = relaxed.items
     pool = BlockPool(relaxed)
-    charge = np.array(data.draw(st.lists(st.integers(0, 6), min_size=n, max_size=n)), dtype=np.float64) / 8
-    target = data.draw(st.integers(1, 60)) / 4
-    wanted = data.draw(st.integers(0, 16)) / 8 + 0.01
+    charge, target, wanted = drawn_question(data, n)
     exclusions = pool.exclusions(target)
     network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * (1 + float(charge.sum())))
     blocks = [mask for mask, load in convex_blocks(relaxed, pool) if load <= target]
