@@ -234,6 +234,29 @@ def test_times_that_differ_by_a_million(name: str, published_data: Path) -> None
         assert 0.9 * least <= bound <= least, method.name
 
 
+def test_transfers_a_millionth_of_the_optimum() -> None:
+    """HiGHS cut the best block off: everything in one, where a transfer of 1 stands beside a load of three millions."""
+    ids = (0, 1, 3, 4, 5, 7, 10, 11)
+    times = (1.0, 1.0, 1.0, 0.0, 3e6, 0.0, 0.0, 1.0)
+    together = {0: 0, 1: 1, 4: 4, 5: 5, 7: 1, 10: 4, 11: 5}
+    tensors = ((0, (1, 3), 600.0), (1, (5,), 300000.0), (3, (4,), 0.02), (4, (5,), 0.0), (11, (7, 10), 1.0))
+    problem = ThroughputProblem(
+        name="apart",
+        unit="ms",
+        kinds=(DeviceKind(name="gpu", count=2),),
+        operators=tuple(
+            TimedOperator(id=v, times=(time,), backward=v in (7, 10, 11), colocation=together.get(v))
+            for v, time in zip(ids, times, strict=True)
+        ),
+        tensors=tuple(MovedTensor(producer=v, consumers=to, size=size) for v, to, size in tensors),
+        streaming=True,
+    )
+    least = best(problem, "acyclic")
+    assert least == 3000004.0
+    for method in (BottleneckBound(), GuessBound(), NodeProgramBound(), MergedBound(), ExactBound()):
+        assert (1 - 1e-5) * least <= method.bound(problem, Monitor(20.0)).value <= least, method.name
+
+
 def test_transfers_that_no_device_can_pay() -> None:
     """One a million times the optimum ties three operators: 2 of work, and 1.2 on the other device."""
     times = (1.0, 1.0, 0.0, 0.4, 0.4, 0.4)
