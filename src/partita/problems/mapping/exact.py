@@ -31,7 +31,7 @@ from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import Placement
 
 #: Devices tried for one target at first, and how they grow.
-_CHECKS, _GROWTH, _MOST_CHECKS = 200_000, 8, 1 << 62
+QUICK, _GROWTH, _MOST_CHECKS = 200_000, 8, 1 << 62
 #: Width of the interval, as a share of its upper end, at which bisection ends.
 _PRECISION = 1e-2
 NAME = "branch and bound"
@@ -58,7 +58,7 @@ def settle(instance: MappingInstance, best: Incumbent[Placement], most: float = 
             best.prove(lowered(instance, target), NAME)
         return int(answer)
 
-    checks = _CHECKS
+    checks = QUICK
     while not best.done and checks <= most:
         unknown = best.value
         while not best.done and unknown - best.bound > _PRECISION * unknown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -130,6 +130,14 @@ class MappingInstance(MappingReplicas):
             after=self.after,
             before=self.before,
         )
+
+    @cached_property
+    def falling(self) -> MappingArrays:
+        """The same with the exchanges of every stage sorted by size, the largest first."""
+        a = self.arrays
+        spans = [np.arange(first, last) for first, last in pairwise(a.ptr.tolist())]
+        order = np.concatenate([span[np.argsort(-a.weight[span], kind="stable")] for span in spans]).astype(np.int64)
+        return a._replace(other=a.other[order], weight=a.weight[order])
 
     @cached_property
     def near(self) -> Ints:

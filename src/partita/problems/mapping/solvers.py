@@ -6,6 +6,7 @@ That is constructions and annealing for a mapping, bounds for a proof, and branc
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,12 +20,13 @@ from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
 from partita.problems.mapping.counted_search import counted_search
-from partita.problems.mapping.exact import settle
+from partita.problems.mapping.exact import QUICK, settle
 from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
 from partita.problems.mapping.options import Outcome, Solver
 from partita.problems.mapping.orders import chains, consecutive
 from partita.problems.mapping.problem import MappingProblem, Placement
+from partita.problems.mapping.whole_columns import settle_columns
 from partita.problems.outcome import searched
 
 #: Replicas and devices up to which branch and bound may take all the time there is.
@@ -120,7 +122,7 @@ class MappingCombined(MappingSolver):
             for device in published.result():
                 instance.offer(best, device, "bisection")
         if instance.count <= _MEDIUM and not done():
-            settle(instance, best, _CHECKS)
+            _settle_all(instance, best, _CHECKS)
         if not done():
             search.run(patience=PATIENCE)
 
@@ -152,7 +154,14 @@ class MappingExact(MappingSolver):
         instance, best = search.instance, search.best
         instance.offer(best, consecutive(instance), "construction")
         best.prove(lowered(instance, assignment_bound(instance)), Neighbours.name)
-        settle(instance, best)
+        _settle_all(instance, best, math.inf)
+
+
+def _settle_all(instance: MappingInstance, best: Incumbent[Placement], most: float) -> None:
+    """Branch and bound while that is quick, then whole columns, and what branch and bound can do beside."""
+    settle(instance, best, QUICK)
+    settle_columns(instance, best)
+    settle(instance, best, most)
 
 
 #: The visible list.

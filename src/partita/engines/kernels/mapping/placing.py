@@ -179,7 +179,7 @@ def depth_first(
 
 
 @compiled
-def _least(a: MappingArrays, near: Ints, device: Ints, taken: Ints, x: int, sizes: Floats, links: Floats) -> float:
+def least_load(a: MappingArrays, near: Ints, device: Ints, taken: Ints, x: int, sizes: Floats, links: Floats) -> float:
     """What a placed replica takes at least; transfers of every stage are sorted, the largest first."""
     count = a.replicas
     s, r = x // count, x % count
@@ -268,7 +268,7 @@ def place_pattern(
     device[order[0]] = root
     taken[root] = 1
     answer = NONE
-    if _least(a, near, device, taken, order[0], sizes, links) <= target:
+    if least_load(a, near, device, taken, order[0], sizes, links) <= target:
         place, made = 1, 0
         while place > 0:
             if place == n:
@@ -295,7 +295,7 @@ def place_pattern(
                     fits = True
                     # The last ones are the likeliest to fail.
                     for i in range(place, -1, -1):
-                        if not _least(a, near, device, taken, order[i], sizes, links) <= target:
+                        if not least_load(a, near, device, taken, order[i], sizes, links) <= target:
                             fits = False
                             break
                     if fits:

@@ -33,16 +33,9 @@ class ReplicaPatterns:
 
     def __init__(self, instance: MappingInstance) -> None:
         self.instance = instance
-        a = instance.arrays
-        order = np.concatenate(
-            [
-                np.arange(a.ptr[s], a.ptr[s + 1])[np.argsort(-a.weight[a.ptr[s] : a.ptr[s + 1]], kind="stable")]
-                for s in range(instance.stages)
-            ]
-        ).astype(np.int64)
-        self.arrays = a._replace(other=a.other[order], weight=a.weight[order])
+        self.arrays = instance.falling
         self.patterns: list[tuple[tuple[int, ...], list[tuple[Ints, Ints, Floats]]]] = []
-        rings = bool(a.ring.any())
+        rings = bool(instance.ring.any())
         for places in _PATTERNS:
             wide = len({place % instance.replicas for place in places}) == len(places)
             if wide and len(places) * instance.stages <= _LARGEST and (rings or len(places) == 1):
