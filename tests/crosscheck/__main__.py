@@ -43,6 +43,8 @@ class Run:
         Wall time, of which the last part is for making small what was found; None for no end but the number.
     minimise_s
         Wall time for making one instance small.
+    whole
+        Only instances on which everything can be tried, until so many have been; None for all instances.
     files
         Instances to check instead of drawn ones, ``count`` times each.
     longer
@@ -66,6 +68,7 @@ class Run:
         minimise_s: float = 60.0,
         jobs: int = 2,
         warm: bool = True,
+        whole: int | None = None,
         files: tuple[str, ...] = (),
         longer: float = 1.0,
         output: Path = Path("results/crosscheck"),
@@ -81,7 +84,7 @@ class Run:
             say,
             setup,
         )
-        self.files, self.longer = files, longer
+        self.files, self.longer, self.whole = files, longer, whole
         self.tally = Tally()
         self.found: list[Minimised] = []
         self._alike: Counter[tuple[str, str, str]] = Counter()
@@ -90,7 +93,8 @@ class Run:
         self._started = time.perf_counter()
 
     def _over(self) -> bool:
-        return self.seconds is not None and time.perf_counter() - self._started > self.seconds
+        late = self.seconds is not None and time.perf_counter() - self._started > self.seconds
+        return late or (self.whole is not None and self.tally.whole.total() >= self.whole)
 
     def _tasks(self) -> Iterator[tuple[Any, ...] | None]:
         """What is next: what is to be made small first, then an instance of the problem that had the least time."""
@@ -109,7 +113,7 @@ class Run:
                 continue
             # Without a clock in turn, so that a run is the same every time.
             name = min(left, key=lambda each: (self._spent[each] if self.count is None else 0.0, given[each]))
-            yield "check", Instance(name, self.seed, self.first + given[name], longer=self.longer)
+            yield "check", Instance(name, self.seed, self.first + given[name], "", self.longer, self.whole is not None)
             given[name] += 1
 
     def run(self) -> bool:
@@ -162,10 +166,11 @@ def main() -> None:
     every = [kind.name for kind in kinds()]
     parser = argparse.ArgumentParser(prog="python -m crosscheck", description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--problem", nargs="+", choices=every, default=every, metavar="NAME", help=", ".join(every))
-    parser.add_argument("--seconds", type=float, help="wall time of the whole run; 180 unless a count is given")
+    parser.add_argument("--seconds", type=float, help="wall time of the whole run; 180 unless a number is given")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first instance of each problem")
     parser.add_argument("--count", type=int, help="instances of each problem")
+    parser.add_argument("--whole", type=int, metavar="N", help="only where everything can be tried, until N have been")
     parser.add_argument("--file", nargs="+", default=[], help="check these instances instead, COUNT times each")
     parser.add_argument(
         "--longer", type=float, default=1.0, metavar="X", help="X times the usual time for each component"
@@ -177,7 +182,8 @@ def main() -> None:
     given = parser.parse_args()
     # Ended from outside it still ends its workers, and writes what it counted.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    seconds = 180.0 if given.seconds is None and given.count is None else given.seconds
+    endless = given.seconds is None and given.count is None and given.whole is None
+    seconds = 180.0 if endless else given.seconds
     run = Run(
         tuple(given.problem),
         seed=given.seed,
@@ -187,6 +193,7 @@ def main() -> None:
         minimise_s=given.minimise,
         jobs=given.jobs,
         warm=not given.cold,
+        whole=given.whole,
         files=tuple(given.file),
         longer=given.longer,
         output=given.output,

@@ -37,7 +37,7 @@ def families_of(name: str) -> dict[str, Callable[[random.Random], Any]]:
 class Instance:
     """One instance of a run of the cross-check: drawn by its number, or read from a file.
 
-    Components get ``longer`` times the usual time.
+    Components get ``longer`` times the usual time. ``whole``: only where everything can be tried.
     """
 
     kind: str
@@ -45,6 +45,7 @@ class Instance:
     number: int
     path: str = ""
     longer: float = 1.0
+    whole: bool = False
 
     @classmethod
     def read(cls, path: str, seed: int, number: int, longer: float = 1.0) -> Instance:

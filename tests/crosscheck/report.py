@@ -16,6 +16,8 @@ from partita.problems import find_kind
 
 __all__ = ["Tally", "write_found"]
 
+HEAD = ("problem", "instances", "tried whole", "runs", "compared", "refused", "contradictions")
+
 
 @dataclass
 class _Component:
@@ -34,10 +36,12 @@ class _Component:
 class Tally:
     """Counts by problem and by component.
 
-    ``refused`` counts what components refuse as they declare; ``wrong`` every contradiction, minimised or not.
+    ``whole`` counts instances on which everything was tried; ``refused`` what components refuse as they declare;
+    ``wrong`` every contradiction, minimised or not. Instances that nobody was asked about are not counted.
     """
 
     instances: Counter[str] = field(default_factory=Counter)
+    whole: Counter[str] = field(default_factory=Counter)
     runs: Counter[str] = field(default_factory=Counter)
     compared: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -48,7 +52,10 @@ class Tally:
     def add(self, checked: Checked) -> None:
         """Count one instance."""
         name = checked.instance.kind
+        if not checked.said and not checked.wrong:
+            return
         self.instances[name] += 1
+        self.whole[name] += any(said.part.role == "everything" and said.claims for said in checked.said)
         self.families[name, checked.instance.family] += 1
         self.compared[name] += checked.compared
         self.wrong[name] += len(checked.wrong)
@@ -66,17 +73,16 @@ class Tally:
             one.longest_s = max(one.longest_s, said.seconds)
             one.longest_over_s = max(one.longest_over_s, said.seconds - said.part.limit_s)
 
-    def rows(self) -> list[tuple[str, int, int, int, int, int]]:
-        """By problem: instances, runs of components, claims compared with plans, refused, contradictions."""
+    def rows(self) -> list[tuple[str, int, int, int, int, int, int]]:
+        """By problem: instances, those tried whole, runs, claims compared with plans, refused, contradictions."""
         names = sorted(self.instances)
-        tables = (self.instances, self.runs, self.compared, self.refused, self.wrong)
+        tables = (self.instances, self.whole, self.runs, self.compared, self.refused, self.wrong)
         return [(name, *(table[name] for table in tables)) for name in names]
 
     def table(self) -> str:
         """The same for people."""
-        head = ("problem", "instances", "runs", "compared", "refused", "contradictions")
-        lines = [head, *(tuple(map(str, row)) for row in self.rows())]
-        widths = [max(len(line[place]) for line in lines) for place in range(len(head))]
+        lines = [HEAD, *(tuple(map(str, row)) for row in self.rows())]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(HEAD))]
         return "\n".join(
             "  ".join(
                 text.ljust(width) if place == 0 else text.rjust(width)
@@ -88,8 +94,7 @@ class Tally:
     def write(self, folder: Path) -> None:
         """As ``summary.csv``, ``families.csv`` and ``components.csv``."""
         folder.mkdir(parents=True, exist_ok=True)
-        head = ("problem", "instances", "runs", "compared", "refused", "contradictions")
-        _write(folder / "summary.csv", head, self.rows())
+        _write(folder / "summary.csv", HEAD, self.rows())
         _write(
             folder / "families.csv",
             ("problem", "family", "instances"),
@@ -126,7 +131,7 @@ class Tally:
 
 
 def _write(
-    path: Path, head: tuple[str, ...], rows: list[tuple[object, ...]] | list[tuple[str, int, int, int, int, int]]
+    path: Path, head: tuple[str, ...], rows: list[tuple[object, ...]] | list[tuple[str, int, int, int, int, int, int]]
 ) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream)

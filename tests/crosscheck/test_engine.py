@@ -19,6 +19,7 @@ from crosscheck.instances import Instance, families_of
 from crosscheck.minimise import minimise
 from crosscheck.tasks_problems import CrashingTasks, HangingTasks, WrongTasks, crashing, hanging, right, wrong
 from crosscheck.workers import Pool
+from crosscheck.workers import check as check_one
 from partita.problems import find_kind, kinds
 from partita.problems.importers import read_problem
 from partita.problems.kind import AnyKind
@@ -49,12 +50,23 @@ def check(kind: AnyKind, setup: Callable[[], None], folder: Path, count: int) ->
 
 def test_right_components_are_not_called_wrong(tmp_path: Path) -> None:
     run = check(TASKS, right, tmp_path, 60)
-    ((_, instances, runs, compared, _, contradictions),) = run.tally.rows()
+    ((_, instances, _, runs, compared, _, contradictions),) = run.tally.rows()
     assert instances == 60
     assert runs > 200
     assert compared > 300
     assert contradictions == 0
     assert run.found == []
+
+
+def test_only_what_can_be_tried_whole_is_drawn_until_enough_has_been(tmp_path: Path) -> None:
+    run = Run(("mapping",), whole=3, jobs=1, warm=False, output=tmp_path, say=lambda line: None)
+    assert run.run()
+    ((_, instances, whole, runs, compared, _, _),) = run.tally.rows()
+    assert instances == whole == 3
+    assert runs > 10
+    assert compared > 10
+    drawn = (Instance("mapping", 0, number, whole=True) for number in range(40))
+    assert not check_one(next(one for one in drawn if one.problem().used > 6)).said, "larger ones are passed over"
 
 
 def test_wrong_components_are_found_and_their_instances_made_small(tmp_path: Path) -> None:

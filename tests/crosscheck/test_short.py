@@ -24,7 +24,7 @@ def test_nothing_contradicts_anything(name: str, tmp_path: Path) -> None:
     )
     right = run.run()
     text = "\n".join(lines)
-    ((_, instances, runs, compared, _, contradictions),) = run.tally.rows()
+    ((_, instances, _, runs, compared, _, contradictions),) = run.tally.rows()
     assert contradictions == 0, text
     assert right
     assert instances >= LEAST, text

@@ -57,9 +57,13 @@ class Minimised:
 
 
 def check(instance: Instance, at: Callable[[str], None] = lambda label: None) -> Checked:
-    """Ask all about an instance and compare."""
-    kind = find_kind(instance.kind)
-    said = ask_all(kind, instance.problem(), instance.parts(), at)
+    """Ask all about an instance and compare; nobody where everything was to be tried and cannot be."""
+    kind, problem = find_kind(instance.kind), instance.problem()
+    parts = instance.parts()
+    said = ask_all(kind, problem, [part for part in parts if part.role == "everything"], at)
+    if instance.whole and not any(one.claims for one in said):
+        return Checked(instance)
+    said += ask_all(kind, problem, [part for part in parts if part.role != "everything"], at)
     wrong, compared = compare(kind, said)
     return Checked(instance, tuple(said), tuple(wrong), compared)
 
