@@ -16,6 +16,7 @@ from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import search
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
+from partita.problems.makespan.solvers.entries import Entry, held_by_schedule, joined, length
 from partita.problems.makespan.solvers.exact import MakespanExact
 from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.thinning import Thinned, not_thinned, thin
@@ -79,6 +80,46 @@ def test_against_trying_everything(count: int) -> None:
     assert compared >= count * 0.7
     assert min(dear, above) >= count * 0.2
     assert planned >= count / 12
+
+
+def test_schedules_of_entries_and_what_they_hold() -> None:
+    """Joined entries last as long as they say and hold what they say; what is left out goes where it is asked to."""
+    compared = asked = moved = 0
+    for seed in range(60):
+        instance = build_instance(tight(seed))
+        parts = parts_of(instance, seed)
+        if parts is None or not binds(instance):
+            continue
+        chain, stop = PricedChain(parts.chain, instance, parts.left_out), np.zeros(1, dtype=np.int64)
+        assert chain.fill(Monitor(60.0), stop)
+        price = np.random.default_rng(seed).exponential(2.0, instance.devices) * chain.limited
+        while chain.refine(chain.path(price), stop):
+            pass
+        entries = [
+            Entry(k, way, parts.chain.rows[k].index(a), parts.chain.rows[k + 1].index(b), a, b)
+            for k, way, a, b in chain.path(price).entries
+        ]
+        plan = joined(chain, entries)
+        if plan is None:
+            continue
+        compared += 1
+        worth, held = evaluate(parts.instance.problem, plan), [held_by_schedule(chain, entry) for entry in entries]
+        assert worth.objective <= sum(length(chain, entry) for entry in entries) * (1 + 1e-9)
+        assert np.allclose(np.sum([own for own in held if own is not None], axis=0), worth.memory)
+        best = Incumbent[MakespanPlan]()
+        free = parts.put_back(plan, best, limits=False)
+        assert free is not None
+        assert best.answer is None
+        later = parts.later(free)
+        assert (later.min(axis=1, initial=0.0) == 0).all()
+        moved += bool((later[np.isfinite(later)] > 0).any())
+        homes = {g: int(np.flatnonzero(np.isfinite(row))[-1]) for g, row in zip(parts.out_groups, later, strict=True)}
+        if parts.put_back(plan, best, homes) is not None and best.answer is not None:
+            asked += 1
+            assert evaluate(instance.problem, best.answer).feasible
+    assert compared >= 40
+    assert asked >= 10
+    assert moved >= 20
 
 
 @needs_program

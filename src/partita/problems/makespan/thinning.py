@@ -11,13 +11,14 @@ What is left out is what has *slack*: levels between the earliest and the latest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.dags import ranks, topological_order
 from partita.problems.makespan.instance import MakespanInstance, build_instance
@@ -63,10 +64,23 @@ class Thinned:
         moved = [plan.flows[flow.id].start if flow.id in plan.flows else 0.0 for flow in self.instance.problem.flows]
         return left_shifted(self.instance, [one.device for one in placed], [one.start for one in placed], moved)
 
-    def put_back(self, plan: MakespanPlan, best: Incumbent[MakespanPlan]) -> State | None:
+    @cached_property
+    def out_groups(self) -> tuple[int, ...]:
+        """Classes of the whole with a member that is left out."""
+        return tuple(sorted({int(self.whole.arrays.group.of[v]) for v in self.left_out}))
+
+    def put_back(
+        self,
+        plan: MakespanPlan,
+        best: Incumbent[MakespanPlan],
+        homes: Mapping[int, int] | None = None,
+        *,
+        limits: bool = True,
+    ) -> State | None:
         """A schedule with what is left out, each put where it makes the whole end first; it is offered.
 
-        None where memory leaves no room.
+        ``homes`` has devices of classes to begin with. None where memory leaves no room, unless ``limits`` do not
+        matter.
         """
         from partita.engines.kernels.makespan.lists import schedule
         from partita.problems.makespan.local_search import offer_state
@@ -89,16 +103,18 @@ class Thinned:
         held = np.bincount(device[list(self.kept)], a.memory[list(self.kept)], whole.devices)
         rest = np.bincount(group[list(self.left_out)], a.memory[list(self.left_out)], len(a.group.ptr) - 1)
         members = whole.problem.classes()
+        limit = a.limit if limits else np.full(whole.devices, np.inf)
         # All are somewhere before the first is chosen: beside what waits for them, where that can be.
         mine = {g: [v for v in members[g] if v in set(self.left_out)] for g in {int(group[v]) for v in self.left_out}}
         for g in sorted(mine, key=lambda g: -rest[g]):
             near = [int(device[w]) for v in mine[g] for w, _ in whole.after[v]]
             choices = [home[g]] if g in home else sorted(whole.choices[g], key=lambda d: (-near.count(d), d))
-            open_to = [d for d in choices if held[d] + rest[g] <= a.limit[d]]
+            open_to = [d for d in choices if held[d] + rest[g] <= limit[d]]
             if not open_to:
                 return None
-            device[mine[g]] = open_to[0]
-            held[open_to[0]] += rest[g]
+            asked = homes.get(g, -1) if homes else -1
+            device[mine[g]] = chosen = asked if asked in open_to else open_to[0]
+            held[chosen] += rest[g]
         room = whole.room()
         now = float(schedule(a, device, order, True, np.inf, room))
         few = len(mine) * whole.devices * whole.count <= _TRIALS
@@ -109,7 +125,7 @@ class Thinned:
                 break
             for d in range(whole.devices):
                 moved = [g for g in part if device[mine[g][0]] != d]
-                full = held[d] + sum(rest[g] for g in moved) > a.limit[d]
+                full = held[d] + sum(rest[g] for g in moved) > limit[d]
                 if not moved or full or not all(d in whole.choices[g] for g in moved):
                     continue
                 before = device.copy()
@@ -123,8 +139,31 @@ class Thinned:
                         held[d] += rest[g]
                 else:
                     device = before
-        offer_state(whole, best, (device, order), insertion=True)
+        if limits:
+            offer_state(whole, best, (device, order), insertion=True)
         return device, order
+
+    def later(self, state: State) -> Floats:
+        """(classes left out, D) How much later the whole ends with each on each device than on the best one for it.
+
+        Infinite where it cannot be, memory aside; 0 where there is too much to try.
+        """
+        from partita.engines.kernels.makespan.lists import schedule
+
+        whole, (device, order), room = self.whole, state, self.whole.room()
+        ends = np.zeros((len(self.out_groups), whole.devices))
+        members = whole.problem.classes()
+        for row, g in zip(ends, self.out_groups, strict=True):
+            choices = whole.choices[g]
+            row[[d for d in range(whole.devices) if d not in choices]] = np.inf
+            if ends.size * whole.count > _TRIALS:
+                continue
+            for d in choices:
+                moved = device.copy()
+                moved[members[g]] = d
+                row[d] = schedule(whole.arrays, moved, order, True, np.inf, room)
+        found: Floats = ends - ends.min(axis=1, initial=np.inf, keepdims=True)
+        return found
 
     def _connected(self, groups: list[int]) -> list[list[int]]:
         """Classes of what is left out, by what edges between them connect."""

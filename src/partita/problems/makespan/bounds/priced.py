@@ -168,6 +168,10 @@ class PricedChain:
         """Of a block."""
         return self.tables[self.chain.alike[number]]
 
+    def piece(self, number: int, way: int, source: int, target: int) -> Piece | None:
+        """The schedule of an entry, if there is one."""
+        return self.table(number).known.get((way, source, target))
+
     def loose(self) -> Iterator[tuple[list[int], float, bool]]:
         """Devices and sizes of what is in no table: classes that are left out, and light ones together by devices."""
         for able, size in zip(self.out_able, self.out_sizes.tolist(), strict=True):
