@@ -19,6 +19,7 @@ from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.mapping.instance import MappingInstance, device_array
+from partita.problems.mapping.loops import looped
 from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.problem import Placement
 
@@ -35,6 +36,9 @@ _LADDERS: tuple[_Levels, ...] = (
     ((1, 3.0, 0.2), (2, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
     ((2, 10.0, 0.3), (4, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
 )
+#: From mappings around a loop, which hot rounds would undo: every second round, with so many moves.
+_AROUND: _Levels = ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01))
+_AROUND_MOVES = 1500
 #: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
 PATIENCE, SHORT = 40, 3
 
@@ -46,6 +50,7 @@ class MappingSearch(AnnealingSearch):
         super().__init__(best, seed, abreast=threads)
         self.instance, self.workers = instance, threads
         self.starts: list[Ints] = []
+        self.loops: list[Ints] = []
 
     def begin(self, others: Sequence[Ints] = ()) -> None:
         """Offer mappings that are there without search, and begin from them."""
@@ -53,6 +58,7 @@ class MappingSearch(AnnealingSearch):
             self.instance.offer(self.best, device, "construction")
             if not any(np.array_equal(device, known) for known in self.starts):
                 self.starts.append(device)
+        self.loops = list(looped(self.instance))
 
     def round(self, number: int) -> Iterator[None]:
         # All begin from the same best mapping: who is first changes nothing.
@@ -72,9 +78,15 @@ class MappingSearch(AnnealingSearch):
         if number < len(self.starts):
             device, levels, each = self.starts[number].copy(), _RISING, float(_MOVES)
         else:
-            cycle, turn = divmod(number - len(self.starts), len(_LADDERS) + 1)
+            turn, around = number - len(self.starts), -1
+            if self.loops:
+                turn, around = turn // 2, turn // 2 if turn % 2 == 0 else -1
+            cycle, turn = divmod(turn, len(_LADDERS) + 1)
             growth = _GROWTH**cycle
-            if turn < len(_LADDERS):
+            if around >= 0:
+                device = self.loops[around % len(self.loops)].copy()
+                levels, each = _AROUND, _AROUND_MOVES * growth
+            elif turn < len(_LADDERS):
                 random = np.random.default_rng((self.seed, number))
                 device = random.permutation(instance.devices)[: instance.count].astype(np.int32)
                 levels, each = _LADDERS[turn], _HOT_MOVES * growth

@@ -38,6 +38,19 @@ def in_turn(instance: MappingReplicas) -> Ints:
     return np.array(sorted(range(instance.count), key=turns.__getitem__), dtype=np.int32)
 
 
+def by_exchanges(instance: MappingReplicas, first: int | None = None) -> list[int]:
+    """Stages by what they exchange with those before them, from the one that exchanges most on, or from ``first``."""
+    found: list[int] = [] if first is None else [first]
+    while len(found) < instance.stages:
+        worth = {
+            s: (sum(moved for t, moved in row if t in found), sum(moved for _, moved in row))
+            for s, row in enumerate(instance.exchanges_of)
+            if s not in found
+        }
+        found.append(max(worth, key=lambda s: (*worth[s], -s)))
+    return found
+
+
 def constructions(instance: MappingInstance) -> Iterator[Ints]:
     """Mappings from traffic and bandwidth."""
     devices = device_order(instance)

@@ -23,6 +23,7 @@ from partita.ground.rounding import GAP
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import best_loads
 from partita.problems.mapping.instance import MappingInstance
+from partita.problems.mapping.orders import by_exchanges
 from partita.problems.mapping.problem import Placement
 
 NAME = "whole columns"
@@ -71,7 +72,7 @@ class WholeColumns:
         self.instance = instance
         self.arrays = instance.falling
         self.least = best_loads(instance)
-        self.order = _order(instance)
+        self.order = np.array(by_exchanges(instance), dtype=np.int32)
 
     def ask(self, target: float, checks: int, best: Incumbent[Placement], device: Ints) -> int:
         """Whether there is a mapping within a target: ``FOUND``, with it in ``device``, ``NONE`` or ``GAVE_UP``."""
@@ -106,16 +107,3 @@ class WholeColumns:
             here[:count] = (columns == d).any(axis=1)
             having[d] = np.packbits(here, bitorder="little").view(np.uint64)
         return Rings(first, apart, beside, having, bool(self.instance.ring.any())), columns
-
-
-def _order(instance: MappingInstance) -> Ints:
-    """Stages by what they exchange with those before them."""
-    found: list[int] = []
-    while len(found) < instance.stages:
-        worth = {
-            s: (sum(moved for t, moved in row if t in found), sum(moved for _, moved in row))
-            for s, row in enumerate(instance.exchanges_of)
-            if s not in found
-        }
-        found.append(max(worth, key=lambda s: (*worth[s], -s)))
-    return np.array(found, dtype=np.int32)
