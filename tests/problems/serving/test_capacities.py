@@ -127,8 +127,10 @@ def test_no_fleet_does_more_than_its_units_capacities(count: int) -> None:
 
 @pytest.mark.parametrize("count", [150, pytest.param(1500, marks=pytest.mark.slow)])
 def test_no_first_token_is_sooner_than_that_of_a_request_alone(count: int) -> None:
-    """Of whichever request, between others or not; through pipelines in chunks the least is near what is seen."""
-    tried = near = 0
+    """Of whichever request, between others or not; the least is near what is seen, through pipelines in chunks and
+    where groups step together.
+    """
+    tried = near = grouped = 0
     for seed in range(count):
         try:
             problem, plan = drawn(seed)
@@ -150,9 +152,13 @@ def test_no_first_token_is_sooner_than_that_of_a_request_alone(count: int) -> No
             chunks = prompt > problem.form(plan.units[0].unit).rules.tokens
             staged = problem.form(plan.units[0].unit).prices.stages > 1
             tried += bool(chunks and staged)
-            near += bool(chunks and staged and first.min() < 1.25 * least[kind])
+            close = first.min() < 1.25 * least[kind]
+            near += bool(chunks and staged and close)
+            together = problem.form(plan.units[0].unit).prices.attention_data > 1
+            grouped += bool(together and close)
     assert tried > count / 4
     assert near > count / 30
+    assert grouped > count / 11
 
 
 def test_whole_units_are_bounded_at_least_as_high_as_values_by_themselves() -> None:

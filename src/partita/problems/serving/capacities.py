@@ -148,8 +148,10 @@ class UnitCapacity:
         self._prompt_attention = np.mean(asked, axis=0)
         #: (S,) Seconds of a step, however small.
         self._least_step = np.array([least_step(form, s, most=self._most) for s in stages])
+        # Groups that step together take as long as each of them with as many tokens would.
         self._stage_prompt = [
-            np.maximum(self._least_step[s], least_per_token(form, s, most=self._most) * self._new) + one
+            np.maximum(self._least_step[s], least_per_token(form, s, most=self._most) * groups * self._new)
+            + groups * one
             for s, one in zip(stages, asked, strict=True)
         ]
 

@@ -11,6 +11,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Longs, as_arrays
 from partita.engines.kernels.serving.arrays import (
     Prices,
+    Promises,
     Requests,
     Totals,
     Units,
@@ -18,6 +19,7 @@ from partita.engines.kernels.serving.arrays import (
     fresh_queues,
     fresh_requests,
     fresh_totals,
+    promised,
 )
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import DrawnRequests
@@ -197,8 +199,9 @@ def run_units(
     recorded: int = RECORDED,
     stop: Longs | None = None,
     route: Longs | None = None,
+    promises: Promises | None = None,
 ) -> Served | None:
-    """Serve requests with units; None if ``stop`` was raised meanwhile.
+    """Serve requests with units; None if ``stop`` was raised meanwhile, or as soon as a promise is broken.
 
     ``route`` has by request the group of units that takes it as it arrives; None: whoever has the fewest.
 
@@ -230,11 +233,12 @@ def run_units(
         fresh_queues(arrays, len(prefixes)),
         fresh_batches(arrays, arrays.windows.shape[1]),
         totals,
+        promised() if promises is None else promises,
         drawn.in_flight,
         units[0].form.prices.arrival_s,
         np.zeros(1, np.int64) if stop is None else stop,
     )
     if end < 0:
-        assert stop is not None, "requests wait, and nothing can go on"
+        assert stop is not None or promises is not None, "requests wait, and nothing can go on"
         return None
     return Served(requests, totals, float(end), tuple(int(size) for size in arrays.size))

@@ -24,10 +24,10 @@ import msgspec
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Longs
-from partita.engines.kernels.serving.arrays import BIN_FIRST, BIN_RATIO
+from partita.engines.kernels.serving.arrays import BIN_FIRST, BIN_RATIO, Promises, promised
 from partita.engines.search.result import PlanEvaluation
 from partita.ground.errors import InputError
-from partita.nouns.workload.workload import RequestWorkload
+from partita.nouns.workload.workload import DrawnRequests, RequestWorkload
 from partita.problems.serving.engine import RECORDED, Served, in_order, run_units, units_of
 from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import ServingPlan, ServingProblem
@@ -104,7 +104,33 @@ def evaluate(problem: ServingProblem, plan: ServingPlan) -> ServingEvaluation:
     alone is longer than a cache.
     """
     check_plan(problem, plan)
-    served = simulated(problem, plan)
+    return _worth(problem, plan, simulated(problem, plan))
+
+
+def keeps(problem: ServingProblem, plan: ServingPlan) -> bool:
+    """Whether a plan is feasible, by a run that ends as soon as too many requests have missed a target.
+
+    Raises ``InputError`` as ``evaluate`` does.
+    """
+    check_plan(problem, plan)
+    targets, drawn = problem.targets, load_of(problem, plan).drawn()
+    promises = promised(
+        math.inf if targets.ttft_s is None else targets.ttft_s,
+        math.inf if targets.tpot_s is None else targets.tpot_s,
+        may_miss(len(drawn.output_tokens), targets.percentile),
+        may_miss(int((drawn.output_tokens > 1).sum()), targets.percentile),
+    )
+    served = _run(problem, plan, drawn, 0, promises)
+    return served is not None and _worth(problem, plan, served).feasible
+
+
+def may_miss(count: int, percentile: float) -> int:
+    """Of so many requests, how many may miss a target at most: those above the quantile's lower neighbour."""
+    # A quantile that falls on a request up to rounding is allowed either neighbour.
+    return count - (math.floor((count - 1) * percentile - 1e-6) + 1) if count else 0
+
+
+def _worth(problem: ServingProblem, plan: ServingPlan, served: Served) -> ServingEvaluation:
     requests = served.requests
     start, count = float(requests.arrival[0]), served.count
     duration = served.end_s - start
@@ -140,12 +166,18 @@ def evaluate(problem: ServingProblem, plan: ServingPlan) -> ServingEvaluation:
 
 def simulated(problem: ServingProblem, plan: ServingPlan, recorded: int = RECORDED) -> Served:
     """The run itself, with so many of its first steps."""
-    workload = load_of(problem, plan)
-    prefixes = (workload.prefix_tokens,) * workload.prefix_groups if workload.prefix_tokens else ()
-    drawn = workload.drawn()
-    found = run_units(units_of(problem, plan), drawn, prefixes, recorded=recorded, route=route_of(problem, plan, drawn))
+    found = _run(problem, plan, load_of(problem, plan).drawn(), recorded)
     assert found is not None
     return found
+
+
+def _run(
+    problem: ServingProblem, plan: ServingPlan, drawn: DrawnRequests, recorded: int, promises: Promises | None = None
+) -> Served | None:
+    workload = problem.workload
+    prefixes = (workload.prefix_tokens,) * workload.prefix_groups if workload.prefix_tokens else ()
+    route = route_of(problem, plan, drawn)
+    return run_units(units_of(problem, plan), drawn, prefixes, recorded=recorded, route=route, promises=promises)
 
 
 def percentiles(values: Floats) -> Percentiles:

@@ -8,7 +8,7 @@ import msgspec
 
 from partita.engines.search.monitor import Monitor
 from partita.nouns.workload.workload import RequestWorkload
-from partita.problems.serving.evaluate import evaluate
+from partita.problems.serving.evaluate import keeps
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
 
 #: Requests of a run that only shows where to look, and by which factor rates grow there.
@@ -34,7 +34,7 @@ def most_offered(
             if monitor.stopping:
                 break
             plan = ServingPlan(units=units, rate_per_s=rate)
-            if evaluate(problem, plan).feasible:
+            if keeps(problem, plan):
                 return plan
         return None
     count = problem.workload.count
@@ -52,7 +52,7 @@ def _between(problem: ServingProblem, units: tuple[UnitGroup, ...], guess: float
         apart = not low or not high or high - low > _NEAR * high
         if monitor.stopping or not _LEAST * guess <= rate <= _MOST * guess or not apart:
             break
-        if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
+        if keeps(problem, ServingPlan(units=units, rate_per_s=rate)):
             low = rate
         else:
             high = rate
@@ -71,7 +71,7 @@ def _whole(problem: ServingProblem, units: tuple[UnitGroup, ...], rate: float, m
         # Whoever asks simulates the plan again: without time, a rate that is probably kept.
         if monitor.stopping:
             return rate * (1 - _NEARER * (1 << look))
-        if evaluate(problem, ServingPlan(units=units, rate_per_s=rate)).feasible:
+        if keeps(problem, ServingPlan(units=units, rate_per_s=rate)):
             return rate
         rate *= 1 - _NEARER * (1 << look)
     return 0.0

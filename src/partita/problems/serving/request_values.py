@@ -6,7 +6,6 @@ decodes in several ways.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.problems.serving.capacities import RequestKinds, RequestPrices
+from partita.problems.serving.evaluate import may_miss
 from partita.problems.serving.mixes import ROOM
 from partita.problems.serving.problem import Role, ServingProblem, ServingUnit
 
@@ -130,10 +130,7 @@ def _lacking(
 def _largest(values: Floats, counts: Longs, percentile: float) -> float:
     """The sum of the largest values of those requests that may miss a target: above the quantile's lower neighbour."""
     many = int(counts.sum())
-    if not many:
-        return 0.0
-    # A quantile that falls on a request up to rounding is allowed either neighbour.
-    left, found = many - (math.floor((many - 1) * percentile - 1e-6) + 1), 0.0
+    left, found = may_miss(many, percentile), 0.0
     for place in np.argsort(-values):
         taken = min(left, int(counts[place]))
         found += taken * max(0.0, float(values[place]))

@@ -84,6 +84,10 @@ class Estimates:
                 decodes += group.count * lone.decode_rate(targets.tpot_s)
         return both + min(prompts, decodes)
 
+    def guess(self, groups: Sequence[UnitGroup]) -> float:
+        """The same for the problem's targets; what is estimated to keep none may still do so at a low rate."""
+        return self.together(groups, self.problem.targets) or self.together(groups, NONE) / 10
+
 
 def smallest_units(problem: ServingProblem, estimates: Estimates) -> Iterator[Rule]:
     """In every pool the smallest form that holds the model."""
@@ -222,10 +226,7 @@ def planned(problem: ServingProblem, rule: Rule, monitor: Monitor) -> ServingPla
     if not fleets:
         return None
     if problem.goal == "rate":
-        estimates = Estimates(problem)
-        # What is estimated to keep no target may still keep it at a low rate.
-        guess = estimates.together(fleets[-1], problem.targets) or estimates.together(fleets[-1], NONE) / 10
-        return most_offered(problem, fleets[-1], guess, monitor)
+        return most_offered(problem, fleets[-1], Estimates(problem).guess(fleets[-1]), monitor)
     if problem.goal == "time":
         return ServingPlan(units=fleets[-1])
     # The smallest of them that is enough, if those behind it are enough, too.

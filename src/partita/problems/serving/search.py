@@ -1,10 +1,12 @@
 """Fleets: which units, how many, who takes which requests, and at which rate.
 
 Where few fleets are possible and each has finitely many plans, all of them are simulated in the order of what they take
-at least. Otherwise the rules of ``partita.problems.serving.rules`` begin. Then units for prompts, which are simulated
-as several that wait for each other, and units for decoding are matched by what they take, with units for prompts beside
-them on other kinds of devices; and the most promising forms are simulated one unit at a time, which says what a unit
-really takes, and the best fleets by these numbers as a whole, with shares in proportion to them.
+at least. Otherwise units for prompts, which are simulated as several that wait for each other, and units for decoding
+are matched by what they take, with units for prompts beside them on other kinds of devices; and the most promising
+forms are simulated one unit at a time, which says what a unit really takes, and the best fleets by these numbers as a
+whole, with shares in proportion to them. Then follow the rules of ``partita.problems.serving.rules``, and the
+neighbours of the best fleet (``partita.problems.serving.climbing``). Where the cheapest fleet is looked for, the rules
+begin.
 """
 
 from __future__ import annotations
@@ -20,24 +22,22 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
-from partita.problems.serving.evaluate import cost_of, evaluate
+from partita.problems.serving.alone import LONE_REQUESTS, Alone
+from partita.problems.serving.climbing import Climb
+from partita.problems.serving.evaluate import cost_of, evaluate, keeps
 from partita.problems.serving.fleets import FleetBound
-from partita.problems.serving.offered import most_offered, prompts_of
+from partita.problems.serving.offered import most_offered
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.packing import unpacked
-from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup, UnitLayout
+from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
 from partita.problems.serving.request_values import Item
-from partita.problems.serving.rules import RULES, ByRule, Estimates, planned
+from partita.problems.serving.rules import RULES, ByRule, Estimates, Rule, growing, planned
 from partita.problems.serving.whole_fleets import WholeFleets
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
-#: Requests of a run of one unit, layouts of a kind that are tried, and of how many all sizes.
-_LONE_REQUESTS, _TRIED, _SIZED = 1_500, 12, 2
 #: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
 _PAIRS, _MATCHED = 4, 2
-#: Forms for prompts that are simulated by themselves, on which share of the devices of their kind.
-_ASKED, _FOR_PROMPTS = 16, 0.6
 #: Of what lone units take, what fleets of them are asked for at first, and by which factor more each time.
 _SPARE, _MORE = 0.95, 1.03
 
@@ -59,13 +59,17 @@ class Fleets(Solver):
 
     def solve(self, problem: ServingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         best: Incumbent[ServingPlan] = Incumbent()
-        return searched(best, monitor, lambda: _Search(problem, monitor, best, self.name).run())
+        return searched(best, monitor, lambda: _Search(problem, monitor, best, self.name, options.seed).run())
 
 
 class _Search:
-    def __init__(self, problem: ServingProblem, monitor: Monitor, best: Incumbent[ServingPlan], name: str) -> None:
-        self.problem, self.monitor, self.best, self.name = problem, monitor, best, name
+    def __init__(
+        self, problem: ServingProblem, monitor: Monitor, best: Incumbent[ServingPlan], name: str, seed: int = 0
+    ) -> None:
+        self.problem, self.monitor, self.best, self.name, self.seed = problem, monitor, best, name, seed
         self.simulated = 0
+        workload = msgspec.structs.replace(problem.workload, requests=min(problem.workload.count, LONE_REQUESTS))
+        self.short = problem.replace(workload=workload)
 
     @property
     def over(self) -> bool:
@@ -73,6 +77,7 @@ class _Search:
 
     def run(self) -> None:
         self.bound = FleetBound(self.problem)
+        self.alone = Alone(self.bound, self.monitor, lambda: self.over)
         if not self.bound.items:
             self.best.refute(self.name)
             return
@@ -157,64 +162,46 @@ class _Search:
             self.best.offer(worth.objective, plan, self.name)
         return worth.feasible
 
+    def tried(self, units: tuple[UnitGroup, ...], guess: float) -> None:
+        """Offer units at the most requests per second, unless a short run says that they are no better than the best.
+
+        Where few rates may be offered, all of them are looked at.
+        """
+        best = self.best.answer
+        if best is not None and best.rate_per_s is not None and not self.problem.rates:
+            if not keeps(self.short, ServingPlan(units=units, rate_per_s=best.rate_per_s)):
+                return
+            guess = max(guess, best.rate_per_s)
+        self.offer(most_offered(self.problem, units, guess, self.monitor))
+
     def some(self) -> None:
+        if self.problem.goal == "cost":
+            for fleet in self.by_rule():
+                self.offer(planned(self.problem, fleet, self.monitor))
+            self.cheapest(self.alone.lone_rates())
+            return
+        # What rules say is mostly no better then, which a short run shows.
+        self.matched()
+        self.mixed(self.alone.lone_rates())
+        estimates = Estimates(self.problem)
+        for fleet in self.by_rule():
+            if grown := list(growing(self.problem, fleet)):
+                self.tried(grown[-1], estimates.guess(grown[-1]))
+        if not self.problem.rates and self.problem.share_parts is None and self.best.answer is not None:
+            climb = Climb(self.bound, self.best, self.name, self.seed)
+            climb.run(lambda: self.over)
+            self.simulated += climb.simulated
+        self.raised()
+
+    def by_rule(self) -> Iterator[Rule]:
+        """What all rules add."""
+        estimates = Estimates(self.problem)
         for rule in RULES:
             if isinstance(rule, ByRule) and rule.supports(self.problem, SearchOptions()) is None:
-                for one in rule.rules(self.problem, Estimates(self.problem)):
+                for one in rule.rules(self.problem, estimates):
                     if self.over:
                         return
-                    self.offer(planned(self.problem, one, self.monitor))
-        if self.problem.goal == "cost":
-            self.cheapest(self.lone_rates())
-        else:
-            self.matched()
-            self.mixed(self.lone_rates())
-            self.raised()
-
-    def ranked(self, role: str, kind: str) -> list[tuple[float, Item]]:
-        """Items by what they take at most for their devices, in requests per second."""
-        found = []
-        for place, item in enumerate(self.bound.items):
-            if item.role == role and item.form.kind == kind and not item.late:
-                most = item.form.apart * min(float(1 / max(one.keeping.mean(), 1e-30)) for one in item.prices)
-                found.append((most / item.form.devices, -place, item))
-        return [
-            (most * item.form.devices, item) for most, _, item in sorted(found, key=lambda one: one[:2], reverse=True)
-        ]
-
-    def lone_rates(self) -> dict[int, float]:
-        """Requests per second of one unit of the most promising forms, by simulation."""
-        found: dict[int, float] = {}
-        workload = self.problem.workload
-        workload = msgspec.structs.replace(workload, rate_per_s=None, requests=min(workload.count, _LONE_REQUESTS))
-        alone = self.problem.replace(workload=workload, goal="rate", rates=(), unit="s")
-        for pool in self.problem.pools:
-            self.simulated_alone(alone, self.layouts("both", pool.kind)[:_TRIED], found)
-            # Of the best layouts the other sizes.
-            own = [n for n in found if self.problem.form(n).kind == pool.kind]
-            own.sort(key=lambda n: -found[n] / self.problem.form(n).devices)
-            best = [self.problem.form(n).layout for n in own[:_SIZED]]
-            others = [
-                (most, item)
-                for most, item in self.ranked("both", pool.kind)
-                if item.form.layout in best and item.number not in found
-            ]
-            self.simulated_alone(alone, others[:_TRIED], found)
-        return found
-
-    def simulated_alone(
-        self, alone: ServingProblem, ranked: Sequence[tuple[float, Item]], found: dict[int, float]
-    ) -> None:
-        """Add rates of items by themselves, while they may be the best for their devices."""
-        best = 0.0
-        for most, item in ranked:
-            # What comes behind takes no more for its devices at best.
-            if self.over or most <= best * item.form.devices:
-                break
-            plan = most_offered(alone, (UnitGroup(unit=item.number),), most * 0.8, self.monitor)
-            if plan is not None and plan.rate_per_s is not None:
-                found[item.number] = plan.rate_per_s
-                best = max(best, plan.rate_per_s / item.form.devices)
+                    yield one
 
     def filled(self, rates: dict[int, float], rooms: dict[str, int]) -> Counter[int]:
         """The units of most rate in so many devices of each kind."""
@@ -272,7 +259,7 @@ class _Search:
                 if self.over:
                     return
                 if self.fits(units):
-                    self.offer(most_offered(self.problem, units, guess, self.monitor))
+                    self.tried(units, guess)
 
     def cheapest(self, rates: dict[int, float]) -> None:
         """Fleets of units that do both, cheapest first, until they are enough; then without what they can spare."""
@@ -294,37 +281,13 @@ class _Search:
                         return
                 asked *= _MORE
 
-    def asked_rates(self, kind: str) -> list[tuple[float, Item]]:
-        """Prompts per second of units that do prompts alone, and wait for each other, by simulation; the best first."""
-        found = []
-        problem = self.problem
-        workload = msgspec.structs.replace(prompts_of(problem.workload), requests=_LONE_REQUESTS)
-        targets = msgspec.structs.replace(problem.targets, tpot_s=None)
-        alone = problem.replace(workload=workload, goal="rate", roles="both", rates=(), unit="s", targets=targets)
-        # Where there are other kinds, this one may do nothing else.
-        room = int(problem.pool(kind).devices * (_FOR_PROMPTS if len(problem.pools) == 1 else 1.0))
-        # How many requests it holds is nothing to a unit that ends with their first tokens.
-        forms: dict[tuple[UnitLayout, int], tuple[float, Item]] = {}
-        for most, item in self.ranked("prefill", kind):
-            forms.setdefault((item.form.layout, item.form.rules.tokens), (most, item))
-        for most, item in itertools.islice(forms.values(), _ASKED):
-            if self.over:
-                break
-            count = max(1, room // item.form.devices)
-            units = (UnitGroup(unit=item.number, count=count),)
-            plan = most_offered(alone, units, count * most * 0.85, self.monitor) if self.fits(units) else None
-            if plan is not None and plan.rate_per_s is not None:
-                found.append((plan.rate_per_s / count, item))
-        found.sort(key=lambda one: -one[0] / one[1].form.devices)
-        return found[:_PAIRS]
-
     def matched(self) -> None:
         """Units for prompts beside units for decoding, in numbers that match."""
         if self.problem.roles == "both":
             return
         kinds = [pool.kind for pool in self.problem.pools]
-        askers = {kind: self.asked_rates(kind) for kind in kinds}
-        second = [one for kind in kinds for one in self.layouts("decode", kind)[:_PAIRS]]
+        askers = {kind: self.alone.asked_rates(kind) for kind in kinds}
+        second = [one for kind in kinds for one in self.alone.layouts("decode", kind)[:_PAIRS]]
         found: list[tuple[float, int, tuple[int, int], tuple[UnitGroup, ...]]] = []
         for (ask, asker), (make, maker) in itertools.product(itertools.chain(*askers.values()), second):
             most = self.problem.devices
@@ -346,7 +309,7 @@ class _Search:
             if tried[pair] < _MATCHED and set(units) not in seen and self.fits(units):
                 tried[pair] += 1
                 seen.append(set(units))
-                self.offer(most_offered(self.problem, units, rate, self.monitor))
+                self.tried(units, rate)
 
     def helped(
         self, rate: float, own: UnitGroup, decoding: UnitGroup, askers: dict[str, list[tuple[float, Item]]]
@@ -366,13 +329,6 @@ class _Search:
                 groups.append(UnitGroup(unit=item.number, role="prefill", count=count))
         if len(groups) > 1:
             yield sum(rates), self.proportioned(groups, rates)
-
-    def layouts(self, role: str, kind: str) -> list[tuple[float, Item]]:
-        """The best item of each layout, the best first."""
-        found: dict[UnitLayout, tuple[float, Item]] = {}
-        for most, item in self.ranked(role, kind):
-            found.setdefault(item.form.layout, (most, item))
-        return list(found.values())
 
     def raised(self) -> None:
         """The best fleet at higher rates, in whole runs."""

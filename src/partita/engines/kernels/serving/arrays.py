@@ -8,6 +8,7 @@ of stages s, of forms of attention w, of groups of requests with one prefix g.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +118,14 @@ class Requests(NamedTuple):
     fetched: Floats
 
 
+class Promises(NamedTuple):
+    """What a run is about where nothing but that is asked; it ends as soon as one of these is broken."""
+
+    #: (2,) Seconds to the first token, and per token after that; and how many requests may miss each.
+    limit: Floats
+    spared: Longs
+
+
 class Queues(NamedTuple):
     """How far the Q schedulers are."""
 
@@ -171,7 +180,8 @@ class Batches(NamedTuple):
 class Totals(NamedTuple):
     """What is summed up on the way."""
 
-    #: (8,) Requests that arrived, entered and finished, a clock of uses, steps, peak of requests in the system.
+    #: (8,) Requests that arrived, entered and finished, a clock of uses, steps, peak of requests in the system,
+    #: requests whose first token came later than promised, and whose others did.
     counts: Longs
     #: (U,) Steps, tokens of prompts and tokens of decodes, the most bytes in use of one scheduler.
     steps: Longs
@@ -193,7 +203,7 @@ class Totals(NamedTuple):
 
 
 #: Places in ``Totals.counts``.
-ARRIVED, ENTERED, FINISHED, TICK, STEPS, MOST = range(6)
+ARRIVED, ENTERED, FINISHED, TICK, STEPS, MOST, LATE, SLOW = range(8)
 
 
 def fresh_requests(
@@ -216,6 +226,11 @@ def fresh_requests(
         source=none.copy(),
         next=none.copy(),
     )
+
+
+def promised(ttft_s: float = math.inf, tpot_s: float = math.inf, late: int = 0, slow: int = 0) -> Promises:
+    """Promises as arrays; nothing is promised unless it is stated."""
+    return Promises(np.array([ttft_s, tpot_s]), np.array([late, slow], np.int64))
 
 
 def fresh_queues(units: Units, groups: int) -> Queues:

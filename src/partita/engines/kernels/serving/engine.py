@@ -22,13 +22,16 @@ from partita.engines.kernels.serving.arrays import (
     EXCHANGE,
     FINISHED,
     HOST,
+    LATE,
     LINK,
     MOST,
     PROMPTS,
+    SLOW,
     STEPS,
     WEIGHTS,
     Batches,
     Prices,
+    Promises,
     Queues,
     Requests,
     Totals,
@@ -149,7 +152,7 @@ def shortest(units: Units, k: Queues, takes: bool, group: int) -> int:
 
 
 @inlined
-def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, u: int) -> None:
+def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, promises: Promises, u: int) -> None:
     """The oldest step of a unit is done: its tokens come out, and requests that have all of theirs leave."""
     slot = b.oldest[u]
     now, left = b.done[u, slot], False
@@ -164,6 +167,8 @@ def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, u: int
         r.generated[i] += 1
         if r.generated[i] == 1:
             r.first[i] = now
+            if now - r.arrival[i] > promises.limit[0]:
+                t.counts[LATE] += 1
         else:
             gap = now - r.last[i]
             t.gap_sum[0] += gap
@@ -176,6 +181,8 @@ def hand_out(units: Units, r: Requests, k: Queues, b: Batches, t: Totals, u: int
             release(units, r, k, t, u, q, i, r.held[i], r.shared[i])
             r.home[i] = -1
             t.counts[FINISHED] += 1
+            if r.output[i] > 1 and (now - r.first[i]) / (r.output[i] - 1) > promises.limit[1]:
+                t.counts[SLOW] += 1
             left = True
         elif units.gives[u] > 0:
             r.kept[i] = r.held[i]
@@ -223,11 +230,13 @@ def serve(
     k: Queues,
     b: Batches,
     t: Totals,
+    promises: Promises,
     in_flight: int,
     delay: float,
     stop: Longs,
 ) -> float:
-    """Run all requests; the time at which the last one is done, −1 if it was stopped or nothing can go on.
+    """Run all requests; the time at which the last one is done, −1 if it was stopped or nothing can go on, −2 as soon
+    as more requests have missed a promise than may.
 
     ``in_flight`` requests are in the system at once (a closed loop), 0 for those that arrive by themselves; ``delay``
     is what passes between arriving and entering a queue.
@@ -239,6 +248,8 @@ def serve(
     while t.counts[FINISHED] < total:
         if stop[0] > 0:
             return -1.0
+        if t.counts[LATE] > promises.spared[0] or t.counts[SLOW] > promises.spared[1]:
+            return -2.0
         coming = math.inf
         if t.counts[ENTERED] < t.counts[ARRIVED]:
             coming = r.arrival[t.counts[ENTERED]] + delay
@@ -255,7 +266,7 @@ def serve(
         for u in range(len(units.takes)):
             while b.under_way[u] > 0 and b.done[u, b.oldest[u]] <= now:
                 before = t.counts[FINISHED]
-                hand_out(units, r, k, b, t, u)
+                hand_out(units, r, k, b, t, promises, u)
                 if in_flight > 0:
                     for _ in range(t.counts[FINISHED] - before):
                         if t.counts[ARRIVED] < total:
@@ -279,4 +290,4 @@ def serve(
                     choose(units, r, k, b, t, u, q, slot, now)
                 if b.size[u, slot] > 0:
                     launch(units, prices, r, k, b, t, u, slot, now)
-    return now
+    return now if t.counts[LATE] <= promises.spared[0] and t.counts[SLOW] <= promises.spared[1] else -2.0
