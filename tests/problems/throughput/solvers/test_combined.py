@@ -22,7 +22,7 @@ from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.proving import prove
-from partita.problems.throughput.solvers import combined
+from partita.problems.throughput.solvers import combined, slicing_search
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.exact import Exact
 from partita.problems.throughput.solvers.plain import ChargedItems, PlainSearcher, plain_view
@@ -55,7 +55,8 @@ def solve(problem: ThroughputProblem, threads: int, limit: float | None = None) 
 def test_finds_the_optimum(monkeypatch: pytest.MonkeyPatch, threads: int, quick: bool) -> None:
     if not quick:
         # Nothing is left to slicing and the first race: bounds, annealing and the search over downsets work together.
-        monkeypatch.setattr(combined, "LARGE", 0)
+        monkeypatch.setattr(slicing_search, "LARGE", 0)
+        monkeypatch.setattr(CombinedRun, "_slice", lambda *_: True)
         monkeypatch.setattr(combined, "OPENING_S", 0.0)
 
     @examples(60)

@@ -5,6 +5,9 @@ suffix sum: for the right end r, ``step`` satisfies cost(l..r) = Σ_{q ≥ l} st
 one of its pins becomes the right end. A net with its maker at position s pays out where l ≤ s unless all its pins are
 inside, and in where s < l ≤ its last pin (or s > r).
 
+Stages end only where what is before fits on some number of devices and what is behind on the others, by work alone: near
+to what limits have to be that is almost nowhere, and other right ends are passed over.
+
 Plain problems have no ``Lines``: one line of work and transfers that cost the same in and out, one device a stage. The
 kernel is compiled once for them and once for variants.
 """
@@ -23,6 +26,8 @@ from partita.engines.kernels.throughput.arrays import Arrays, Codes, Lines, Slic
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.working_memory import PeakArrays
 
+#: Share of all work within which sums of work are not told apart.
+SLACK = 1e-9
 #: Rows of what is summed along an order beside costs: entering bytes, fixed and active ones, those to synchronise.
 ENTERS, FIXED, ACTIVE, SYNC = range(4)
 
@@ -156,6 +161,30 @@ def _prefix_cuts(a: Arrays, b: Lines, order: Ints, limits: Floats) -> Bools:
     return fits
 
 
+@called
+def _possible_ends(a: Arrays, b: Lines | None, order: Ints, limits: Floats, lines: int) -> Bools:
+    """(n + 1,) whether the first i items may be all that some devices do: work alone, on the best kinds, forbids it."""
+    n, kinds = order.shape[0], a.devices.shape[0]
+    possible = np.ones(n + 1, np.bool_)
+    devices = a.devices.sum()
+    before = np.zeros(n + 1)
+    for line in range(lines):
+        limit = limits[line]
+        for i in range(n):
+            least = np.inf
+            for k in range(kinds):
+                if a.devices[k] > 0 and (b is None or b.can[k, order[i]] != 0):
+                    least = min(least, a.work[k, order[i]] if b is None else b.work[k, order[i], line])
+            before[i + 1] = before[i] + least
+        room = SLACK * (limit * devices + before[n])
+        if not (limit > 0.0 and limit < np.inf and before[n] < np.inf):
+            continue
+        for i in range(n + 1):
+            fewest = np.ceil((before[i] - room) / limit)
+            possible[i] = possible[i] and before[n] - before[i] <= (devices - fewest) * limit + room
+    return possible
+
+
 @inlined
 def _take_in(a: Arrays, b: Lines | None, met: Met, v: int, r: int, cost: Floats, along: Floats) -> None:
     """Take in v as the right end: ``cost`` (K, L, n), and ``along`` (4, n) for what enters and is held."""
@@ -202,6 +231,7 @@ def slice_order(
     cut_fits = np.ones(n + 1, np.bool_)
     if b is not None and b.grouped:
         cut_fits = _prefix_cuts(a, b, order, limits)
+    possible = _possible_ends(a, b, order, limits, lines)
     met = nothing_met(m, covers)
     cost = np.zeros((kinds, lines, n))
     along = np.zeros((4, n))
@@ -222,6 +252,8 @@ def slice_order(
     for r in range(n):
         v = order[r]
         _take_in(a, b, met, v, r, cost, along)
+        if not possible[r + 1]:
+            continue
         for k in range(kinds):
             alive[k] = a.devices[k] > 0
         work[:] = 0.0

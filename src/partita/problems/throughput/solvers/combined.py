@@ -33,8 +33,6 @@ from partita.problems.throughput.solvers.slicing_search import SlicingSearch
 from partita.problems.throughput.solvers.view import SplitStage, ViewedSplit
 from partita.problems.throughput.variants import variants_of
 
-#: Items above which annealing replaces slicing, and the search over downsets comes later.
-LARGE = 3_000
 #: Edges of large problems above which neither downsets nor charges are tried: they would not end in time.
 DENSE = 500_000
 #: Seconds of the first annealing before the bounds, and its share of the time at most.
@@ -76,15 +74,13 @@ class CombinedRun(ContiguousRun):
 
     def prove(self, search: SlicingSearch) -> None:
         """From what is quick to what is strong, until the gap is closed."""
-        incumbent, large = self.incumbent, search.views[0].items > LARGE
-        if not large and not self._slice(search):
+        incumbent, large = self.incumbent, search.large
+        if not self._slice(search):
             return
         knowledge = self._meet(search)
         dense = large and len(knowledge.uniform.graph.succ) > DENSE
         if large and self.annealing is not None:
             self.annealing.run(seconds=min(OPENING_S, OPENING_SHARE * self.monitor.remaining_s))
-        elif large:
-            search.start()
         if incumbent.done:
             return
         began = time.perf_counter()

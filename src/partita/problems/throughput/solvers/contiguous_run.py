@@ -258,6 +258,8 @@ class ContiguousRun:
         return SlicingSearch(views, low, self.options.seed, self.incumbent)
 
     def _slice(self, search: SlicingSearch) -> bool:
-        """Slice orders; whether something is left to prove."""
-        search.start()
+        """Slice orders, one where they are large; whether something is left to prove."""
+        search.begin()
+        if not search.large or self.incumbent.answer is None:
+            search.vary()
         return self.incumbent.value > search.low.both * (1 + DISTINCT) and not self.stop[0]

@@ -25,6 +25,10 @@ from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP, clearly_below, up_to
 from partita.problems.throughput.solvers.view import PhaseLoads, SearchView, Split, SplitStage, ViewedSplit
 
+#: Items above which orders are few, and targets are approached from close below: slicing takes longer the more slack.
+LARGE = 3_000
+#: First steps from below towards the best slicing, relative.
+STEP, SMALL_STEP = 0.05, 0.001
 #: Decisions that an order may take.
 DECISIONS = 20
 #: Shares of T that the forward phase gets, as factors on the share expected.
@@ -81,7 +85,7 @@ class OrderSlicer:
         """The best slicing with an objective under ``below``, None if there is none; so many ``tries`` end it."""
         low = floor = self.low.both
         split = None
-        top, step = min(clearly_below(below), self.view.most), 0.05
+        top, step = min(clearly_below(below), self.view.most), SMALL_STEP if self.view.items > LARGE else STEP
         if below == math.inf and low > 0:
             # Large targets are slow: feel the way up.
             while split is None and floor < top and self.stop[0] == 0:
@@ -168,10 +172,23 @@ class SlicingSearch:
         found = slicer.best(order, self.incumbent.value)
         return found is not None and self.offer(slicer.view, found[1])
 
-    def start(self) -> None:
-        """Slice topological orders of several kinds, then improve."""
+    @property
+    def large(self) -> bool:
+        """Whether slicing many orders takes longer than other searches."""
+        return self.views[0].items > LARGE
+
+    def begin(self) -> None:
+        """Slice the order of the items as they are numbered."""
         for slicer in self.slicers:
             self.try_order(slicer, np.arange(slicer.view.items, dtype=np.int32))
+
+    def start(self) -> None:
+        """Slice topological orders of several kinds, then improve."""
+        self.begin()
+        self.vary()
+
+    def vary(self) -> None:
+        """Slice other topological orders, then improve."""
         for number in range(self.rounds):
             for slicer in self.slicers:
                 if self.done:
