@@ -12,8 +12,8 @@ from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.local_search import MappingSearch
 from partita.problems.mapping.loops import grids, hamiltonian_cycle, loop_through, looped
-from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer, Placement
-from problems.mapping.large_problems import pipeline_on
+from partita.problems.mapping.problem import Placement
+from problems.mapping.large_problems import heavy_ring, pipeline_on
 
 
 def closes(places: list[tuple[int, int]]) -> bool:
@@ -60,17 +60,6 @@ def test_grids_are_found_in_the_matrix(where: str, shapes: set[tuple[int, int]])
         assert sorted(grid.ravel().tolist()) == list(range(instance.devices))
         for one, other in ((grid[1:], grid[:-1]), (grid[:, 1:], grid[:, :-1])):
             assert (instance.arrays.inverse[one, other] == fastest).all()
-
-
-def heavy_ring(where: str, stages: int, replicas: int) -> MappingProblem:
-    """A chain in which the second stage has a ring that counts most."""
-    base = pipeline_on(where, stages, replicas, 0)
-    return base.replace(
-        stages=tuple(
-            MappingStage(name=f"s{s}", time_s=0.0, parameter_bytes=1e9 if s == 1 else 1e7) for s in range(stages)
-        ),
-        transfers=tuple(MappingTransfer(source=s, target=s + 1, bytes=2e8) for s in range(stages - 1)),
-    )
 
 
 @pytest.mark.parametrize(

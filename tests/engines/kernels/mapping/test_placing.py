@@ -150,7 +150,7 @@ def test_some_replicas_are_placed_around_a_device(a: MappingArrays, data: st.Dat
     target = data.draw(st.one_of(halves(0, 16), st.sampled_from([best, best - 0.25]))) if best < np.inf else 9.0
     device, taken = np.full(n, -1, np.int32), np.zeros(devices, np.int32)
     rows = np.array(order, np.int32), np.array(beside, np.int32), np.array(moved, np.float64)
-    found = place_pattern(a, nearest(a), *rows, allowed, root, target, 10**6, NEVER, device, taken)
+    found = place_pattern(a, nearest(a), *rows, allowed, root, target, 10**6, n, NEVER, device, taken)
     assert found == (FOUND if best <= target else NONE)
     assert not taken.any()
     if found == FOUND:
@@ -160,8 +160,8 @@ def test_some_replicas_are_placed_around_a_device(a: MappingArrays, data: st.Dat
         device[:] = -1
     assert (device == -1).all()
     if best < np.inf and len(order) > 1:
-        few = place_pattern(a, nearest(a), *rows, allowed, root, 1e9, 0, NEVER, device, taken)
-        stopped = place_pattern(a, nearest(a), *rows, allowed, root, 1e9, 10**6, np.ones(1, np.int64), device, taken)
+        few = place_pattern(a, nearest(a), *rows, allowed, root, 1e9, 0, n, NEVER, device, taken)
+        stopped = place_pattern(a, nearest(a), *rows, allowed, root, 1e9, 10**6, n, np.ones(1, np.int64), device, taken)
         assert (few, stopped) == (GAVE_UP, GAVE_UP)
         assert (device == -1).all()
         assert not taken.any()

@@ -241,6 +241,7 @@ def place_pattern(
     root: int,
     target: float,
     checks: int,
+    recent: int,
     stop: Longs,
     device: Ints,
     taken: Ints,
@@ -258,6 +259,9 @@ def place_pattern(
         The device of the first one.
     allowed, target, checks, stop
         As in ``depth_first``, and so is the answer.
+    recent
+        So many of those placed last are looked at again with every new one. With fewer than all, some places found may
+        be none; that there is none is true all the same.
     device, taken
         (S·R,) all −1, and (D,) all 0; ``device`` gets the places if found, and both are as before otherwise.
     """
@@ -294,7 +298,7 @@ def place_pattern(
                     device[x], taken[e] = e, 1
                     fits = True
                     # The last ones are the likeliest to fail.
-                    for i in range(place, -1, -1):
+                    for i in range(place, max(-1, place - recent), -1):
                         if not least_load(a, near, device, taken, order[i], sizes, links) <= target:
                             fits = False
                             break
