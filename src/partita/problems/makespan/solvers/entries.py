@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.mip.model import MixedProgram
+from partita.problems.makespan.bounds.alike import PartsTable
 from partita.problems.makespan.bounds.priced import PricedChain
+from partita.problems.makespan.bounds.tables import Piece
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted
 
@@ -66,7 +69,12 @@ def held_at_least(chain: PricedChain, entry: Entry) -> Floats:
 
 
 def held_by_schedule(chain: PricedChain, entry: Entry) -> Floats | None:
-    """(D,) What all of an entry holds but its last end, by its schedule; None without one."""
+    """(D,) What all of an entry holds but its last end, by its schedule; None without one.
+
+    Of blocks of equal parts without these.
+    """
+    if isinstance(chain.table(entry.number), PartsTable):
+        return held_at_least(chain, entry)
     piece, block = chain.piece(entry.number, entry.way, entry.source, entry.target), chain.chain.blocks[entry.number]
     if piece is None:
         return None
@@ -75,51 +83,139 @@ def held_by_schedule(chain: PricedChain, entry: Entry) -> Floats | None:
     return np.bincount([piece.device[k] for k in mine], memory, chain.whole.devices).astype(np.float64)
 
 
-def entries_program(
-    chain: PricedChain, entries: Sequence[Entry], held: Sequence[Floats], loose: Iterable[Loose]
-) -> tuple[MixedProgram, list[list[int]]]:
-    """The shortest path of some entries, which hold so much, that fits; first a variable for each of them.
+@dataclass(frozen=True)
+class Chosen:
+    """An entry of a solved program, and for each of its equal parts in which way its memory is divided."""
 
-    And the variables of what is loose, by the devices that can have it.
+    entry: Entry
+    parts: Sequence[int]
+
+
+class EntriesProgram:
+    """The shortest path of some entries, which hold so much, that fits with what is loose.
+
+    Of a block of equal parts an entry says how many of them divide their memory in each way, as fractions.
     """
-    model, rows = MixedProgram(), chain.chain.rows
-    nodes: list[list[list[tuple[int, float]]]] = [[[] for _ in row] for row in rows]
-    full: list[list[tuple[int, float]]] = [[] for _ in range(chain.whole.devices)]
-    for entry, own in zip(entries, held, strict=True):
-        x = model.add_binary(length(chain, entry))
-        nodes[entry.number][entry.i].append((x, 1.0))
-        nodes[entry.number + 1][entry.j].append((x, -1.0))
-        for d in np.flatnonzero(own).tolist():
-            full[d].append((x, float(own[d])))
-    for row in nodes[1:-1]:
-        for terms in row:
-            model.add_row(terms, 0.0, 0.0)
-    model.add_row(nodes[0][0], 1.0, 1.0)
-    placed = []
-    for part in loose:
-        found = []
-        for d, cost in zip(part.able, part.costs, strict=True):
-            y = model.add_binary(cost) if part.whole else model.add_continuous(upper=1.0, cost=cost)
-            found.append(y)
-            full[d].append((y, part.size))
-        model.add_row([(y, 1.0) for y in found], 1.0, 1.0)
-        placed.append(found)
-    for d in np.flatnonzero(chain.limited).tolist():
-        # As shares of what there is.
-        scale = float(chain.limit[d]) or 1.0
-        model.add_row([(x, size / scale) for x, size in full[d]], upper=float(chain.limit[d]) / scale)
-    return model, placed
+
+    def __init__(
+        self,
+        chain: PricedChain,
+        entries: Sequence[Entry],
+        held: Sequence[Floats],
+        loose: Iterable[Loose],
+        *,
+        whole: bool = False,
+    ) -> None:
+        """``whole`` is for plans: parts are in one place each, which bounds do without."""
+        self.chain, self.entries, self.model, self.whole = chain, entries, MixedProgram(), whole
+        rows, model = chain.chain.rows, self.model
+        nodes: list[list[list[tuple[int, float]]]] = [[[] for _ in row] for row in rows]
+        self._full: list[list[tuple[int, float]]] = [[] for _ in range(chain.whole.devices)]
+        #: Entries of equal blocks share what is said of their parts.
+        same: dict[tuple[int, int, int, int], list[int]] = {}
+        for x, (entry, own) in enumerate(zip(entries, held, strict=True)):
+            model.add_binary()
+            nodes[entry.number][entry.i].append((x, 1.0))
+            nodes[entry.number + 1][entry.j].append((x, -1.0))
+            self._hold(x, own)
+            model.cost[x] = length(chain, entry)
+            if isinstance(chain.table(entry.number), PartsTable):
+                key = chain.chain.alike[entry.number], entry.way, entry.source, entry.target
+                same.setdefault(key, []).append(x)
+        self._parts = {x: (parts, mine) for mine in same.values() for parts in [self._shared(mine)] for x in mine}
+        for row in nodes[1:-1]:
+            for terms in row:
+                model.add_row(terms, 0.0, 0.0)
+        model.add_row(nodes[0][0], 1.0, 1.0)
+        self._loose: list[tuple[Loose, list[int]]] = []
+        for part in loose:
+            found = []
+            for d, cost in zip(part.able, part.costs, strict=True):
+                y = model.add_binary(cost) if part.whole else model.add_continuous(upper=1.0, cost=cost)
+                found.append(y)
+                self._full[d].append((y, part.size))
+            model.add_row([(y, 1.0) for y in found], 1.0, 1.0)
+            self._loose.append((part, found))
+        for d in np.flatnonzero(chain.limited).tolist():
+            # As shares of what there is.
+            scale = float(chain.limit[d]) or 1.0
+            model.add_row([(x, size / scale) for x, size in self._full[d]], upper=float(chain.limit[d]) / scale)
+
+    def _hold(self, x: int, held: Floats) -> None:
+        for d in np.flatnonzero(held).tolist():
+            self._full[d].append((x, float(held[d])))
+
+    def _shared(self, same: list[int]) -> list[int]:
+        """Equal entries of equal parts take their time together; the variables of these."""
+        entry, model = self.entries[same[0]], self.model
+        table = self.chain.table(entry.number)
+        assert isinstance(table, PartsTable)
+        ends = entry.way, entry.source, entry.target
+        least, parts = table.at(*ends), []
+        for x in same:
+            model.cost[x] -= least
+        weighed = table.weighed(*ends)
+        # More than all can take, since bounds of programs need one.
+        most = max(least, table.count * max((float(takes.max()) for takes in weighed), default=0.0))
+        time = model.add_continuous(upper=len(same) * most, cost=1.0)
+        model.add_row([(time, 1.0), *((x, -least) for x in same)], lower=0.0)
+        for held in table.patterns.held:
+            many = table.count * len(same)
+            parts.append(model.add_count(many) if self.whole else model.add_continuous(upper=float(many)))
+            self._hold(parts[-1], held)
+        count = -float(table.count)
+        model.add_row([*((x, count) for x in same), *((z, 1.0) for z in parts)], 0.0, 0.0)
+        for takes in weighed:
+            model.add_row([(time, 1.0), *((z, -float(t)) for z, t in zip(parts, takes, strict=True))], lower=0.0)
+        return parts
+
+    def chosen(self, values: Floats) -> list[Chosen]:
+        """The entries of a solution; equal ones have even shares of what their parts do."""
+        found, dealt = [], dict[int, list[list[int]]]()
+        for x, entry in enumerate(self.entries):
+            if values[x] <= 0.5:
+                continue
+            row: list[int] = []
+            if x in self._parts:
+                parts, same = self._parts[x]
+                if same[0] not in dealt:
+                    taken = sum(bool(values[y] > 0.5) for y in same)
+                    count = round(float(values[parts].sum()))
+                    whole = np.floor(values[parts] + 1e-6).astype(np.int64)
+                    for m in np.argsort(whole - values[parts])[: max(0, count - int(whole.sum()))]:
+                        whole[m] += 1
+                    cards = np.repeat(np.arange(len(parts)), whole).tolist()
+                    dealt[same[0]] = [cards[k::taken] for k in range(taken)]
+                row = dealt[same[0]].pop()
+            found.append(Chosen(entry, row))
+        return found
+
+    def homes(self, values: Floats) -> list[int]:
+        """Devices of what is loose and whole."""
+        return [part.able[int(values[mine].argmax())] for part, mine in self._loose if part.whole]
 
 
-def joined(chain: PricedChain, entries: Iterable[Entry]) -> MakespanPlan | None:
+def piece_of(chain: PricedChain, chosen: Chosen) -> Piece | None:
+    """The schedule of an entry, of equal parts a list schedule of what they take least time with."""
+    entry, table = chosen.entry, chain.table(chosen.entry.number)
+    if not isinstance(table, PartsTable):
+        return chain.piece(entry.number, entry.way, entry.source, entry.target)
+    device = table.placed(entry.way, entry.source, entry.target, chosen.parts)
+    instance = table.block.at(entry.source, entry.target)
+    room = instance.room()
+    found = schedule(instance.arrays, np.array(device, dtype=np.int32), instance.by_rank, True, np.inf, room)
+    return Piece(device, room.start.tolist(), room.flow_start.tolist(), float(found))
+
+
+def joined(chain: PricedChain, chosen: Iterable[Chosen]) -> MakespanPlan | None:
     """The schedule of blocks one after the other; None if one of them has none."""
     instance = chain.chain.instance
     device, start = [0] * instance.count, [0.0] * instance.count
     flow_start = [0.0] * len(instance.problem.flows)
     offset = 0.0
-    for entry in entries:
-        block = chain.chain.blocks[entry.number]
-        piece = chain.piece(entry.number, entry.way, entry.source, entry.target)
+    for one in chosen:
+        entry, block = one.entry, chain.chain.blocks[one.entry.number]
+        piece = piece_of(chain, one)
         if piece is None:
             return None
         for v, at, begun in zip(block.operators, piece.device, piece.start, strict=True):

@@ -20,13 +20,14 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import lowered
+from partita.problems.makespan.bounds.alike import PartsTable
 from partita.problems.makespan.bounds.priced import PricedChain
 from partita.problems.makespan.local_search import State, search
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.solvers.entries import (
+    EntriesProgram,
     Entry,
-    entries_program,
     held_at_least,
     held_by_schedule,
     joined,
@@ -34,12 +35,17 @@ from partita.problems.makespan.solvers.entries import (
     planned_of,
 )
 from partita.problems.makespan.thinning import Thinned
+from partita.problems.makespan.windows import Windows
 
 #: Steps of ascents in prices, the entries near to which are looked up after each; entries of a program at first and
 #: at most, its seconds, the gap at which it ends, and programs at most.
 _STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 100, 50), 1_000, 9_000, 6.0, 1e-3, 3
+#: Entries at first where blocks have equal parts, which make programs larger.
+_PARTS = 300
 #: Plans for each program, and rounds of annealing of the whole after each.
 _PLANS, _ROUNDS = 3, 4
+#: Rounds of windows instead where blocks have equal parts.
+_WINDOWS = 6
 
 
 def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: MakespanOptions, monitor: Monitor) -> bool:
@@ -52,7 +58,8 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         return False
     price = np.zeros(thinned.whole.devices)
     goal = best.value if math.isfinite(best.value) else 2 * chain.path(price).value
-    most, plans = _ENTRIES, _Plans(thinned, chain, best, options, monitor)
+    plans = _Plans(thinned, chain, best, options, monitor)
+    most = _PARTS if plans.parts else _ENTRIES
     for steps in _STEPS:
         path = chain.ascend(price, goal, steps, monitor, best.stop)
         if math.isinf(path.value):
@@ -65,15 +72,13 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         if best.done or monitor.stopping:
             break
         entries, near = _look_up(chain, price, most, best, options.threads, monitor)
-        model, _ = entries_program(chain, entries, [held_at_least(chain, e) for e in entries], loose_of(chain))
-        answer = _solved(model, best, options, monitor)
+        program = EntriesProgram(chain, entries, [held_at_least(chain, e) for e in entries], loose_of(chain))
+        answer = _solved(program.model, best, options, monitor)
         # A schedule that takes another entry ends later than its path.
         best.prove(lowered(min(near, answer.bound)), "memory program")
         met = False
         if answer.values is not None:
-            met = plans.run(
-                entries, joined(chain, [e for e, x in zip(entries, answer.values, strict=False) if x > 0.5])
-            )
+            met = plans.run(entries, joined(chain, program.chosen(answer.values)))
         over = answer.status is Status.OPTIMAL and answer.bound < near
         if most >= _MOST or (met and (over or answer.status is Status.FEASIBLE)):
             break
@@ -93,7 +98,7 @@ def _look_up(
     def look(entry: Entry) -> bool:
         if best.done or monitor.stopping:
             return False
-        return chain.table(entry.number).refine(entry.way, entry.source, entry.target, best.stop)
+        return chain.table(entry.number).refine(entry.way, entry.source, entry.target, price, best.stop)
 
     while True:
         path = chain.path(price)
@@ -144,6 +149,7 @@ class _Plans:
     ) -> None:
         self.thinned, self.chain, self.best, self.options, self.monitor = thinned, chain, best, options, monitor
         self.later: Floats | None = None
+        self.parts = any(isinstance(table, PartsTable) for table in chain.tables.values())
 
     def learn(self, state: State) -> None:
         """See how much later a schedule ends with what is left out elsewhere."""
@@ -168,23 +174,29 @@ class _Plans:
                 break
             value = self.best.value
             costs = np.zeros((len(out), self.thinned.whole.devices)) if self.later is None else self.later
-            loose = list(planned_of(self.chain, costs))
-            model, placed = entries_program(self.chain, able, held, loose)
-            answer = _solved(model, self.best, self.options, self.monitor)
+            program = EntriesProgram(self.chain, able, held, planned_of(self.chain, costs), whole=True)
+            answer = _solved(program.model, self.best, self.options, self.monitor)
             if answer.values is None:
                 break
-            plan = joined(self.chain, [e for e, x in zip(able, answer.values, strict=False) if x > 0.5])
-            homes = {
-                g: part.able[int(answer.values[mine].argmax())]
-                for g, part, mine in zip(out, loose, placed, strict=True)
-            }
+            plan = joined(self.chain, program.chosen(answer.values))
+            homes = dict(zip(out, program.homes(answer.values), strict=True))
             state = None if plan is None else self.thinned.put_back(plan, self.best, homes)
             if state is None:
                 break
             met = True
             self.learn(state)
             seed = self.options.seed + 1
-            search(self.thinned.whole, self.best, seed=seed, rounds=_ROUNDS, states=[state])
+            if self.parts:
+                self._shift(seed)
+            else:
+                search(self.thinned.whole, self.best, seed=seed, rounds=_ROUNDS, states=[state])
             if not self.best.value < value:
                 break
         return met
+
+    def _shift(self, seed: int) -> None:
+        """Anneal windows of the best plan for a while, where annealing all of it takes long."""
+        plan = self.best.snapshot()[1]
+        if plan is not None:
+            windows = Windows(self.thinned.whole, plan, self.best, seed=seed, threads=self.options.threads)
+            windows.run(lambda: self.monitor.stopping, rounds=_WINDOWS)

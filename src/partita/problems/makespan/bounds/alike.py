@@ -1,0 +1,221 @@
+"""Blocks of equal parts, such as the heads of attention: only how many of them are placed in which way matters.
+
+Without a few *hubs* (and its ends) such a block falls into parts, equal but for their names. Let hubs and ends have
+devices, T the time between the ends, and let part k be placed in pattern p(k). Every device works for its parts one by
+one, from the earliest that one of them can start there to the latest that one can end, and so do its links with what
+parts send and receive; and no part's chain takes longer than T. Each of these says T >= Σ_k r(p(k)) for what a pattern
+takes r: its work there, and of what passes before and after it as much as its share of the parts, if it works there.
+So with weights w >= 0 that add up to 1, and prices µ on memory, T and what the parts hold come to at least
+count · min_p (w · r(p) + µ · held(p)), for any weights and prices. With weights fixed, all that matters of a pattern
+is how its memory is divided.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.makespan.parts import climb, find_takes
+from partita.ground.dags import joined
+from partita.ground.rounding import SUMMED
+from partita.problems.makespan.bounds.tables import BlockTable
+from partita.problems.makespan.instance import MakespanInstance, labels
+from partita.problems.makespan.separators import Block
+
+#: Edges inside a block from which an operator is a hub; fewest parts; most patterns of a part, and ways of hubs.
+_EDGES, _FEWEST, _PATTERNS, _WAYS = 4, 3, 100_000, 1_024
+#: Turns of the ascent in weights, patterns that are added in each, and steps.
+_TURNS, _NEAR, _STEPS = 7, 80, 80
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Equal parts of a block, by their operators in its problem, in equal order; hubs are all others but the ends."""
+
+    rows: tuple[tuple[int, ...], ...]
+    hubs: tuple[int, ...]
+
+
+def parts_of(block: Block, instance: MakespanInstance) -> Parts | None:
+    """The parts of a block, whose problem that is; None where there are few, or hubs and they have too many ways."""
+    n, ends = instance.count, {v for k, v in enumerate((0, instance.count - 1)) if (block.entry, block.exit)[k] >= 0}
+    if len(block.members) < _FEWEST or any(len(row) > 1 for row in instance.problem.classes()):
+        return None
+    degree = np.bincount([v for u, w, _ in instance.edges for v in (u, w)], minlength=n)
+    hubs = {v for v in range(n) if v not in ends and degree[v] >= _EDGES}
+    inside = [v for v in instance.order if v not in ends and v not in hubs]
+    rooted = joined(n, [(u, v) for u, v, _ in instance.edges if {u, v}.isdisjoint(ends | hubs)])
+    parts: dict[int, list[int]] = {}
+    for v in inside:
+        parts.setdefault(rooted[v], []).append(v)
+    alike: dict[object, list[tuple[int, ...]]] = {}
+    for row in parts.values():
+        alike.setdefault(_key(instance, sorted(row)), []).append(tuple(sorted(row)))
+    rows = max(alike.values(), key=lambda rows: len(rows) * len(rows[0]), default=[])
+    if len(rows) < _FEWEST or instance.devices ** len(rows[0]) > _PATTERNS:
+        return None
+    mine = {v for row in rows for v in row} | ends
+    rest = tuple(v for v in range(n) if v not in mine)
+    return Parts(tuple(rows), rest) if instance.devices ** len(rest) <= _WAYS else None
+
+
+def _key(instance: MakespanInstance, row: Sequence[int]) -> object:
+    """Equal for equal parts."""
+    place = {v: k for k, v in enumerate(row)}
+    problem = instance.problem
+    edges = sorted(
+        (place.get(u, -1 - u), place.get(v, -1 - v), () if f < 0 else problem.flows[f].times)
+        for u, v, f in instance.edges
+        if u in place or v in place
+    )
+    return tuple((problem.operators[v].times, problem.operators[v].memory) for v in row), tuple(edges)
+
+
+class Patterns:
+    """All ways to place one part, and what it takes between fixed devices of all else."""
+
+    def __init__(self, instance: MakespanInstance, parts: Parts) -> None:
+        self.parts, self.row = parts, parts.rows[0]
+        able = [np.flatnonzero(instance.able[v]).tolist() for v in self.row]
+        #: (p, operators of a part) Devices.
+        self.devices: Longs = np.array(list(itertools.product(*able)), dtype=np.int64).reshape(-1, len(self.row))
+        held = np.zeros((len(self.devices), instance.devices))
+        for k, v in enumerate(self.row):
+            held[np.arange(len(held)), self.devices[:, k]] += instance.arrays.memory[v]
+        found, of = np.unique(held, axis=0, return_inverse=True)
+        #: (m, D) How a part's memory can be divided, and (p,) which of these it is.
+        self.held: Floats = found
+        self.of: Longs = of.reshape(-1)
+
+    def takes(self, instance: MakespanInstance, fixed: dict[int, int]) -> Floats:
+        """(p, 3·D + 1) Of what is limited what a pattern takes; hubs and ends are on these devices of their problem."""
+        a, count, devices = instance.arrays, len(self.parts.rows), instance.devices
+        time = np.where(instance.able, a.time, math.inf)
+        for v, d in fixed.items():
+            time[v, :d] = time[v, d + 1 :] = math.inf
+        head, tail = labels(a, instance.ordered, time)
+        #: What passes at least before and after what a device does, over all patterns.
+        before, after = np.full((3, devices), math.inf), np.full((3, devices), math.inf)
+        row = list(self.row)
+        begun = np.where(np.isfinite(time), head - np.where(np.isfinite(time), time, 0.0), math.inf)
+        before[0], after[0] = begun[row].min(axis=0), np.where(np.isfinite(time), tail, math.inf)[row].min(axis=0)
+        inside, mine = set(row), set(row) | fixed.keys()
+        rank = {v: place for place, v in enumerate(instance.order)}
+        edges = sorted((e for e in instance.edges if e[0] in mine and e[1] in mine), key=lambda e: rank[e[1]])
+        for u, v, f in edges:
+            if f >= 0 and (u in inside or v in inside):
+                before[1], before[2] = np.minimum(before[1], head[u]), np.minimum(before[2], head[u].min())
+                left = time[v] + tail[v]
+                after[1], after[2] = np.minimum(after[1], left.min()), np.minimum(after[2], left)
+        around = before + after
+        where = np.full(instance.count, -1, dtype=np.int64)
+        where[list(fixed)] = list(fixed.values())
+        found = np.empty((len(self.devices), 3 * devices + 1))
+        find_takes(
+            a,
+            np.array(edges, dtype=np.int64).reshape(-1, 3),
+            np.array(row, dtype=np.int64),
+            self.devices,
+            where,
+            np.where(np.isfinite(around), around, 0.0) / count,
+            np.where(np.isfinite(tail), tail, 0.0),
+            count,
+            found,
+        )
+        return found
+
+    def cheapest(self, takes: Floats, price: Floats) -> tuple[Floats, Longs]:
+        """(m,) What a part takes at good weights by how its memory is divided, and (m,) the pattern of each."""
+        cost = (self.held @ price)[self.of]
+        weights = np.where(takes.max(axis=0) > 0, 1.0, 0.0)
+        weights[-1] += 1e-9
+        weights /= weights.sum()
+        best, top, among = -math.inf, weights, np.zeros(0, dtype=np.int64)
+        for turn in range(_TURNS):
+            # Those that are cheapest at the weights met, each after all are looked at.
+            each = takes @ weights + cost
+            if each.min() > best:
+                best, top = float(each.min()), weights
+            near = np.argpartition(each, min(_NEAR, len(each)) - 1)[:_NEAR]
+            among = np.union1d(among, near)
+            weights = top.copy()
+            climb(takes[among], cost[among], _STEPS, 0.5**turn, weights)
+        each = takes @ top
+        order = np.lexsort((each, self.of))
+        first = order[np.searchsorted(self.of[order], np.arange(len(self.held)))]
+        return each[first] * (1.0 - SUMMED), first
+
+
+class PartsTable(BlockTable):
+    """A block of equal parts: its ways are those of its hubs, and parts are paid for together."""
+
+    def __init__(self, block: Block, instance: MakespanInstance, parts: Parts, stop: Longs) -> None:
+        group = instance.arrays.group.of
+        super().__init__(block, stop, instance, [int(group[v]) for v in parts.hubs])
+        self.parts, self.patterns = parts, Patterns(instance, parts)
+        self.count = len(parts.rows)
+        #: For every round (ways, devices of the ends, m): what a part takes by how its memory is divided.
+        self.rounds: list[Floats] = []
+        self._fresh: set[tuple[int, int, int]] = set()
+        #: (m, operators of a part) Devices of the last patterns for every entry looked at.
+        self.picked: dict[tuple[int, int, int], Longs] = {}
+
+    @property
+    def small(self) -> bool:
+        return True
+
+    def begin(self) -> None:
+        self._fresh = set()
+        self.rounds.append(np.zeros((*self.least.shape, len(self.patterns.held))))
+
+    def priced(self, price: Floats) -> Floats:
+        found = super().priced(price)
+        held, each = (self.held @ price)[:, None, None], self.patterns.held @ price
+        for takes in self.rounds:
+            found = np.maximum(found, held + self.count * (takes + each).min(axis=-1))
+        return found
+
+    def holds(self, way: int, source: int, target: int, price: Floats) -> Floats:
+        ends, each = (way, max(source, 0), max(target, 0)), self.patterns.held @ price
+        best, found = float(super().priced(price)[ends]), super().holds(way, source, target, price)
+        for takes in self.rounds:
+            costs = takes[ends] + each
+            value = float(self.held[way] @ price + self.count * costs.min())
+            if value > best:
+                best, found = value, self.held[way] + self.count * self.patterns.held[int(costs.argmin())]
+        return found
+
+    def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs) -> bool:
+        key = way, source, target
+        if key in self._fresh or stop[0] != 0 or not self.rounds or math.isinf(self.at(*key)):
+            return False
+        self._fresh.add(key)
+        fixed = dict(zip(self.parts.hubs, self.ways[way].tolist(), strict=True))
+        fixed |= {v % self.instance.count: d for v, d in ((self.entry, source), (self.exit, target)) if d >= 0}
+        takes, picked = self.patterns.cheapest(self.patterns.takes(self.instance, fixed), price)
+        self.rounds[-1][way, max(source, 0), max(target, 0)] = takes
+        self.picked[key] = self.patterns.devices[picked]
+        return True
+
+    def weighed(self, way: int, source: int, target: int) -> list[Floats]:
+        """(m,) What a part of an entry takes, of every round in which that was looked at."""
+        ends = way, max(source, 0), max(target, 0)
+        return [takes[ends] for takes in self.rounds if takes[ends].any()]
+
+    def placed(self, way: int, source: int, target: int, divided: Sequence[int]) -> list[int]:
+        """Devices of the block's operators, each part with its memory divided in one way."""
+        device = [max(source, 0)] + [max(target, 0)] * (self.instance.count - 1)
+        for v, d in zip(self.parts.hubs, self.ways[way].tolist(), strict=True):
+            device[v] = d
+        picked = self.picked.get((way, source, target))
+        if picked is None:
+            picked = self.patterns.devices[np.unique(self.patterns.of, return_index=True)[1]]
+        for row, m in zip(self.parts.rows, divided, strict=True):
+            for v, d in zip(row, picked[m].tolist(), strict=True):
+                device[v] = d
+        return device

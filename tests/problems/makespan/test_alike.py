@@ -1,0 +1,179 @@
+"""Blocks of equal parts: what is said of them holds for every placement at every price."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from partita.engines.search.incumbent import Incumbent
+from partita.engines.search.monitor import Monitor
+from partita.problems.makespan.bounds import priced
+from partita.problems.makespan.bounds.alike import PartsTable
+from partita.problems.makespan.bounds.priced import PricedChain
+from partita.problems.makespan.evaluate import evaluate
+from partita.problems.makespan.improving import try_everything
+from partita.problems.makespan.instance import build_instance
+from partita.problems.makespan.local_search import search
+from partita.problems.makespan.options import MakespanOptions
+from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
+from partita.problems.makespan.solvers import priced as solvers
+from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.makespan.solvers.priced import close_priced
+from partita.problems.makespan.thinning import not_thinned, thin
+from partita.problems.makespan.transformers import transformer_problem
+
+
+def heads(seed: int, *, deep: bool = True, blocks: int = 1, memory: bool = False) -> MakespanProblem:
+    """Blocks of three equal parts of one or two operators that a hub joins, between operators that all pass."""
+    rng = random.Random(seed)
+    devices = 2 if blocks > 1 else rng.choice((2, 2, 3))
+    names, edges = ["start"], []
+    for _ in range(blocks):
+        first = len(names) - 1
+        lasts = []
+        for _ in range(3):
+            names.append("first")
+            edges.append((first, len(names) - 1, "read"))
+            if deep:
+                names.append("second")
+                edges.append((len(names) - 2, len(names) - 1, "inner"))
+                if seed % 2:
+                    edges.append((first, len(names) - 1, "read"))
+            lasts.append(len(names) - 1)
+        names.append("hub")
+        edges += [(v, len(names) - 1, "part") for v in lasts]
+        names.append("end")
+        edges.append((len(names) - 2, len(names) - 1, "read"))
+        if seed % 3 == 0:
+            edges.append((first, len(names) - 1, "past"))
+
+    def matrix() -> tuple[tuple[float, ...], ...]:
+        return tuple(tuple(0.0 if a == b else float(rng.randint(0, 5)) for b in range(devices)) for a in range(devices))
+
+    kinds = {
+        name: (tuple(float(rng.randint(0, 6)) for _ in range(devices)), float(rng.randint(0, 3))) for name in names
+    }
+    if seed % 5 == 0:
+        kinds["first"] = (None, *kinds["first"][0][1:]), kinds["first"][1]
+    tables = {kind: matrix() for kind in ("read", "inner", "part", "past")}
+    total = sum(kinds[name][1] for name in names)
+    limit = float(round(total * rng.uniform(0.5, 0.9)) + 1) if memory else None
+    return MakespanProblem(
+        name=f"heads {seed}",
+        devices=tuple(Device(name=f"d{d}", memory=limit) for d in range(devices)),
+        operators=tuple(
+            MakespanOperator(id=v, name=name, times=kinds[name][0], memory=kinds[name][1])
+            for v, name in enumerate(names)
+        ),
+        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=tables[k]) for f, (u, v, k) in enumerate(edges)),
+        sender_congestion=seed % 7 != 0,
+        serial_operators=seed % 11 != 0,
+    )
+
+
+def table_of(problem: MakespanProblem, monkeypatch: pytest.MonkeyPatch) -> tuple[PricedChain, PartsTable | None]:
+    """Of the block between the first and the last operator, small as it is."""
+    monkeypatch.setattr(priced, "_FINE", 0)
+    instance = build_instance(problem)
+    chain = PricedChain(not_thinned(instance).chain, instance, ())
+    assert chain.fill(Monitor(60.0), np.zeros(1, dtype=np.int64))
+    return chain, next((table for table in chain.tables.values() if isinstance(table, PartsTable)), None)
+
+
+def test_every_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No schedule takes less time and memory, paid for, than its entry says; many take hardly more."""
+    stop, compared, near, raised = np.zeros(1, dtype=np.int64), 0, 0, 0
+    for seed in range(24):
+        problem = heads(seed, deep=seed % 4 < 2)
+        _, table = table_of(problem, monkeypatch)
+        assert table is not None, seed
+        assert table.count == 3
+        draws = np.random.default_rng(seed)
+        devices = len(problem.devices)
+        price = draws.exponential(1.0, devices)
+        plain = table.priced(price).copy()
+        for _ in range(2):
+            table.begin()
+            looked = price if draws.random() < 0.6 else draws.exponential(1.0, devices)
+            for way, a, b in np.ndindex(*table.least.shape):
+                table.refine(way, a, b, looked, stop)
+        found = table.priced(price)
+        raised += bool((found > plain + 1e-6).any())
+        least = np.full(found.shape, np.inf)
+        inner = table.block.problem()
+        count = len(inner.operators)
+        times, members = [op.times for op in inner.operators], range(1, count - 1)
+        many = min(1.0, 70.0 / devices**count)
+        for placed in itertools.product(range(devices), repeat=count):
+            if draws.random() > many:
+                continue
+            rows = [tuple(times[v][d] if d == placed[v] else None for d in range(devices)) for v in range(count)]
+            if any(row[d] is None for row, d in zip(rows, placed, strict=True)):
+                continue
+            fixed = inner.replace(
+                operators=tuple(
+                    msgspec.structs.replace(op, times=row) for op, row in zip(inner.operators, rows, strict=True)
+                )
+            )
+            best = Incumbent[MakespanPlan]()
+            assert try_everything(build_instance(fixed), best)
+            way = next(w for w, row in enumerate(table.ways.tolist()) if row == [placed[v] for v in table.parts.hubs])
+            held = np.bincount([placed[v] for v in members], [inner.operators[v].memory for v in members], devices)
+            paid = best.value + float(held @ price)
+            assert found[way, placed[0], placed[-1]] <= paid * (1 + 1e-9), (seed, placed)
+            least[way, placed[0], placed[-1]] = min(least[way, placed[0], placed[-1]], paid)
+            compared += 1
+        near += bool((found > 0.9 * least)[np.isfinite(least)].mean() > 0.5)
+    assert compared > 800
+    assert raised >= 8
+    assert near >= 4
+
+
+@pytest.mark.skipif(MakespanExact().supports(heads(0), MakespanOptions()) is not None, reason="ortools is missing")
+def test_prices_and_programs_against_trying_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two such blocks and limits on memory: bounds are below the optimum, and plans are schedules."""
+    compared = planned = 0
+    for seed in range(20):
+        problem = heads(seed, deep=False, blocks=2, memory=True)
+        chain, table = table_of(problem, monkeypatch)
+        instance, best = chain.whole, Incumbent[MakespanPlan]()
+        if table is None or not try_everything(instance, best, steps=200_000) or best.answer is None:
+            continue
+        compared += 1
+        stop = np.zeros(1, dtype=np.int64)
+        top = chain.ascend(np.zeros(instance.devices), 2 * best.value + 1, 40, Monitor(10.0), stop)
+        assert top.value <= best.value * (1 + 1e-9), seed
+        if seed % 4:
+            continue
+        found = Incumbent[MakespanPlan]()
+        close_priced(not_thinned(instance), found, MakespanOptions(threads=1), Monitor(10.0))
+        assert found.bound <= best.value * (1 + 1e-9), seed
+        if found.answer is not None:
+            planned += 1
+            assert evaluate(problem, found.answer).feasible
+    assert compared >= 12
+    assert planned >= 2
+
+
+@pytest.mark.skipif(MakespanExact().supports(heads(0), MakespanOptions()) is not None, reason="ortools is missing")
+def test_heads_of_a_transformer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention of four heads: the tables prove more than chains do, and the program makes a plan that is better."""
+    monkeypatch.setattr(solvers, "_PLANS", 1)
+    monkeypatch.setattr(solvers, "_WINDOWS", 1)
+    problem = transformer_problem(1, encoders=2, decoders=1, heads=4, devices=2, room=1.2)
+    instance, best = build_instance(problem), Incumbent[MakespanPlan]()
+    parts = thin(instance)
+    assert parts is not None
+    chain, stop = PricedChain(parts.chain, instance, parts.left_out), np.zeros(1, dtype=np.int64)
+    assert chain.fill(Monitor(60.0), stop)
+    assert any(isinstance(table, PartsTable) for table in chain.tables.values())
+    search(instance, best, seed=0, rounds=0)
+    first = best.value
+    assert close_priced(parts, best, MakespanOptions(threads=1), Monitor(60.0))
+    assert best.value < 0.99 * first
+    assert best.bound > 1.01 * chain.ascend(np.zeros(2), 2 * first, 300, Monitor(60.0), np.ones(1, np.int64)).value
+    assert best.bound > 0.85 * best.value
