@@ -27,7 +27,8 @@ from partita.problems.serving.problem import (
     UnitGroup,
     UnitLayout,
 )
-from partita.problems.serving.whole_fleets import WholeFleets
+from partita.problems.serving.samples import LOOP
+from partita.problems.serving.whole_fleets import WholeFleets, least_whole
 
 
 def form(draws: random.Random, longest: int) -> ServingUnit:
@@ -117,7 +118,7 @@ def test_no_fleet_does_more_than_its_units_capacities(count: int) -> None:
         assert least <= worth.objective * (1 + 1e-9), seed
         assert bound.too_fast is None, seed
         if seed % 10 == 0:
-            assert WholeFleets(bound).least(lambda: False) <= worth.objective * (1 + 1e-9), seed
+            assert least_whole(bound, lambda: False) <= worth.objective * (1 + 1e-9), seed
         tried += 1
         preempted += worth.preemptions > 0
         near += least > 0.8 * worth.objective
@@ -168,6 +169,40 @@ def test_whole_units_are_bounded_at_least_as_high_as_values_by_themselves() -> N
     bound = FleetBound(problem)
     assert 0 < bound.least() <= WholeFleets(bound).least(lambda: False) * (1 + 2e-3)
     assert FleetCapacity().bound(problem, Monitor()).value >= bound.least()
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(600, marks=pytest.mark.slow)])
+def test_units_for_prompts_are_idle_at_the_end(count: int) -> None:
+    """Of units for prompts and for decoding on no more devices than they take, in short runs."""
+    tried = raised = 0
+    for seed in range(count):
+        try:
+            problem, plan = drawn(seed)
+        except InputError:
+            continue
+        if len(plan.units) < 2:
+            continue
+        devices = sum(problem.form(group.unit).devices * group.count for group in plan.units)
+        problem = problem.replace(roles="split", pools=(DevicePool(kind="gpu", machines=(devices,)),))
+        worth, bound = evaluate(problem, plan), FleetBound(problem)
+        plain, least = WholeFleets(bound).least(lambda: False), least_whole(bound, lambda: False)
+        assert plain <= least * (1 + 1e-3), seed
+        assert least <= worth.objective * (1 + 1e-9), seed
+        tried += 1
+        raised += least > 1.01 * plain
+    assert tried > count / 5
+    assert raised > count / 20
+
+
+def test_the_end_of_a_short_run_is_seen_nearly_whole() -> None:
+    """Ten prompts at once, one after the other, and the decodes of the last one."""
+    workload = RequestWorkload(prompt_tokens=1000, output_tokens=20, rate_per_s=1e6, requests=10)
+    pools = (DevicePool(kind="gpu", machines=(2,)),)
+    problem = LOOP.replace(workload=workload, units=LOOP.units[:1], pools=pools, roles="split")
+    units = (UnitGroup(unit=0, role="prefill"), UnitGroup(unit=0, role="decode"))
+    objective, bound = evaluate(problem, ServingPlan(units=units)).objective, FleetBound(problem)
+    assert WholeFleets(bound).least(lambda: False) < 0.9 * objective
+    assert 0.95 * objective < least_whole(bound, lambda: False) <= objective
 
 
 @pytest.mark.parametrize("bars", [False, True])

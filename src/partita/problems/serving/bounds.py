@@ -9,7 +9,7 @@ from partita.engines.search.result import Bound
 from partita.problems.kind import BoundMethod
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.problem import ServingProblem
-from partita.problems.serving.whole_fleets import WholeFleets
+from partita.problems.serving.whole_fleets import least_whole
 from partita.problems.serving.work import fitting, least_duration
 
 
@@ -51,7 +51,7 @@ class FleetCapacity(BoundMethod[ServingProblem]):
         fleets = FleetBound(problem)
         value = fleets.least()
         if not math.isinf(value) and not monitor.stopping:
-            value = max(value, WholeFleets(fleets).least(lambda: monitor.stopping))
+            value = max(value, least_whole(fleets, lambda: monitor.stopping))
         requests = ConservedWork()
         if requests.supports(problem) is None:
             # Where few requests are under way, each of them takes its time.

@@ -10,11 +10,11 @@ under way together share it. So for all ν, μ, α, θ >= 0 with ν p <= f(p, 0)
     ω = min over steps of (f(p, d) − ν p − α A + θ l A / C)/d,
     κ = min over steps of (f(p, d) − ν p − α A + θ l A / C)/d + μ (l(p, d, A) − t)
 
-the time that a unit works is, but for a factor 1 + θ, at least ν for every token of a prompt, α for every token of a
-context of a decode, κ for every decode of a request that keeps the target, and ω for every other decode: the Lagrangian
-of the linear program over mixes of steps. For every d, f and l are piecewise linear in p and linear in A (of l · A the
-lower line is taken), so that the ends of pieces decide; all d are looked at. Which prices are good is searched for;
-that they are valid needs no search.
+the time that a unit works, which is that of its busiest stage, is, but for a factor 1 + θ, at least ν for every token
+of a prompt, α for every token of a context of a decode, κ for every decode of a request that keeps the target, and ω
+for every other decode: the Lagrangian of the linear program over mixes of steps. For every d, f and l are piecewise
+linear in p and linear in A (of l · A the lower line is taken), so that the ends of pieces decide; all d are looked at.
+Which prices are good is searched for; that they are valid needs no search.
 
 A decode may also be made by computing a request anew after it was put back: what is computed then is at the price of
 prompts, with their attention. Where that is cheaper than the decode, what it saves is taken off all prices.
@@ -26,6 +26,7 @@ left out: they only cost more time. Windows and shared prefixes make caches smal
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -126,7 +127,6 @@ class UnitCapacity:
         self._mixed = self._rising(prices.dense_mixed_s, prices.mixed_step_s)
         self._alone = self._rising(prices.dense_s, prices.step_s)
         back = may_put_back(form, drawn)
-        self._anew = self._computed_anew() if back and self._plain else NEVER
         # Where windows or prefixes make computing anew another thing, decodes take the lower of both prices.
         self._again = back and not self._plain
         reading = np.zeros(prices.stages)
@@ -142,10 +142,13 @@ class UnitCapacity:
         found = [attention_s(form, s, kinds.drawn, kinds.cached, again=self._again) for s in stages]
         # Requests of decodes are in the time of steps.
         steps = [0.0 if self._again else prices.request_s[s] * (kinds.output - 1) for s in stages]
-        self._attention = np.mean([one - other for one, other in zip(found, steps, strict=True)], axis=0)
+        attention = [one - other for one, other in zip(found, steps, strict=True)]
         none = kinds.drawn._replace(output_tokens=np.ones_like(kinds.output))
         asked = [attention_s(form, s, none, kinds.cached, again=self._again) for s in stages]
-        self._prompt_attention = np.mean(asked, axis=0)
+        # What a unit works is what its busiest stage does.
+        self._busiest = self._most_worked(asked, attention)
+        self._attention, self._prompt_attention = attention[self._busiest], asked[self._busiest]
+        self._anew = self._computed_anew() if back and self._plain else NEVER
         #: (S,) Seconds of a step, however small.
         self._least_step = np.array([least_step(form, s, most=self._most) for s in stages])
         # Groups that step together take as long as each of them with as many tokens would.
@@ -155,8 +158,17 @@ class UnitCapacity:
             for s, one in zip(stages, asked, strict=True)
         ]
 
+    def _most_worked(self, asked: Sequence[Floats], attention: Sequence[Floats]) -> int:
+        """The stage that works most for a request of each kind, by full steps; bounds are valid for whichever."""
+        full = self._mixed[:, -1] / self._points[-1], self._alone[:, -1] / self._points[-1]
+        work = [
+            float((prompt * self._new + decode * self.kinds.output + one + other) @ self.kinds.count)
+            for prompt, decode, one, other in zip(*full, asked, attention, strict=True)
+        ]
+        return int(np.argmax(work))
+
     def _computed_anew(self) -> Anew:
-        """By contexts from the shortest to the longest; means over stages, sums of what latencies lack."""
+        """By contexts from the shortest to the longest; of the busiest stage, sums of what latencies lack."""
         prices, stages = self.form.prices, range(self.form.prices.stages)
         contexts = np.arange(self._contexts[0], self._contexts[1] + 1)
         several = self.form.rules.block_tokens + 1, 2
@@ -166,11 +178,10 @@ class UnitCapacity:
         for least in several:
             # The last token alone would be a decode.
             tokens = np.minimum(np.maximum(2, least), contexts) if self.form.rules.keeps else contexts
-            more = np.zeros(len(contexts))
-            for s in stages:
-                more += sum(prices.prompt_s[s]) * pairs_of(tokens, contexts - tokens, 0)
-                more -= sum(prices.decode_s[s]) * contexts + prices.request_s[s]
-            pairs.append((tokens.astype(np.float64), more / prices.stages))
+            own = self._busiest
+            more: Floats = float(sum(prices.prompt_s[own])) * pairs_of(tokens, contexts - tokens, 0).astype(np.float64)
+            more -= sum(prices.decode_s[own]) * contexts + prices.request_s[own]
+            pairs.append((tokens.astype(np.float64), more))
         return Anew(pairs[0], pairs[1], shorter)
 
     def _rising(self, tables: tuple[tuple[float, ...], ...], fixed: tuple[float, ...]) -> Floats:
@@ -224,7 +235,7 @@ class UnitCapacity:
     @cached_property
     def _prompt_price(self) -> float:
         """The most that a token of a prompt may cost."""
-        return max(0.0, float((self._mixed.mean(0) / self._points).min()))
+        return max(0.0, float((self._mixed[self._busiest] / self._points).min()))
 
     def _steps(self, decodes: Floats) -> Steps:
         prices = self.form.prices
@@ -241,7 +252,8 @@ class UnitCapacity:
                 np.interp(ends, self._points, self._mixed[stage]),
             )
             own += self._request[stage] * d
-            time += own / prices.stages
+            if stage == self._busiest:
+                time += own
             latency += own + (0.0 if self._plain else self._reading[stage]) * d
         reading = float(sum(sum(row) for row in prices.decode_s)) if self._plain else 0.0
         least = self._contexts[0] * d

@@ -63,6 +63,12 @@ class FleetBound:
         return len(self.drawn.prompt_tokens)
 
     @property
+    def decoding_s(self) -> float:
+        """Seconds that every request still takes at least when its prompt leaves a unit for prompts."""
+        gaps = [item.gap_s for item in self.items if item.role == "decode"]
+        return min(gaps, default=0.0) * int(self.kinds.output.min() - 1)
+
+    @property
     def too_fast(self) -> Item | None:
         """The item of the shortest time between two tokens, where not even that is within the TPOT target."""
         limit = self.problem.targets.tpot_s

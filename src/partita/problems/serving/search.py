@@ -32,7 +32,7 @@ from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
 from partita.problems.serving.request_values import Item
 from partita.problems.serving.rules import RULES, ByRule, Estimates, Rule, growing, planned
-from partita.problems.serving.whole_fleets import WholeFleets
+from partita.problems.serving.whole_fleets import least_whole
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
@@ -96,7 +96,7 @@ class _Search:
 
     def whole(self) -> None:
         """The bound over whole units."""
-        least = WholeFleets(self.bound).least(lambda: self.monitor.stopping)
+        least = least_whole(self.bound, lambda: self.monitor.stopping)
         if math.isinf(least):
             self.best.refute(self.name)
         elif least > 0:

@@ -29,14 +29,17 @@ _FIRST, _MORE, _GAP = 30, 10, 1e-3
 
 
 class WholeFleets:
-    """The integer program over the items of a bound."""
+    """The integer program over the items of a bound, of runs of so many seconds or fewer."""
 
-    def __init__(self, bound: FleetBound) -> None:
+    def __init__(self, bound: FleetBound, longest_s: float = math.inf) -> None:
         self.bound = bound
         finite = np.isfinite(bound.capacities).all(axis=1)
         totals = bound.values.total[finite]
         #: (V, items) Requests per second that a unit stands for, by rows of values.
         self.rates = bound.capacities[finite] / totals[:, None] * bound.count
+        # At the end of a run, units for prompts have nothing to do while the last request is decoded.
+        busy = max(0.0, 1 - bound.decoding_s / longest_s) if longest_s > 0 else 1.0
+        self.rates[:, [item.role == "prefill" for item in bound.items]] *= busy * (1 + ROOM)
         self.sizes = {
             pool.kind: sorted({size for item in bound.items for size in blocks_of(item.form, pool.machines)})
             for pool in bound.problem.pools
@@ -132,3 +135,21 @@ class WholeFleets:
                 [place for place in broken.tolist() if allowed[place] < limit and place not in used], np.int64
             )
         return best
+
+
+def least_whole(bound: FleetBound, stop: Callable[[], bool]) -> float:
+    """The objective of every fleet of whole units at least; 0 without a proof.
+
+    How long units for prompts have nothing to do counts most in short runs: if runs of T seconds or fewer need more than
+    T, all runs take more than T; otherwise they take what those need.
+    """
+    least = WholeFleets(bound).least(stop)
+    if bound.problem.goal == "cost" or not 0 < least < math.inf or not bound.decoding_s:
+        return least
+    longest = least
+    for _ in range(2):
+        needed = WholeFleets(bound, longest * bound.count).least(stop)
+        least, longest = max(least, min(longest, needed)), needed
+        if not least < longest < math.inf:
+            break
+    return least
