@@ -140,8 +140,8 @@ class WholeFleets:
 def least_whole(bound: FleetBound, stop: Callable[[], bool]) -> float:
     """The objective of every fleet of whole units at least; 0 without a proof.
 
-    How long units for prompts have nothing to do counts most in short runs: if runs of T seconds or fewer need more than
-    T, all runs take more than T; otherwise they take what those need.
+    How long units for prompts have nothing to do counts most in short runs: if runs of T seconds or fewer need more
+    than T, all runs take more than T; otherwise they take what those need.
     """
     least = WholeFleets(bound).least(stop)
     if bound.problem.goal == "cost" or not 0 < least < math.inf or not bound.decoding_s:
