@@ -9,7 +9,8 @@ Source: own. Assume a mapping within a target, and count in it: how often every 
   add up to the replicas at both ends;
 * the same of rings, where a replica has both its links within a class. Where rings have to stay inside an island that
   does not hold all of the stage, a run of replicas has two ends that do not. A ring with replicas on both sides of a
-  cut through the islands crosses it both ways, which in a row of islands small ones have no room for.
+  cut through the islands crosses it both ways, which in a row of islands small ones have no room for. Where two rings
+  together cannot pass some islands (``partita.problems.mapping.bounds.passages``), columns are on one side of them.
 
 Is there no solution in whole numbers, the target is refuted. So what fits into one island is seen together with what
 that leaves to the others, down to single devices.
@@ -17,6 +18,7 @@ that leaves to the others, down to single devices.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 
@@ -32,15 +34,18 @@ from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound
 from partita.problems.mapping.bounds.parts import Column, Island, Reach, partitions
+from partita.problems.mapping.bounds.passages import Blocked, Passages, row_of
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
 
-BACKEND = "cpsat"
+BACKEND, FRACTIONS = "cpsat", "highs"
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
 _PRECISION, PROGRAM_S, _VAIN, _SHARE = 1e-3, 30.0, 2, 1 / 3
+#: Islands that rings cannot pass of which both sides are tried in linear programs, and seconds of one of these at most.
+_SIDES, _FRACTIONS_S = 3, 15.0
 
 Terms = list[tuple[int, float]]
 
@@ -89,6 +94,11 @@ def columns_bound(
         return low
     for number, islands in enumerate(partitions(instance)):
         upper, given_up = high(), 0
+        # What rings cannot pass says most up to where they can.
+        passable = Passages(instance, islands).ceiling(low, upper) if math.isfinite(upper) else low
+        if passable > low * (1 + 2 * _PRECISION) and _ask(column, islands, passable, stopping) is Status.INFEASIBLE:
+            low = passable
+            report(lowered(instance, low))
         # Finer partitions have to show that they know more at all.
         target = low * (1 + 2 * _PRECISION) if number else low + _SHARE * (upper - low)
         while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
@@ -113,18 +123,45 @@ def columns_bound(
 
 
 def _ask(
-    column: Column, islands: list[Island], target: float, stopping: Callable[[], bool], program_s: float
+    column: Column, islands: list[Island], target: float, stopping: Callable[[], bool], program_s: float = 0.0
 ) -> Status:
-    """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails."""
+    """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails.
+
+    Without seconds for a program in whole numbers, that is left out.
+    """
     program = Program(column, islands, up_to(target), stopping)
     column.forget()
     if stopping():
         return Status.UNKNOWN
     try:
         calls = Callbacks(stop=stopping)
+        if program.sides and _without_solution(program, 0, calls):
+            return Status.INFEASIBLE
+        if program_s == 0.0:
+            return Status.UNKNOWN
         return solve_program(program.model, BACKEND, time_limit_s=program_s, callbacks=calls).status
     except SolverCrashError:
         return Status.UNKNOWN
+
+
+def _without_solution(program: Program, first: int, calls: Callbacks) -> bool:
+    """Whether there are not even fractions, whichever sides of islands columns are on: two linear programs each.
+
+    Where rings cannot pass, that is soon seen in fractions, and whole numbers take long.
+    """
+    if missing(FRACTIONS) is not None or first == min(len(program.sides), _SIDES):
+        return False
+    for value in (0.0, 1.0):
+        program.model.fix(program.sides[first], value)
+        fractions = dataclasses.replace(program.model, binary=[False] * program.model.size)
+        answer = solve_program(fractions, FRACTIONS, time_limit_s=_FRACTIONS_S, central=True, callbacks=calls).status
+        refuted = answer is Status.INFEASIBLE or (
+            answer is not Status.UNKNOWN and _without_solution(program, first + 1, calls)
+        )
+        program.model.lower[program.sides[first]], program.model.upper[program.sides[first]] = 0.0, 1.0
+        if not refuted:
+            return False
+    return True
 
 
 class Program:
@@ -142,6 +179,7 @@ class Program:
         self.both: dict[tuple[int, int], list[Terms]] = {
             (s, t): [[] for _ in islands] for s in range(self.instance.stages) for t, _ in self.instance.exchanges(s)
         }
+        self.sides: list[int] = []  #: Variables for the sides of islands that rings cannot pass.
         for i in range(len(islands)):
             if stopping():
                 return
@@ -150,9 +188,13 @@ class Program:
             self.model.add_row(
                 [term for terms in row for term in terms], self.instance.replicas, self.instance.replicas
             )
+        #: By pair of stages, then pair of islands: columns with the one and the other there, as far as that is counted.
+        self.moved: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
         for s, t in self.both:
             if s < t:
                 self._exchanges(s, t)
+        for one in Passages(self.instance, islands).blocked(limit):
+            self._one_side(one)
         for s in range(self.instance.stages):
             if self.instance.partners[s]:
                 self._ring(s)
@@ -196,6 +238,7 @@ class Program:
             return
         count = len(self.islands)
         moved = {(i, j): self._between(i, j) for i in range(count) for j in range(count) if i != j}
+        self.moved[s, t] = moved
         for i in range(count):
             others = [j for j in range(count) if j != i]
             for stage, ways in ((s, [moved[i, j] for j in others]), (t, [moved[j, i] for j in others])):
@@ -250,11 +293,9 @@ class Program:
     def _around(self, s: int, steps: dict[tuple[int, int], int]) -> None:
         """A ring on both sides of a cut through the islands crosses it both ways.
 
-        Cuts part nearer from further islands, as seen from the one that is the furthest from the first: the end of a
-        row of them.
+        Cuts part nearer from further islands, as seen from the end of a row of them.
         """
-        first = [*self.islands[0].others][-1]
-        order, replicas = [first, *self.islands[first].others], float(self.instance.replicas)
+        order, replicas = row_of(self.islands), float(self.instance.replicas)
         for cut in range(1, len(order)):
             sides = order[:cut], order[cut:]
             used = []
@@ -265,6 +306,16 @@ class Program:
             for here, there in (sides, sides[::-1]):
                 crossing = [(steps[i, j], 1.0) for i in here for j in there]
                 self.model.add_row([*crossing, *used], lower=-1.0)
+
+    def _one_side(self, blocked: Blocked) -> None:
+        """No column has both stages on this side of some islands, or none has both on that side."""
+        side, replicas = self.model.add_binary(), float(self.instance.replicas)
+        self.sides.append(side)
+        moved = self.moved.get(blocked.stages, {})
+        for islands, sign in ((blocked.before, 1.0), (blocked.behind, -1.0)):
+            here = [term for i in islands for term in self.both[blocked.stages][i]]
+            here += [(moved[i, j], 1.0) for i in islands for j in islands if (i, j) in moved]
+            self.model.add_row([*here, (side, -sign * replicas)], upper=0.0 if sign > 0 else replicas)
 
     def _inside(self, s: int, i: int, terms: Terms) -> None:
         """Rings that have to stay inside an island: unless all of it is there, runs have ends that do not."""
