@@ -133,6 +133,9 @@ def cases(data: Path) -> Iterator[ThroughputProblem]:
             free = series.replace(accelerators=8, memory_bytes=float("inf"))
             yield msgspec.structs.replace(free, name=f"{stem} x 10 in series, k = 8, no limit")
             yield copies(problem, 2, joined=False).replace(accelerators=12, name=f"{stem} x 2 in parallel, k = 12")
+    for layers in (3_400, 33_334):
+        roomy = (DeviceKind(name="A100", count=8, memory_bytes=5e10 * layers / 80),)
+        yield transformer(layers, roomy, training=False, schedule=MicrobatchSchedule())
     one = (DeviceKind(name="A100", count=8, memory_bytes=5e10),)
     two = (
         DeviceKind(name="A100", count=4, memory_bytes=6e10),

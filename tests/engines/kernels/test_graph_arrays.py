@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from instances.kernel_arrays import dags, paths_between, row_of, values
 from partita.engines.kernels.arrays import Floats, Ints, Longs, Words, as_arrays, bit_rows, row_masks, zeros
 from partita.engines.kernels.bits import add, has, listed
-from partita.engines.kernels.closures import chain_sums, closure_bits, closure_sums
+from partita.engines.kernels.closures import SPANS, closure_bits, closure_sums, span_sums
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.graph_arrays import (
     chosen_rows,
@@ -158,12 +158,32 @@ def test_closures_and_what_they_sum_to(data: st.DataObject, dag: tuple[int, list
         sums = np.ones((2, n))
         closure_sums(graph, weights, first_to_last, sums)
         assert sums.tolist() == [[1 + sum(row[u] for u in closed[v]) for v in range(n)] for row in weights]
-        chains = np.zeros((2, n))
-        chain_sums(graph, weights, first_to_last, chains)
-        for row, found in zip(weights, chains, strict=True):
-            for v in range(n):
-                beside = [u for u, w in edges if w == v] if first_to_last else [w for u, w in edges if u == v]
-                assert found[v] == row[v] + max((found[u] for u in beside), default=0.0)
+        spans = np.zeros((2, n))
+        span_sums(graph, weights, first_to_last, spans)
+        assert (spans + 1).tolist() == pytest.approx(sums), "so few items have few intervals"
+
+
+@pytest.mark.parametrize("first_to_last", [True, False])
+def test_sums_over_too_many_intervals_are_less(first_to_last: bool) -> None:
+    """Items beside long chains: never more than all that comes before, and close to it."""
+    rng = np.random.default_rng(4)
+    less = equal = 0
+    for width in (2, 5, 9):
+        # A ladder of so many chains that are joined now and then, numbered across.
+        rungs = 60
+        edges = [(v, v + width) for v in range(width * (rungs - 1))]
+        edges += [(v, v + width + 1) for v in range(width * (rungs - 1) - 1) if rng.random() < 0.05]
+        n = width * rungs
+        graph, weights = graph_of(edges, n), rng.integers(1, 9, (1, n)).astype(np.float64)
+        whole, spans = np.zeros((2, 1, n))
+        closure_sums(graph, weights, first_to_last, whole)
+        span_sums(graph, weights, first_to_last, spans)
+        assert (spans <= whole).all()
+        assert (spans >= weights).all()
+        less += int((spans < whole).sum())
+        equal += int((spans == whole).sum())
+    assert less > 100 > SPANS
+    assert equal > 100
 
 
 #: Around whole words.

@@ -5,8 +5,8 @@ suffix sum: for the right end r, ``step`` satisfies cost(l..r) = Σ_{q ≥ l} st
 one of its pins becomes the right end. A net with its maker at position s pays out where l ≤ s unless all its pins are
 inside, and in where s < l ≤ its last pin (or s > r).
 
-Stages end only where what is before fits on some number of devices and what is behind on the others, by work alone: near
-to what limits have to be that is almost nowhere, and other right ends are passed over.
+Stages end only where what is before fits on some number of devices and what is behind on the others, by work alone:
+near to what limits have to be that is almost nowhere, and other right ends are passed over.
 
 Plain problems have no ``Lines``: one line of work and transfers that cost the same in and out, one device a stage. The
 kernel is compiled once for them and once for variants.

@@ -10,6 +10,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.problems.throughput.protocol import Outcome, ThroughputOptions
 from partita.problems.throughput.solvers.combined import CombinedRun, combined_refusal
 from partita.problems.throughput.solvers.contiguous_run import ContiguousRun
+from partita.problems.throughput.solvers.narrowing import solve_narrowed
 
 #: Most combinations of used devices of all kinds but the largest: states and orders keep one entry for each.
 MOST_CODES = 20_000
@@ -30,13 +31,17 @@ class Exact:
         """Search until proved, or until ``monitor.stopping``; the bound holds for the original problem."""
         if combined_refusal(problem) is not None:
             return ContiguousRun(problem, options).search(monitor)
-        run = CombinedRun(problem, options, monitor)
-        outcome = run.search(monitor)
-        found_by = run.incumbent.found_by
-        monitor.report(
-            note=f"bound proven by {run.incumbent.proven_by}" + (f", plan found by {found_by}" if found_by else "")
-        )
-        return outcome
+        return solve_narrowed(problem, options, monitor, _combined)
+
+
+def _combined(problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor) -> Outcome:
+    run = CombinedRun(problem, options, monitor)
+    outcome = run.search(monitor)
+    found_by = run.incumbent.found_by
+    monitor.report(
+        note=f"bound proven by {run.incumbent.proven_by}" + (f", plan found by {found_by}" if found_by else "")
+    )
+    return outcome
 
 
 def contiguous_only(name: str, options: ThroughputOptions, problem: ThroughputProblem | None = None) -> str | None:

@@ -42,7 +42,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
-from partita.engines.kernels.closures import chain_sums, closure_sums
+from partita.engines.kernels.closures import before_and_after
 from partita.engines.kernels.throughput.arrays import SliceTable
 from partita.engines.kernels.throughput.plain_search import search_plain
 from partita.engines.kernels.throughput.search_state import COLUMNS, DownsetSearch, Plain, new_store, new_tally
@@ -58,8 +58,6 @@ from partita.problems.throughput.solvers.view import CapacityRule, Effort, Phase
 
 #: Most stages times nets that the annealing counts.
 MOST_COUNTS = 20_000_000
-#: Items up to which sums over everything before or after an item are computed exactly (n² bits).
-LARGEST_CLOSURE = 15_000
 #: Charged work must add up to so much more than work to take its place.
 WORTH = 1e-3
 
@@ -166,13 +164,8 @@ def _with_charge(view: PlainView, cap: Capacity, charged: ChargedItems) -> Capac
 
 def _closures(view: PlainView, cap: Capacity, work: Floats, size: Floats) -> tuple[Floats, Floats, Floats]:
     """Weight and work of what follows every item, and (K, 2, n) work and bytes of what precedes it, or less."""
-    a, n = view.arrays, view.items
-    kernel = closure_sums if n <= LARGEST_CLOSURE else chain_sums
-    after = np.concatenate([cap.item, work])
-    before = np.concatenate([work, size[None]])
-    up, down = np.zeros_like(after), np.zeros_like(before)
-    kernel(a.graph, after, False, up)
-    kernel(a.graph, before, True, down)
+    up = before_and_after(view.arrays.graph, np.concatenate([cap.item, work]), False)
+    down = before_and_after(view.arrays.graph, np.concatenate([work, size[None]]), True)
     rows, safe = cap.item.shape[0], 1 - TOLERANCE
     pairs = np.stack([np.stack([row, down[-1]]) for row in down[:-1]])
     return up[:rows] * safe, up[rows:] * safe, pairs * safe
