@@ -16,12 +16,14 @@ from partita.engines.kernels.throughput.covering import search_block
 from partita.engines.kernels.throughput.cut_search import search_by_cuts
 from partita.engines.kernels.throughput.mincut import TINY, block_network
 from partita.problems.throughput.bounds.block_pool import BlockPool
-from partita.problems.throughput.bounds.covering import CoveringBound
-from partita.problems.throughput.bounds.knowledge import Knowledge
+from partita.problems.throughput.bounds.block_search import ENOUGH, BlockSearch
+from partita.problems.throughput.bounds.covering import Covering, CoveringBound
+from partita.problems.throughput.bounds.knowledge import Knowledge, simple_bound
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
 from problems.throughput.bounds.block_problems import SLACK, block_problems
+from second_opinions import brute_force
 from second_opinions.metamorphic import in_other_time
 
 
@@ -208,6 +210,36 @@ def test_cuts_that_are_stopped_prove_nothing() -> None:
             relaxed, exclusions, network, charge, target, 0.7, 0, skipped, 1 / target, most, 0, raised, block
         )
         assert answer[0] == 2
+
+
+def test_it_is_valid_whenever_its_time_ends() -> None:
+    """Targets that have had their time are lowered, with charges kept or not: time passes with every look at it."""
+    raised = 0
+    for seed in range(32):
+        looks = itertools.count()
+        problem = regal_problem(seed, nodes=6 + seed % 2, devices=2 + seed % 2, noise="operator")
+        knowledge = Knowledge(uniform(problem))
+        knowledge.prove(simple_bound(knowledge.uniform), "simple")
+        before, most = knowledge.bound, (20, 40, 80, 160)[seed % 4]
+        Covering(knowledge, lambda most=most, looks=looks: float(most - next(looks))).run()
+        optimum = brute_force.best(problem, "acyclic")
+        assert optimum is not None
+        assert knowledge.bound <= optimum * (1 + SLACK)
+        raised += knowledge.bound > before * (1 + SLACK)
+    assert raised >= 20
+
+
+def test_anchors_that_gave_up_come_last_and_wait_while_others_find_blocks() -> None:
+    relaxed = uniform(regal_problem(0, family="layered", nodes=60, devices=4, noise="operator"))
+    n, pool, target = relaxed.items, BlockPool(relaxed), float(relaxed.work.sum()) / 3
+    search = BlockSearch(pool, target, 1, lambda: False)
+    charge = relaxed.work / target
+    found, left = search.round(charge, 0.85, range(n), 1)
+    hard = np.flatnonzero(search.hard)
+    assert 0 < len(hard) < n
+    assert set(hard) <= set(left)
+    assert set(search.anchors()[-len(hard) :]) == set(hard)
+    assert found < ENOUGH
 
 
 @pytest.mark.parametrize("seed", range(3))

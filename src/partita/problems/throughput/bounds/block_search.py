@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Longs, Words, bit_rows, row_masks
+from partita.engines.kernels.arrays import Bools, Floats, Longs, Words, bit_rows, row_masks
 from partita.engines.kernels.throughput.covering import search_block
 from partita.engines.kernels.throughput.cut_search import search_by_cuts
 from partita.engines.kernels.throughput.mincut import TINY, block_network
@@ -20,7 +20,7 @@ from partita.problems.throughput.bounds.block_pool import BlockPool
 from partita.problems.throughput.bounds.knowledge import Charged
 
 #: Nodes of a search with knapsacks before one with minimum cuts; and of one for a block that carries still more.
-SIMPLE, FURTHER = 100, 200
+SIMPLE, FURTHER = 40, 40
 #: Blocks after which the charges are computed anew: so many, or a part of the items.
 ENOUGH, PART = 25, 0.2
 
@@ -59,6 +59,8 @@ class BlockSearch:
         #: Price of load that an anchor ended with, and the number of its last search.
         self.price: Floats = np.full(n, 1 / max(target, NOT_ZERO)) if earlier is None else earlier.price
         self.last: Longs = np.zeros(n, dtype=np.int64) if earlier is None else earlier.last
+        #: Anchors whose last search gave up.
+        self.hard: Bools = np.zeros(n, dtype=np.bool_)
 
     def lower(self, target: float, *, priced: bool) -> None:
         """Go on at a smaller target, for which what blocks cannot hold is still true.
@@ -69,8 +71,8 @@ class BlockSearch:
         self.priced = target if priced else self.priced
 
     def anchors(self) -> list[int]:
-        """All anchors, those first that were not searched for longest."""
-        return [int(v) for v in np.argsort(self.last, kind="stable")]
+        """All anchors: those last whose last search gave up, and those first that were not searched for longest."""
+        return [int(v) for v in np.lexsort((self.last, self.hard))]
 
     def round(self, charge: Floats, share: float, anchors: Sequence[int], nodes: int) -> tuple[int, list[int]]:
         """Search at each anchor for a block with more than ``share``, with so many nodes.
@@ -84,6 +86,9 @@ class BlockSearch:
             running: set[Future[_Answer]] = set()
             while running or place < len(anchors):
                 while place < len(anchors) and len(running) < 2 * self.threads and self.flag[0] == 0:
+                    if found >= ENOUGH and self.hard[anchors[place]]:
+                        # Other charges may make it easy.
+                        break
                     running.add(executor.submit(self._at, charge, share, anchors[place], nodes))
                     place += 1
                 if not running:
@@ -94,6 +99,7 @@ class BlockSearch:
                 for future in done:
                     answer = future.result()
                     self.last[answer.anchor] = self.last.max() + 1
+                    self.hard[answer.anchor] = answer.status == 2 and self.flag[0] == 0
                     if answer.status == 1 and self.pool.add(row_masks(answer.block, n), active=True):
                         found += 1
                     elif answer.status != 0:

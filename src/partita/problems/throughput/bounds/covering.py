@@ -18,21 +18,21 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.ground.rounding import GAP
+from partita.ground.rounding import GAP, NOT_ZERO
 from partita.problems.throughput.bounds.block_pool import BlockPool, Prices
 from partita.problems.throughput.bounds.block_search import BlockSearch
-from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, suits_programs
+from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
 #: Least relative step of targets; where the first and the next ones lie between the bound and what charges promise;
 #: and what charges must promise at least, as a part of what the target is above the bound.
-STEP, FIRST, NEXT, HOPE = 1e-4, 0.3, 0.4, 0.1
-#: Blocks found, as a share of the items, that are too few to go on; how much of what is promised a lower target gives
-#: up; and part of the time left that a target gets.
-FEW, EASE, PATIENCE = 0.1, 0.1, 0.6
+STEP, FIRST, NEXT, HOPE = 1e-4, 0.3, 0.4, 0.3
+#: Blocks found, as a share of the items, that are few; part of the time left that a target gets; and how many times as
+#: long as the longest so far the next may take before the step to it is cut.
+FEW, PATIENCE, TIMES = 0.1, 0.6, 4.0
 #: Nodes of the first search at an anchor, growth when none of the anchors finds a block, and how often it grows.
-NODES, GROWTH, GROWN = 500, 8, 3
+NODES, GROWTH, GROWN = 40, 8, 4
 #: Part of what the sum of charges has to spare that is left when they are computed, largest and least share of it.
 EVEN, COARSE, FINE = 0.6, 0.25, 5e-5
 #: Orders whose segments are the first blocks, and those of each further target.
@@ -62,7 +62,7 @@ class Covering:
         The sum of charges falls about as fast as targets rise, so that the sum at one target promises how high targets
         may get; with every block found, it promises less.
         """
-        knowledge, step = self.knowledge, FIRST
+        knowledge, step, longest = self.knowledge, FIRST, NOT_ZERO
         label = knowledge.label
         for block in () if label is None else np.unique(label):
             self.pool.add(label == block, active=True)
@@ -77,10 +77,13 @@ class Covering:
             if target <= knowledge.bound:
                 return
             search = BlockSearch(self.pool, target, self.threads, self.stop, knowledge.charged, search)
-            before = knowledge.bound
-            target, step = self._refute(search), NEXT
+            before, left = knowledge.bound, self.left_s()
+            target = self._refute(search)
             if knowledge.bound <= before:
                 return
+            # The time that a target takes grows fast towards those that no charges refute.
+            longest = max(longest, left - self.left_s()) if math.isfinite(left) else longest
+            step = NEXT * min(1.0, self.left_s() / (TIMES * longest))
 
     def _charges(self, target: float) -> Prices | None:
         """Charges at a target, whose sum lacks a part of what it had to spare the last time."""
@@ -99,13 +102,17 @@ class Covering:
         target = bound + part * (min(promised, most) - bound)
         return min(target, most) if target > bound * (1 + STEP) else bound
 
+    def _give_up(self) -> float:
+        """Seconds left from which on a target has had its time."""
+        return (1 - PATIENCE) * self.left_s() if math.isfinite(self.left_s()) else 0.0
+
     def _refute(self, search: BlockSearch) -> float:
         """Find blocks and charges in turn until none is missing, which refutes the target; the last target.
 
         The target is lowered on the way if charges no longer promise that much, or if it is too hard.
         """
         knowledge, devices, items = self.knowledge, self.knowledge.uniform.devices, self.knowledge.uniform.items
-        give_up = (1 - PATIENCE) * self.left_s() if math.isfinite(self.left_s()) else 0.0
+        give_up = self._give_up()
         flat = False
         while not self.stop():
             prices = self._charges(search.priced)
@@ -136,11 +143,9 @@ class Covering:
                 knowledge.refute(target, CoveringBound.name)
                 break
             if found == 0 or self.left_s() <= give_up:
-                # Too hard in the nodes or in the time it got.
-                search.lower(0.5 * (target + bound), priced=found > 0)
-                give_up = (1 - PATIENCE) * self.left_s() if found else give_up
-            elif found < FEW * items:
-                search.lower(max(0.5 * (target + bound), target * (1 - EASE * (share - 1))), priced=False)
+                # Too hard in the nodes or in the time it got. Where few blocks carry too much, charges nearly do.
+                search.lower(0.5 * (target + bound), priced=found >= FEW * items)
+                give_up = self._give_up() if found else give_up
             if search.target <= bound * (1 + STEP / 2):
                 break
         return search.target
@@ -167,8 +172,8 @@ class CoveringBound(HierarchyBound):
     )
 
     def share(self, uniform: BlockProblem) -> float:
-        """The search for blocks is short where they are small; elsewhere programs prove more."""
-        return 0.0 if suits_programs(uniform) else 8.0
+        """Programs prove more where there are few blocks; where blocks are large, they share the time."""
+        return 8.0 if uniform.devices > FEW_BLOCKS else 0.0
 
     def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""

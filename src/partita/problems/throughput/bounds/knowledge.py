@@ -150,7 +150,7 @@ def simple_bound(uniform: BlockProblem) -> float:
 
 
 def suits_programs(uniform: BlockProblem) -> bool:
-    """Whether programs of whole splits are likely to prove more in the same time than a search for single blocks."""
+    """Whether programs of whole splits are likely to prove as much in the same time as a search for single blocks."""
     return uniform.devices <= FEW_BLOCKS or uniform.items > SMALL_BLOCK * uniform.devices
 
 
