@@ -87,24 +87,24 @@ class MappingCombined(MappingSolver):
         def done() -> bool:
             return best.done
 
-        def columns(low: float, program_s: float) -> float:
+        def columns(low: float, program_s: float, *, again: bool) -> float:
             if Columns().supports(instance.problem) is not None or done():
                 return low
 
             def report(value: float) -> None:
                 best.prove(value, Columns.name)
 
-            return columns_bound(instance, low, lambda: best.value, done, report, program_s=program_s)
+            return columns_bound(instance, low, lambda: best.value, done, report, program_s=program_s, again=again)
 
         def beside(high: float) -> list[Ints]:
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
             low = lowered(instance, assignment_bound(instance))
             # Easy programs first: they often know more than anything else, and later ones begin there.
-            low = columns(low, _EASY_S)
+            low = columns(low, _EASY_S, again=False)
             if done():
                 return []
             low = thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
-            columns(low, PROGRAM_S)
+            columns(low, PROGRAM_S, again=True)
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))

@@ -43,7 +43,7 @@ BACKEND, FRACTIONS = "cpsat", "highs"
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
-_PRECISION, PROGRAM_S, _VAIN, _SHARE = 1e-3, 30.0, 2, 1 / 3
+_PRECISION, PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 30.0, 2, 1 / 3, 1 / 4
 #: Islands that rings cannot pass of which both sides are tried in linear programs, and seconds of one of these at most.
 _SIDES, _FRACTIONS_S = 3, 15.0
 
@@ -82,27 +82,32 @@ def columns_bound(
     report: Callable[[float], object] = lambda value: None,
     *,
     program_s: float = PROGRAM_S,
+    again: bool = False,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
     There are devices enough, and as many replicas of every stage. ``high`` is asked again for every target, since
     others may find better mappings meanwhile; ``stopping`` is polled, and true ends it.
-    A program gets ``program_s`` seconds.
+    A program gets ``program_s`` seconds. Where programs with less time were asked before, ``again`` goes on in smaller
+    steps, and asks nothing twice about islands that rings cannot pass.
     """
     column = Column(instance)
     if column.parts is None:
         return low
+    share = _AGAIN if again else _SHARE
     for number, islands in enumerate(partitions(instance)):
         upper, given_up = high(), 0
-        # What rings cannot pass says most up to where they can.
-        passable = Passages(instance, islands).ceiling(low, upper) if math.isfinite(upper) else low
-        if passable > low * (1 + 2 * _PRECISION) and _ask(column, islands, passable, stopping) is Status.INFEASIBLE:
+        # What rings cannot pass says most up to where they can. Where it says nothing there, it is not asked again.
+        passable, sided = Passages(instance, islands).ceiling(low, upper) if not again else low, False
+        if passable > low * (1 + 2 * _PRECISION):
+            sided = _ask(column, islands, passable, stopping, 0.0, sided=True) is Status.INFEASIBLE
+        if sided:
             low = passable
             report(lowered(instance, low))
         # Finer partitions have to show that they know more at all.
-        target = low * (1 + 2 * _PRECISION) if number else low + _SHARE * (upper - low)
+        target = low * (1 + 2 * _PRECISION) if number else low + share * (upper - low)
         while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
-            answer = _ask(column, islands, target, stopping, program_s)
+            answer = _ask(column, islands, target, stopping, program_s, sided=sided)
             if answer is Status.INFEASIBLE:
                 low = target
                 report(lowered(instance, low))
@@ -112,22 +117,29 @@ def columns_bound(
                 upper = target
                 given_up += answer is Status.UNKNOWN
             upper = min(upper, high())
-            target = low + _SHARE * (upper - low)
+            target = low + share * (upper - low)
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not given_up and not stopping()
-        if near and _ask(column, islands, last, stopping, program_s) is Status.INFEASIBLE:
+        if near and _ask(column, islands, last, stopping, program_s, sided=sided) is Status.INFEASIBLE:
             low = last
             report(lowered(instance, low))
     return low
 
 
 def _ask(
-    column: Column, islands: list[Island], target: float, stopping: Callable[[], bool], program_s: float = 0.0
+    column: Column,
+    islands: list[Island],
+    target: float,
+    stopping: Callable[[], bool],
+    program_s: float,
+    *,
+    sided: bool,
 ) -> Status:
     """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails.
 
-    Without seconds for a program in whole numbers, that is left out.
+    With ``sided``, linear programs for the sides of islands that rings cannot pass are asked first; without seconds for
+    a program in whole numbers, these alone are.
     """
     program = Program(column, islands, up_to(target), stopping)
     column.forget()
@@ -135,7 +147,7 @@ def _ask(
         return Status.UNKNOWN
     try:
         calls = Callbacks(stop=stopping)
-        if program.sides and _without_solution(program, 0, calls):
+        if sided and program.sides and _without_solution(program, 0, calls):
             return Status.INFEASIBLE
         if program_s == 0.0:
             return Status.UNKNOWN
