@@ -138,7 +138,7 @@ def test_a_tpot_below_every_step_is_infeasible_with_the_shortest(goal: Goal, rat
 def test_a_fleet_of_two_kinds_is_found_with_a_bound() -> None:
     other = tuple(msgspec.structs.replace(unit, kind="other") for unit in LOOP.units[:1])
     fleet = LOOP.replace(
-        workload=RequestWorkload(prompt_tokens=100, output_tokens=20, requests=500),
+        workload=RequestWorkload(prompt_tokens=100, output_tokens=20, requests=200),
         units=(*LOOP.units[:2], *other),
         pools=(*LOOP.pools, DevicePool(kind="other", machines=(2,))),
         goal="rate",
@@ -158,7 +158,7 @@ def test_what_another_kind_has_left_helps_with_prompts() -> None:
     first = LOOP.units[0]
     prices = msgspec.structs.replace(first.prices, step_s=(0.05,))
     fleet = LOOP.replace(
-        workload=RequestWorkload(prompt_tokens=400, output_tokens=4, requests=500),
+        workload=RequestWorkload(prompt_tokens=400, output_tokens=4, requests=200),
         units=(first, msgspec.structs.replace(first, kind="other", prices=prices)),
         pools=(DevicePool(kind="gpu", machines=(2,)), DevicePool(kind="other", machines=(2,))),
         goal="rate",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -21,6 +22,8 @@ from partita.problems.serving.request_values import Item
 
 #: Requests of short runs, by which factor the rate has to be higher, and neighbours in a row that are no better.
 _SHORT, _HIGHER, _PATIENCE = 2_500, 1.0025, 400
+#: Neighbours that are looked at together, whatever the number of threads: same seed, same answer.
+_TOGETHER = 2
 #: By which shares the rate of a better fleet is raised at first and at last.
 _RAISED, _LEAST_RAISED = 0.08, 0.0025
 #: How often a neighbour's neighbour is looked at instead, and so on; factors of shares.
@@ -59,21 +62,35 @@ class Climb:
             found.setdefault(item.form.layout, []).append(item)
         return list(found.values())
 
-    def run(self, over: Callable[[], bool]) -> None:
+    def run(self, over: Callable[[], bool], threads: int = 1) -> None:
         """Climb until nothing better is found for long, or ``over`` says so."""
         if self.best.answer is None:
             return
         units, failed = self.ordered(self.best.answer.units), 0
         self.seen.add(units)
-        while failed < _PATIENCE and not over():
-            neighbour = self.neighbour(units)
-            if neighbour is None:
-                # Nothing is left around it.
-                return
-            if self.better(neighbour, over):
-                units, failed = neighbour, 0
-            else:
-                failed += 1
+        with ThreadPoolExecutor(min(threads, _TOGETHER)) as pool:
+            while failed < _PATIENCE and not over():
+                drawn = [self.neighbour(units) for _ in range(_TOGETHER)]
+                neighbours = [one for one in drawn if one is not None]
+                if not neighbours:
+                    # Nothing is left around it.
+                    return
+                for neighbour, promising in zip(neighbours, pool.map(self.promising, neighbours), strict=True):
+                    self.simulated += 1
+                    failed += 1
+                    if promising and self.better(neighbour, over):
+                        units, failed = neighbour, 0
+
+    def promising(self, units: Units) -> bool:
+        """Whether a short run keeps the targets at a rate a little above the best."""
+        return keeps(self.short, ServingPlan(units=units, rate_per_s=self.rate))
+
+    @property
+    def rate(self) -> float:
+        """Requests per second that a better fleet takes at least."""
+        assert self.best.answer is not None
+        assert self.best.answer.rate_per_s is not None
+        return self.best.answer.rate_per_s * _HIGHER
 
     def neighbour(self, units: Units) -> Units | None:
         """A fleet that was not looked at yet, may be better and finds room; None if none was found."""
@@ -100,12 +117,7 @@ class Climb:
 
     def better(self, units: Units, over: Callable[[], bool]) -> bool:
         """Whether units take more requests per second than the best; if so at the highest rate that was found."""
-        assert self.best.answer is not None
-        assert self.best.answer.rate_per_s is not None
-        rate = self.best.answer.rate_per_s * _HIGHER
-        self.simulated += 1
-        if not keeps(self.short, ServingPlan(units=units, rate_per_s=rate)):
-            return False
+        rate = self.rate
         high = self.raised(self.short, units, rate, _RAISED, over)
         # What short runs keep is mostly a little too high.
         for tried in dict.fromkeys((high, (2 * high + rate) / 3, (high + 2 * rate) / 3, rate)):

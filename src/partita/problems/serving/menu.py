@@ -118,6 +118,10 @@ def sized(unit: ServingUnit, engine: EngineSpec, lengths: Sequence[tuple[int, in
     if engine.step_tokens // _TOKEN_SHARES[1] < longest < engine.step_tokens:
         # A prompt a step: the next one does not begin in what is left of it.
         tokens.add(longest)
+    part = engine.step_tokens // _TOKEN_SHARES[2]
+    if rules.chunked and all(prompt == longest for prompt, _ in lengths) and part < longest:
+        # Equal chunks of every prompt, of about as many tokens.
+        tokens.add(-(-longest // -(-longest // part)))
     shortest = min(prompt + 1 for prompt, _ in lengths)
     held = unit.prices.cache_tokens(shortest) // shortest // unit.prices.attention_data
     requests = [size for size in _REQUESTS if size < held]

@@ -59,14 +59,19 @@ class Fleets(Solver):
 
     def solve(self, problem: ServingProblem, options: SearchOptions, monitor: Monitor) -> Outcome:
         best: Incumbent[ServingPlan] = Incumbent()
-        return searched(best, monitor, lambda: _Search(problem, monitor, best, self.name, options.seed).run())
+        return searched(best, monitor, lambda: _Search(problem, monitor, best, self.name, options).run())
 
 
 class _Search:
     def __init__(
-        self, problem: ServingProblem, monitor: Monitor, best: Incumbent[ServingPlan], name: str, seed: int = 0
+        self,
+        problem: ServingProblem,
+        monitor: Monitor,
+        best: Incumbent[ServingPlan],
+        name: str,
+        options: SearchOptions,
     ) -> None:
-        self.problem, self.monitor, self.best, self.name, self.seed = problem, monitor, best, name, seed
+        self.problem, self.monitor, self.best, self.name, self.options = problem, monitor, best, name, options
         self.simulated = 0
         workload = msgspec.structs.replace(problem.workload, requests=min(problem.workload.count, LONE_REQUESTS))
         self.short = problem.replace(workload=workload)
@@ -188,8 +193,8 @@ class _Search:
             if grown := list(growing(self.problem, fleet)):
                 self.tried(grown[-1], estimates.guess(grown[-1]))
         if not self.problem.rates and self.problem.share_parts is None and self.best.answer is not None:
-            climb = Climb(self.bound, self.best, self.name, self.seed)
-            climb.run(lambda: self.over)
+            climb = Climb(self.bound, self.best, self.name, self.options.seed)
+            climb.run(lambda: self.over, self.options.threads)
             self.simulated += climb.simulated
         self.raised()
 
