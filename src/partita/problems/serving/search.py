@@ -319,10 +319,11 @@ class _Search:
     def helped(
         self, rate: float, own: UnitGroup, decoding: UnitGroup, askers: dict[str, list[tuple[float, Item]]]
     ) -> Iterator[tuple[float, tuple[UnitGroup, ...]]]:
-        """Units for prompts by themselves; and beside the best of each other kind on what it has left, with shares."""
+        """Units for prompts by themselves; and beside the best of each other kind on what it has left.
+
+        Whoever has the fewest requests takes the next one, or each its share.
+        """
         yield rate, (own,)
-        if self.problem.share_parts is not None:
-            return
         rates, groups = [rate], [own]
         for kind, ranked in askers.items():
             if kind == self.problem.form(own.unit).kind or not ranked:
@@ -333,7 +334,9 @@ class _Search:
                 rates.append(ask * count)
                 groups.append(UnitGroup(unit=item.number, role="prefill", count=count))
         if len(groups) > 1:
-            yield sum(rates), self.proportioned(groups, rates)
+            yield sum(rates), tuple(groups)
+            if self.problem.share_parts is None:
+                yield sum(rates), self.proportioned(groups, rates)
 
     def raised(self) -> None:
         """The best fleet at higher rates, in whole runs."""
