@@ -32,6 +32,8 @@ PROBLEMS = (
     "--seed 0 --room 1.5",
     "--seed 1 --room 1.2",
     "--seed 0 --heads 8 --encoders 4 --decoders 4",
+    "--seed 0 --heads 8 --encoders 4 --decoders 4 --room 1.3",
+    "--seed 6 --communication 20 --room 1.3",
 )
 
 #: What a process runs: arguments are the file and the limit in seconds.

@@ -23,11 +23,13 @@ def find_takes(
     count: int,
     found: Floats,
 ) -> None:
-    """Fill ``found`` (p, 3·D + 1): work, sent and received by every device, then the chain, of a part of ``count``.
+    """Fill ``found`` (p, 5·D + 1) with what a part of ``count`` takes.
+
+    Work, sent and received by every device, sent to parts and received from them by others alone, then the chain.
 
     ``edges`` (e, 3) are sources, targets and flows (−1 for none), by the place of the target in a topological order.
     ``row`` (k,) are the operators of the part, ``devices`` (p, k) theirs, ``fixed`` (n,) those of other operators that
-    have one, else −1. ``shares`` (3, D) is added where a device does any of it, ``tail`` (n, D) is what must follow.
+    have one, else −1. ``shares`` (5, D) is added where a device does any of it, ``tail`` (n, D) is what must follow.
     """
     n, size = a.time.shape
     place, start = np.full(n, -1), np.empty(n)
@@ -50,20 +52,21 @@ def find_takes(
             moved = 0.0 if f < 0 else a.cost[f, c, d]
             start[v] = max(start[v], start[u] + a.time[u, c] + moved)
             if f >= 0 and c != d and (place[u] >= 0 or place[v] >= 0):
-                if found[p, size + c] == 0.0:
-                    found[p, size + c] = shares[1, c]
-                found[p, size + c] += moved
-                if found[p, 2 * size + d] == 0.0:
-                    found[p, 2 * size + d] = shares[2, d]
-                found[p, 2 * size + d] += moved
+                for side in range(1, 5):
+                    if (side == 3 and place[u] >= 0) or (side == 4 and place[v] >= 0):
+                        continue
+                    at = side * size + (c if side % 2 == 1 else d)
+                    if found[p, at] == 0.0:
+                        found[p, at] = shares[side, c if side % 2 == 1 else d]
+                    found[p, at] += moved
         chain = 0.0
         for k in range(row.shape[0]):
             d = devices[p, k]
             chain = max(chain, start[row[k]] + a.time[row[k], d] + tail[row[k], d])
-        for side in range(3):
-            if not a.serial[side]:
+        for side in range(5):
+            if not a.serial[side if side < 3 else side - 2]:
                 found[p, side * size : (side + 1) * size] = 0.0
-        found[p, 3 * size] = chain / count
+        found[p, 5 * size] = chain / count
 
 
 @compiled

@@ -93,14 +93,14 @@ class Patterns:
         self.of: Longs = of.reshape(-1)
 
     def takes(self, instance: MakespanInstance, fixed: dict[int, int]) -> Floats:
-        """(p, 3·D + 1) Of what is limited what a pattern takes; hubs and ends are on these devices of their problem."""
+        """(p, 5·D + 1) Of what is limited what a pattern takes; hubs and ends are on these devices of their problem."""
         a, count, devices = instance.arrays, len(self.parts.rows), instance.devices
         time = np.where(instance.able, a.time, math.inf)
         for v, d in fixed.items():
             time[v, :d] = time[v, d + 1 :] = math.inf
         head, tail = labels(a, instance.ordered, time)
         #: What passes at least before and after what a device does, over all patterns.
-        before, after = np.full((3, devices), math.inf), np.full((3, devices), math.inf)
+        before, after = np.full((5, devices), math.inf), np.full((5, devices), math.inf)
         row = list(self.row)
         begun = np.where(np.isfinite(time), head - np.where(np.isfinite(time), time, 0.0), math.inf)
         before[0], after[0] = begun[row].min(axis=0), np.where(np.isfinite(time), tail, math.inf)[row].min(axis=0)
@@ -109,13 +109,16 @@ class Patterns:
         edges = sorted((e for e in instance.edges if e[0] in mine and e[1] in mine), key=lambda e: rank[e[1]])
         for u, v, f in edges:
             if f >= 0 and (u in inside or v in inside):
-                before[1], before[2] = np.minimum(before[1], head[u]), np.minimum(before[2], head[u].min())
                 left = time[v] + tail[v]
-                after[1], after[2] = np.minimum(after[1], left.min()), np.minimum(after[2], left)
+                for side, counts in ((1, True), (2, True), (3, u not in inside), (4, v not in inside)):
+                    if counts:
+                        sends = side % 2 == 1
+                        before[side] = np.minimum(before[side], head[u] if sends else _elsewhere(head[u]))
+                        after[side] = np.minimum(after[side], _elsewhere(left) if sends else left)
         around = before + after
         where = np.full(instance.count, -1, dtype=np.int64)
         where[list(fixed)] = list(fixed.values())
-        found = np.empty((len(self.devices), 3 * devices + 1))
+        found = np.empty((len(self.devices), 5 * devices + 1))
         find_takes(
             a,
             np.array(edges, dtype=np.int64).reshape(-1, 3),
@@ -149,6 +152,12 @@ class Patterns:
         order = np.lexsort((each, self.of))
         first = order[np.searchsorted(self.of[order], np.arange(len(self.held)))]
         return each[first] * (1.0 - SUMMED), first
+
+
+def _elsewhere(values: Floats) -> Floats:
+    """(D,) The least on another device."""
+    found: Floats = np.array([np.delete(values, d).min(initial=math.inf) for d in range(len(values))])
+    return found
 
 
 class PartsTable(BlockTable):
