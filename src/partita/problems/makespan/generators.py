@@ -21,6 +21,10 @@ from partita.problems.makespan.random_devices import (
     DECIMALS,
     MEAN_TIME,
     SUITS,
+    Communication,
+    Devices,
+    Room,
+    Seed,
     check_links_and_room,
     devices_with,
     limits_of,
@@ -97,17 +101,12 @@ def _around_one(rng: np.random.Generator, count: int) -> Floats:
 
 
 class _Random(msgspec.Struct, frozen=True, kw_only=True):
-    seed: Annotated[int, setting("Same seed, same problem.", metavar="N", least=0)] = 0
+    seed: Seed = 0
     family: Annotated[str, setting("Of graphs.")] = "layered"
     nodes: Annotated[int, setting("Operators.", metavar="N", least=1)] = 100
-    devices: Annotated[int, setting("Of unlike speeds.", metavar="N", least=1)] = 4
-    communication: Annotated[
-        float, setting("Mean time of a flow by that of an operator on the fastest device.", metavar="X", least=0)
-    ] = 1.0
-    room: Annotated[
-        float | None,
-        setting("Memory of all devices by what operators need; no limits if not given.", metavar="X", above=0),
-    ] = None
+    devices: Devices = 4
+    communication: Communication = 1.0
+    room: Room = None
     skips: Annotated[
         float, setting("Fraction of operators with one more flow, to any later one.", metavar="X", least=0, most=1)
     ] = 0.0

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.ground.errors import InputError
 from partita.problems.makespan.problem import Device
+from partita.problems.settings import setting
+
+#: What such problems are asked for.
+Seed = Annotated[int, setting("Same seed, same problem.", metavar="N", least=0)]
+Devices = Annotated[int, setting("Of unlike speeds.", metavar="N", least=1)]
+Communication = Annotated[
+    float, setting("Mean time of a flow by that of an operator on the fastest device.", metavar="X", least=0)
+]
+Room = Annotated[
+    float | None,
+    setting("Memory of all devices by what operators need; no limits if not given.", metavar="X", above=0),
+]
 
 #: The fastest device is up to this much faster than the slowest, the widest link wider than the narrowest.
 SPEEDS, BANDWIDTHS = 4.0, 4.0

@@ -21,6 +21,10 @@ from partita.problems.makespan.random_devices import (
     DECIMALS,
     MEAN_TIME,
     SUITS,
+    Communication,
+    Devices,
+    Room,
+    Seed,
     check_links_and_room,
     devices_with,
     limits_of,
@@ -169,18 +173,13 @@ def transformer_problem(
 
 
 class _Transformer(msgspec.Struct, frozen=True, kw_only=True):
-    seed: Annotated[int, setting("Same seed, same problem.", metavar="N", least=0)] = 0
+    seed: Seed = 0
     encoders: Annotated[int, setting("Layers of the encoder; none for a decoder alone.", metavar="N", least=0)] = 8
     decoders: Annotated[int, setting("Layers of the decoder; none for an encoder alone.", metavar="N", least=0)] = 8
     heads: Annotated[int, setting("Of attention, each by operators of its own.", metavar="N", least=1)] = 1
-    devices: Annotated[int, setting("Of unlike speeds.", metavar="N", least=1)] = 4
-    communication: Annotated[
-        float, setting("Mean time of a flow by that of an operator on the fastest device.", metavar="X", least=0)
-    ] = 1.0
-    room: Annotated[
-        float | None,
-        setting("Memory of all devices by what operators need; no limits if not given.", metavar="X", above=0),
-    ] = None
+    devices: Devices = 4
+    communication: Communication = 1.0
+    room: Room = None
 
 
 TRANSFORMER = ProblemFamily(
