@@ -238,7 +238,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_one_thread_means_one_program_at_a_time(
     contiguity: str, large: ThroughputProblem, at_once: dict[str, int]
 ) -> None:
-    solve(large, contiguity=contiguity, time_limit_s=10.0, threads=1, explain=False)
+    for limit_s in (10.0, 40.0):
+        # A busy machine may not get to a program sooner.
+        solve(large, contiguity=contiguity, time_limit_s=limit_s, threads=1, explain=False)
+        if at_once["total"]:
+            break
     assert at_once["total"] > 0
     assert at_once["programs"] == 1
     assert at_once["threads"] == 1
