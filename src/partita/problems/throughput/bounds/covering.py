@@ -25,6 +25,8 @@ from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBo
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
+#: Items above which the first target is nearer to the bound, since the searches take longer.
+LARGE = 300
 #: Least relative step of targets; where the first and the next ones lie between the bound and what charges promise;
 #: and what charges must promise at least, as a part of what the target is above the bound.
 STEP, FIRST, NEXT, HOPE = 1e-4, 0.3, 0.4, 0.3
@@ -62,7 +64,8 @@ class Covering:
         The sum of charges falls about as fast as targets rise, so that the sum at one target promises how high targets
         may get; with every block found, it promises less.
         """
-        knowledge, step, longest = self.knowledge, FIRST, NOT_ZERO
+        knowledge, longest = self.knowledge, NOT_ZERO
+        step = FIRST * min(1.0, LARGE / knowledge.uniform.items)
         label = knowledge.label
         for block in () if label is None else np.unique(label):
             self.pool.add(label == block, active=True)
