@@ -90,7 +90,9 @@ def test_one_worker_is_this_process() -> None:
             pool.map(refuse, [2])
 
 
+@pytest.mark.slow
 def test_ray_is_a_pool_like_the_others() -> None:
+    """Slow: Ray takes half a minute to start."""
     pytest.importorskip("joblib")
     pytest.importorskip("ray")
     with Pool(2, "ray") as pool:
