@@ -89,7 +89,9 @@ def solve_narrowed(problem: ThroughputProblem, options: ThroughputOptions, monit
         now = smaller
     if best is None or best.plan is None:
         return solve(problem, options, monitor)
-    found = solve(now, options, _inside(monitor, target))
+    inside = _inside(monitor, target)
+    found = solve(now, options, inside)
+    monitor.statistics.counters |= inside.statistics.counters
     better = found.plan is not None and evaluate(problem, found.plan).objective < target
     plan = found.plan if better else best.plan
     bound = target if found.infeasible else max(min(found.bound or 0.0, target), best.bound or 0.0)
