@@ -274,7 +274,12 @@ def test_a_free_search_that_fails_ends_its_proof(problem: ThroughputProblem, mon
     def polish(*arguments: Any, **keywords: Any) -> bool:
         raise KeyError("from a callback")
 
+    def prove(run: Any) -> None:
+        while not run.stop():
+            time.sleep(0.01)
+
     monkeypatch.setattr("partita.problems.throughput.free.solver.polish", polish)
+    monkeypatch.setattr("partita.problems.throughput.free.solver._FreeRun._prove", prove)
     began = time.monotonic()
     with pytest.raises(KeyError, match="from a callback"):
         solve(problem, contiguity="free", time_limit_s=4 * SOON_S, explain=False)

@@ -21,7 +21,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import GAP, NOT_ZERO
 from partita.problems.throughput.bounds.block_pool import BlockPool, Prices
 from partita.problems.throughput.bounds.block_search import BlockSearch
-from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge
+from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, suits_programs
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -175,8 +175,8 @@ class CoveringBound(HierarchyBound):
     )
 
     def share(self, uniform: BlockProblem) -> float:
-        """Programs prove more where there are few blocks; where blocks are large, they share the time."""
-        return 8.0 if uniform.devices > FEW_BLOCKS else 0.0
+        """The search for blocks is short where they are small; elsewhere programs prove more."""
+        return 0.0 if suits_programs(uniform) else 8.0
 
     def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""
