@@ -182,6 +182,12 @@ def test_sums_over_too_many_intervals_are_less(first_to_last: bool) -> None:
         assert (spans >= weights).all()
         less += int((spans < whole).sum())
         equal += int((spans == whole).sum())
+        weights[0, rng.integers(n, size=3)] = np.inf
+        whole, spans = np.zeros((2, 1, n))
+        closure_sums(graph, weights, first_to_last, whole)
+        span_sums(graph, weights, first_to_last, spans)
+        assert (np.isinf(spans) == np.isinf(whole)).all()
+        assert (spans <= whole).all()
     assert less > 100 > SPANS
     assert equal > 100
 

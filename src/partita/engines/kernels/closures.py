@@ -12,6 +12,8 @@ from partita.engines.kernels.rows import row_of
 
 #: Items up to which sums over everything before or after an item are computed exactly (n² bits).
 LARGEST_CLOSURE = 15_000
+#: Twice the relative error of one rounding.
+EPSILON = float(np.finfo(np.float64).eps)
 #: Most intervals for what does not come before an item.
 SPANS = 16
 
@@ -94,7 +96,7 @@ def span_sums(graph: GraphArrays, weights: Floats, first_to_last: bool, sums: Fl
     for i in range(n):
         v = i if first_to_last else n - 1 - i
         for row in range(rows):
-            before[row, i + 1] = before[row, i] + weights[row, v]
+            before[row, i + 1] = before[row, i] + (weights[row, v] if np.isfinite(weights[row, v]) else 0.0)
         mine[0, 0], mine[0, 1] = 0, i
         count = 1 if i else 0
         for u in row_of(ptr, adjacent, v):
@@ -111,10 +113,22 @@ def span_sums(graph: GraphArrays, weights: Floats, first_to_last: bool, sums: Fl
             sums[row, v] = before[row, i + 1]
             for k in range(count):
                 sums[row, v] -= before[row, mine[k, 1]] - before[row, mine[k, 0]]
+            # Infinite weights would leave no number of what is subtracted: they are handed on from item to item.
+            if np.isinf(weights[row, v]):
+                sums[row, v] = np.inf
+            for u in row_of(ptr, adjacent, v):
+                if np.isinf(sums[row, u]):
+                    sums[row, v] = np.inf
 
 
 def before_and_after(graph: GraphArrays, weights: Floats, first_to_last: bool) -> Floats:
     """``closure_sums``, or lower bounds of them where there are more than ``LARGEST_CLOSURE`` items."""
     sums = np.zeros_like(weights)
-    (closure_sums if weights.shape[1] <= LARGEST_CLOSURE else span_sums)(graph, weights, first_to_last, sums)
-    return sums
+    if weights.shape[1] <= LARGEST_CLOSURE:
+        closure_sums(graph, weights, first_to_last, sums)
+        return sums
+    span_sums(graph, weights, first_to_last, sums)
+    # Each is a difference of sums of up to all items, which are rounded once for each.
+    total = np.where(np.isfinite(weights), weights, 0.0).sum(axis=1, keepdims=True)
+    least: Floats = np.maximum(weights, sums - weights.shape[1] * EPSILON * total)
+    return least

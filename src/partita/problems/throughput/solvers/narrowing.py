@@ -39,7 +39,7 @@ class _Opening(ContiguousRun):
     """One order, sliced."""
 
     def prove(self, search: SlicingSearch) -> None:
-        """Nothing."""
+        """Nothing more than the simple bound."""
         search.begin()
 
 
