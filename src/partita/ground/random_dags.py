@@ -24,6 +24,8 @@ BLOCKS, WITHIN, BETWEEN = 4, 0.3, 0.005
 LAYER_WIDTH, LAYER_INPUTS, SKIPPED = 8, 3, 0.1
 WIDE_LAYERS = 8
 BRANCHES, BRANCH_LENGTH = 4, 5
+MOST_READ = 3
+JUMPS, FAR, JUMP_LENGTH = 0.3, 0.25, 8
 
 
 def _seed(rng: np.random.Generator) -> int:
@@ -127,6 +129,28 @@ def _series_parallel(rng: np.random.Generator, nodes: int) -> Edges:
     return sorted({(int(rank[u]), int(rank[v])) for u, v in edges})
 
 
+def _preferential(rng: np.random.Generator, nodes: int) -> Edges:
+    """Every operator reads 1 to 3 earlier ones; one that r others read is drawn r + 1 times as often as one unread."""
+    edges: list[tuple[int, int]] = []
+    # Each operator once, and once more for each reader: any entry is as likely as any other.
+    drawn_from = [0]
+    for v in range(1, nodes):
+        read = {drawn_from[int(rng.integers(len(drawn_from)))] for _ in range(1 + int(rng.integers(MOST_READ)))}
+        edges.extend((u, v) for u in read)
+        drawn_from.extend([*sorted(read), v])
+    return sorted(edges)
+
+
+def _chain(rng: np.random.Generator, nodes: int) -> Edges:
+    """Each operator reads the one before; three in ten also another: 2 to 8 places earlier, a quarter of them any."""
+    edges = {(v - 1, v) for v in range(1, nodes)}
+    for v in range(2, nodes):
+        if rng.random() < JUMPS:
+            longest = v if rng.random() < FAR else min(v, JUMP_LENGTH)
+            edges.add((v - int(rng.integers(2, longest + 1)), v))
+    return sorted(edges)
+
+
 _UNDIRECTED: dict[str, Callable[[np.random.Generator, int], Edges]] = {
     "erdos-renyi": _erdos_renyi,
     "barabasi-albert": _barabasi_albert,
@@ -138,6 +162,8 @@ _DIRECTED: dict[str, Callable[[np.random.Generator, int], Edges]] = {
     "wide": _wide,
     "branches": _branches,
     "series-parallel": _series_parallel,
+    "preferential": _preferential,
+    "chain": _chain,
 }
 
 #: The base graphs that REGAL names: undirected, a random order directs them.

@@ -39,6 +39,27 @@ def test_graphs_of_families_have_the_edges_of_their_definition() -> None:
     assert count["stochastic-block"] == pytest.approx(4 * 300 * 0.3 + (4950 - 1200) * 0.005, rel=0.1)
 
 
+def test_preferential_graphs_read_what_is_read() -> None:
+    for seed in range(3):
+        edges = random_dag(np.random.default_rng(seed), "preferential", 400)
+        inputs, readers = (np.bincount([edge[end] for edge in edges], minlength=400) for end in (1, 0))
+        assert inputs[0] == 0
+        assert inputs[1:].min() == 1
+        assert inputs.max() == 3
+        # With readers drawn evenly, none of 400 would have a tenth of this.
+        assert readers.max() > 30
+        assert np.median(readers) <= 1
+
+
+def test_chains_jump() -> None:
+    for seed in range(3):
+        edges = set(random_dag(np.random.default_rng(seed), "chain", 400))
+        assert {(v - 1, v) for v in range(1, 400)} <= edges
+        jumps = [v - u for u, v in edges if v - u > 1]
+        assert 0.22 * 400 < len(jumps) < 0.38 * 400
+        assert 0.1 * len(jumps) < sum(length > 8 for length in jumps) < 0.4 * len(jumps)
+
+
 def test_series_parallel_graphs_reduce_to_an_edge() -> None:
     for seed in range(5):
         edges = set(random_dag(np.random.default_rng(seed), "series-parallel", 30))
