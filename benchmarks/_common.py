@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import subprocess
@@ -38,6 +39,11 @@ assert answer.feasible, answer.violations
 print(json.dumps({"objective": answer.objective, "bound": outcome.bound, "solver_s": monitor.elapsed_s,
                   "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 """
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """The option that every benchmark has: where it writes its rows, in a file of its name."""
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder of what is written")
 
 
 def solve_apart(path: Path, limit_s: float, **wanted: Any) -> dict[str, Any] | str:

@@ -1,6 +1,6 @@
 """Published memory of fine-tuning with adapters against what the planner says of the same layouts.
 
-    python benchmarks/adapter_memory.py [ROWS.json] [--csv FILE]
+    python benchmarks/adapter_memory.py [ROWS.json] [--out results]
 
 Prints a row for every run: what was reported, what is predicted, and whether the plan fits the card.
 """
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict every row, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", default=ROWS, help="rows of published runs in JSON")
-    parser.add_argument("--csv", type=Path, default=Path("results/adapter_memory.csv"))
+    _common.add_out(parser)
     asked = parser.parse_args(arguments)
     print(f"{'run':34} {'cards':12} {'reported':>8} {'predicted':>9} {'error':>7}  fits")
     rows = []
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{'yes' if one['fits'] else 'no'}",
             flush=True,
         )
-    _common.write(asked.csv, rows)
+    _common.write(asked.out / "adapter_memory.csv", rows)
     return 0
 
 

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 
 BERT, GNMT = "bert32a100", "gnmt"
 BATCH, PAPER = "per batch", "paper"
@@ -230,7 +230,7 @@ def time_tables(folder: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/piper"))
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--tables", action="store_true", help="time whole tables instead")
     parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 
 #: Name, and what is traced: a model type with fields of its configuration, or a function of ``_irregular``.
 MODELS: dict[str, tuple[str, dict[str, str]]] = {
@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--clusters", default=CLUSTERS)
     parser.add_argument("--objectives", default=",".join(OBJECTIVES))
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     asked = parser.parse_args()
     chosen = asked.models.split(",")
     rows, worst = [], 0.0

@@ -15,25 +15,29 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 from _large import MOST_BYTES, MOST_S, ROWS, measured
 
-RESULTS = Path("results")
+#: How figures are printed; they are written as they are.
+FORMATS = {"step": ".4g", "gap": ".2%", "placed": ".4g", "in order": ".4g", "busiest": ".4g", "gap there": ".2%"}
+FORMATS |= {"CPU s": ".0f", "s": ".0f", "MB": ".0f"}
 
 
-def _shown(value: Any, digits: str = ".4g") -> str:
-    return "" if value is None else f"{value:{digits}}"
+def _shown(column: str, value: Any) -> str:
+    return "" if value is None else f"{value:{FORMATS.get(column, '')}}"
 
 
 def main() -> int:
     """Measure the rows; 1 if one is too slow, too large, or worse than the order of the ranks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS), help="which of them, separated by commas")
-    rows, wrong = [], []
-    for name in parser.parse_args().rows.split(","):
+    add_out(parser)
+    arguments = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    wrong = []
+    for name in arguments.rows.split(","):
         found = measured(name)
         late = found["cpu"] > MOST_S or found["peak"] > MOST_BYTES
         worse = found.get("placed") is not None and found["placed"] > (found["in order"] or float("inf"))
@@ -43,21 +47,21 @@ def main() -> int:
             "row": name,
             "cluster": ROWS[name][2],
             "plan": found["plan"],
-            "step": _shown(found["step"]),
-            "gap": _shown(found["gap"], ".2%"),
-            "placed": _shown(found.get("placed")),
-            "in order": _shown(found.get("in order")),
-            "busiest": _shown(found.get("busiest")),
-            "gap there": _shown(found.get("busiest gap"), ".2%"),
-            "CPU s": f"{found['cpu']:.0f}",
-            "s": f"{found['wall']:.0f}",
-            "MB": f"{found['peak'] / 1e6:.0f}",
+            "step": found["step"],
+            "gap": found["gap"],
+            "placed": found.get("placed"),
+            "in order": found.get("in order"),
+            "busiest": found.get("busiest"),
+            "gap there": found.get("busiest gap"),
+            "CPU s": found["cpu"],
+            "s": found["wall"],
+            "MB": found["peak"] / 1e6,
         }
         if not rows:
             print(" | ".join(row))
-        print(" | ".join(row.values()), flush=True)
+        print(" | ".join(_shown(*cell) for cell in row.items()), flush=True)
         rows.append(row)
-    write(RESULTS / "large_clusters.csv", rows)
+    write(arguments.out / "large_clusters.csv", rows)
     for line in wrong:
         print(line, file=sys.stderr)
     return 1 if wrong else 0

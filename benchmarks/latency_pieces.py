@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 
 PIECES = (1, 2, 4)
 #: Relative difference up to which two latencies are the same.
@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/dnn-partitioning/latency"))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
     parser.add_argument("--only", nargs="*", default=[], help="files whose names contain one of these")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     paths = sorted(arguments.data.glob("*_inference.json"))
     if arguments.only:

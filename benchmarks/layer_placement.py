@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 
 #: Settings of random families, by name; seeds are counted from 0.
 FAMILIES: dict[str, dict[str, Any]] = {
@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
     parser.add_argument("--random", type=int, default=4, help="seeds of each random family")
     parser.add_argument("--only", nargs="*", default=[], help="instances whose names contain one of these")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     rows, worse = [], 0
     for name, problem in instances(arguments.data, arguments.random, arguments.only):

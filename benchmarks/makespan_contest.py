@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 
 HERE = Path(__file__).resolve().parent
 
@@ -214,7 +214,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--solvers", help="names of solvers and baselines, with commas between them; all unless stated")
     parser.add_argument("--quick", action="store_true", help="models of a few layers")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     solvers, baselines = apart(LIST)
     if arguments.solvers is not None:

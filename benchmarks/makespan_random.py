@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 
 #: Arguments of ``partita generate makespan``.
 MEDIUM = (
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
     parser.add_argument("--large", action="store_true", help="5,000 operators on 8 devices")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose arguments contain one of these")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     rows, wrong = [], 0
     for seed, made in enumerate(LARGE if arguments.large else MEDIUM):

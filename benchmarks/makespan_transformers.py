@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 
 #: Arguments of ``partita generate transformer``.
 PROBLEMS = (
@@ -51,7 +51,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose arguments contain one of these")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     rows = []
     for made in PROBLEMS:

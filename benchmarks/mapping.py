@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks._common import write
+from benchmarks._common import add_out, write
 
 from partita.documents.stated import write_problem
 from partita.nouns.topology import topology
@@ -162,7 +162,7 @@ print(json.dumps(found))
 
 def rows(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """One for each topology, size and split."""
-    path = Path(options.output).with_suffix(".problem.json")
+    path = options.out / "mapping.problem.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     for count in options.devices:
         for family, forms in TOPOLOGIES.items():
@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="all splits")
     parser.add_argument("--images", type=int, default=2, help="of a microbatch")
     parser.add_argument("--tflops", type=float, default=7.0, help="that a device does")
-    parser.add_argument("--output", default="results/mapping.csv")
+    add_out(parser)
     options = parser.parse_args()
     started, found = time.perf_counter(), []
     print(f"{options.images} images per microbatch, {options.tflops:g} TFLOP/s; times in milliseconds")
@@ -213,7 +213,7 @@ def main() -> None:
         print(f"{row['topology']:14}{row['devices']:8}{split:>9}{line}{rest}", flush=True)
     close = sum(row["gap"] <= 0.1 for row in found)
     print(f"{close} of {len(found)} within 10 %; {time.perf_counter() - started:.0f} s")
-    write(Path(options.output), found)
+    write(options.out / "mapping.csv", found)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 
-RESULTS = Path("results")
+#: How figures are printed; they are written as they are.
+FORMATS = {"step": ".5g", "bound": ".5g", "gap": ".2%", "s": ".1f"}
 
 #: Largest gap.
 MOST_GAP = 0.02
@@ -49,7 +49,7 @@ ROWS: dict[str, tuple[str, dict[str, Any], str, int, int]] = {
 }
 
 
-def _row(name: str, limit_s: float) -> tuple[dict[str, str], float]:
+def _row(name: str, limit_s: float) -> tuple[dict[str, Any], float]:
     """A row of the table, and its gap."""
     import partita as pt
 
@@ -71,11 +71,15 @@ def _row(name: str, limit_s: float) -> tuple[dict[str, str], float]:
         "row": name,
         "cluster": cluster,
         "stages": degrees,
-        "step": "" if result.objective is None else f"{result.objective:.5g}",
-        "bound": "" if result.bound is None else f"{result.bound.value:.5g}",
-        "gap": f"{gap:.2%}",
-        "s": f"{result.runtime_s:.1f}",
+        "step": result.objective,
+        "bound": None if result.bound is None else result.bound.value,
+        "gap": gap,
+        "s": result.runtime_s,
     }, gap
+
+
+def _shown(column: str, value: Any) -> str:
+    return "" if value is None else f"{value:{FORMATS.get(column, '')}}"
 
 
 def main() -> int:
@@ -83,17 +87,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=",".join(ROWS), help="which of them, separated by commas")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of the solver")
+    add_out(parser)
     arguments = parser.parse_args()
-    rows, wide = [], []
+    rows: list[dict[str, Any]] = []
+    wide = []
     for name in arguments.rows.split(","):
         row, gap = _row(name, arguments.limit)
         if not rows:
             print(" | ".join(row))
-        print(" | ".join(row.values()), flush=True)
+        print(" | ".join(_shown(*cell) for cell in row.items()), flush=True)
         rows.append(row)
         if gap > MOST_GAP:
             wide.append(name)
-    write(RESULTS / "mixed_clusters.csv", rows)
+    write(arguments.out / "mixed_clusters.csv", rows)
     if wide:
         print(f"gaps of more than {MOST_GAP:.0%}: {', '.join(wide)}", file=sys.stderr)
     return 1 if wide else 0

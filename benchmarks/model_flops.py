@@ -18,10 +18,9 @@ import random
 import sys
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from _apart import run_apart
-from _common import write
+from _common import add_out, write
 from _flops import counted
 from models import MEMORY_BYTES, SECONDS, warm_up
 
@@ -115,7 +114,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--csv", type=Path, default=Path("results/model_flops.csv"))
+    add_out(parser)
     asked = parser.parse_args()
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
@@ -141,7 +140,7 @@ def main() -> int:
     held = [row for row in rows if row.how]
     right = [row for row in held if row.off <= TOLERANCE]
     print(f"{len(right)} of {len(held)} within {TOLERANCE:.0%}; {len(rows) - len(held)} of those drawn not compared")
-    write(asked.csv, [{**dataclasses.asdict(row), "off": row.off} for row in rows])
+    write(asked.out / "model_flops.csv", [{**dataclasses.asdict(row), "off": row.off} for row in rows])
     return 0 if len(right) == len(held) else 1
 
 

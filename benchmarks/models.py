@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from _apart import Done, run_apart
+from _common import add_out
 from _coverage import Traced, kind_of_reason, page
 
 DEPTH = 4
@@ -123,19 +124,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--csv", type=Path, default=Path("results/models.csv"), help="the table")
+    add_out(parser)
     parser.add_argument("--docs", type=Path, help="write the documentation's page here")
     parser.add_argument("--read", action="store_true", help="trace nothing: take the table that is there")
     asked = parser.parse_args()
+    path = asked.out / "models.csv"
     if asked.read:
-        rows = read_rows(asked.csv)
+        rows = read_rows(path)
     else:
         from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
         kinds = asked.models or sorted(CONFIG_MAPPING_NAMES)
         if asked.sample:
             kinds = sorted(random.Random(asked.seed).sample(kinds, asked.sample))
-        rows = sweep(kinds, asked.training, asked.jobs, asked.csv)
+        rows = sweep(kinds, asked.training, asked.jobs, path)
     done = sum(row.traced for row in rows)
     used = ", ".join(f"{name} {version}" for name, version in versions().items())
     print(f"{done} of {len(rows)} traced ({done / len(rows):.1%}), {used}")

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 
 #: Tokens of mean requests of the Azure traces that Helix is measured with.
 PROMPT, OUTPUT = 763, 232
@@ -92,7 +92,7 @@ def main() -> int:
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/serving/helix"))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each search")
     parser.add_argument("--only", nargs="*", default=[], help="instances whose names contain one of these")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     rows = []
     for name, problem in problems(arguments.data, arguments.only):

@@ -19,7 +19,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, sync_playwright
 
-from _common import write
+from _common import add_out, write
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -50,7 +50,7 @@ def opened_s(browser: Browser, path: Path) -> dict[str, float]:
 def main() -> int:
     """Make and open every report up to the largest number of devices, print the table, and write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--largest", type=int, default=512, help="most devices")
     parser.add_argument("--repeats", type=int, default=3, help="how often each page is opened")
     given = parser.parse_args()

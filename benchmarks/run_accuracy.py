@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from _common import write
+from _common import add_out, write
 from _running import profiled, run
 from partita.execution.run import Host
 
@@ -43,7 +42,7 @@ def ranks(values: list[float]) -> np.ndarray:
 def main() -> int:
     """Run all plans."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--repeats", type=int, default=5, help="batches that are timed")
     arguments = parser.parse_args()
     rows = []

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 from _running import profiled, run
 from partita.conductor.solve import options_of, run_solver
 from partita.engines.search.monitor import Monitor
@@ -31,7 +30,7 @@ LIMIT_S = 10.0
 def main() -> int:
     """Plan, and run all splits of all models."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--rounds", type=int, default=2, help="runs of every split")
     arguments = parser.parse_args()
     rows = []

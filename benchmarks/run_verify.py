@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 from partita.execution.report import run_document
 from partita.execution.run import Host, run_plan
 from partita.ground.errors import PartitaError
@@ -48,7 +48,7 @@ def plan(arguments: str, devices: int, training: bool, path: Path, seconds: floa
 def main() -> int:
     """Print one row for every combination."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--seconds", type=float, default=5.0, help="for each plan")
     asked = parser.parse_args()

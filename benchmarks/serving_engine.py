@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 
 CHILD = """
 import json, resource, sys, time
@@ -59,7 +59,7 @@ TRACES = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "se
 def main() -> int:
     """Run the rows, print the table, and write the CSV; 1 if the large one takes longer than 3 s."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--trace", type=Path, default=TRACES / "azure-2023-conversation.csv")
     parser.add_argument("--rate", type=float, default=5.0, help="requests per second")
     parser.add_argument("--requests", type=int, default=10_000)

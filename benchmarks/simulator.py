@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 
 CHILD = """
 import json, resource, sys, time
@@ -80,7 +80,7 @@ ROWS = (
 def main() -> int:
     """Run every row up to the largest number of ranks, print the table, and write the CSV."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     parser.add_argument("--largest", type=int, default=512, help="most ranks")
     given = parser.parse_args()
     tests = Path(__file__).resolve().parent.parent / "tests"

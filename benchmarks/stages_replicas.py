@@ -29,7 +29,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from _common import write
+from _common import add_out, write
 
 HERE = Path(__file__).resolve().parent
 _VISION = HERE.parent / "examples" / "vision_models.py"
@@ -142,7 +142,7 @@ def main() -> int:
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES))
     parser.add_argument("--microbatches", type=int, default=32, help="of a batch, over all replicas")
     parser.add_argument("--jobs", type=int, default=1, help="workers of ours")
-    parser.add_argument("--output", default="results/stages_replicas.csv")
+    add_out(parser)
     options = parser.parse_args()
     started, found, worse = time.perf_counter(), [], []
     print(f"{options.microbatches} microbatches, 16 devices; steps in milliseconds")
@@ -164,7 +164,7 @@ def main() -> int:
             flush=True,
         )
     print(f"{time.perf_counter() - started:.0f} s")
-    write(Path(options.output), found)
+    write(options.out / "stages_replicas.csv", found)
     for one in worse:
         print(f"a planner is better than ours: {one}", file=sys.stderr)
     return 1 if worse else 0

@@ -16,6 +16,8 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from _common import add_out, write
+
 PLAN = ("plan", "hf:gpt2", "--cluster", "4xL4")
 #: The first example of the README.
 LARGE = (
@@ -36,34 +38,41 @@ def timed(arguments: Sequence[str], environment: dict[str, str]) -> tuple[float,
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def row(what: str, arguments: Sequence[str], environment: dict[str, str], runs: int) -> None:
-    """Run a command and print its fastest times."""
+def row(what: str, arguments: Sequence[str], environment: dict[str, str], runs: int) -> dict[str, str | float]:
+    """Run a command and print its fastest times; a line of the table."""
     found = [timed(arguments, environment) for _ in range(runs)]
-    print(f"| {what} | {min(wall for wall, _ in found):.2f} | {min(cpu for _, cpu in found):.2f} |", flush=True)
+    wall, cpu = min(wall for wall, _ in found), min(cpu for _, cpu in found)
+    print(f"| {what} | {wall:.2f} | {cpu:.2f} |", flush=True)
+    return {"command": what, "wall_s": wall, "processor_s": cpu}
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3, help="Runs of each row but the cold ones.")
     parser.add_argument("--no-cold", action="store_true", help="Compile nothing: use the kernels that there are.")
+    add_out(parser)
     given = parser.parse_args()
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment |= {"PARTITA_CACHE": os.path.join(folder, "kept")}
         print("| | wall, s | processors, s |\n|---|--:|--:|")
         if not given.no_cold:
             cold = environment | {"NUMBA_CACHE_DIR": os.path.join(folder, "kernels")}
-            row("first example of the README, nothing compiled", LARGE, cold, 1)
-            row("the same again", LARGE, cold, given.runs)
+            rows.append(row("first example of the README, nothing compiled", LARGE, cold, 1))
+            rows.append(row("the same again", LARGE, cold, given.runs))
             environment = cold
         traced = (*PLAN, "--no-cache")
-        row("`plan hf:gpt2`, first run", traced, environment, 1)
-        row("`plan hf:gpt2`, traced", traced, environment, given.runs)
-        row("`plan hf:gpt2`, traced and kept", PLAN, environment, 1)
-        row("`plan hf:gpt2`, its graph kept before", PLAN, environment, given.runs)
+        rows.append(row("`plan hf:gpt2`, first run", traced, environment, 1))
+        rows.append(row("`plan hf:gpt2`, traced", traced, environment, given.runs))
+        rows.append(row("`plan hf:gpt2`, traced and kept", PLAN, environment, 1))
+        rows.append(row("`plan hf:gpt2`, its graph kept before", PLAN, environment, given.runs))
         for command in HELP:
-            row(f"`partita {' '.join((*command, '--help'))}`", (*command, "--help"), environment, given.runs)
+            rows.append(
+                row(f"`partita {' '.join((*command, '--help'))}`", (*command, "--help"), environment, given.runs)
+            )
+    write(given.out / "start_up.csv", rows)
 
 
 if __name__ == "__main__":

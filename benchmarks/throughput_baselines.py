@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 from partita.conductor.judge import judge_plan
 from partita.conductor.solve import solve
 from partita.ground.errors import InputError
@@ -83,7 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, nargs="?", default=Path("../shared/data/dnn-partitioning"))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("results/throughput_baselines.csv"))
+    add_out(parser)
     arguments = parser.parse_args()
     rows = []
     print(f"{'workload':<30} {'baseline':<13} {'published':>9} {'ours':>9} {'optimum':>9} {'slower by':>9}  note")
@@ -108,7 +108,7 @@ def main() -> None:
                 {"workload": name, "baseline": column, "published_ms": value, "ours_ms": found, "optimum_ms": best}
                 | {"note": note}
             )
-    write(arguments.output, rows)
+    write(arguments.out / "throughput_baselines.csv", rows)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from _common import write
+from _common import add_out, write
 from partita.problems.throughput.bounds.hierarchy import run_hierarchy
 from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound
@@ -103,7 +103,7 @@ def main() -> int:
     parser.add_argument("--cluster-device", default="A100-80GB", help="prices the models")
     parser.add_argument("--all", action="store_true", help="also the paper's bottleneck programs")
     parser.add_argument("--plot", type=Path, help="image of performance profiles")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     counts = [int(word) for word in arguments.devices.split(",")]
     methods: list[HierarchyBound] = [*HIERARCHY]

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from _common import solve_apart, write
+from _common import add_out, solve_apart, write
 
 #: Time per sample of the best contiguous split in the paper's Table 1, and its program's time.
 PUBLISHED = {
@@ -35,7 +35,7 @@ PUBLISHED = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/dnn-partitioning/throughput"))
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     files = sorted(arguments.data.glob("*.json"))
     if not files:

@@ -1,6 +1,6 @@
 """Free splits of the published throughput workloads beside the published values.
 
-    python benchmarks/throughput_free.py [FOLDER] [--time-limit 60] [--only TEXT] [--csv FILE]
+    python benchmarks/throughput_free.py [FOLDER] [--time-limit 60] [--only TEXT] [--out results]
 
 FOLDER holds the workloads published with Tarnawski et al., NeurIPS 2020.
 """
@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 import partita as pt
-from _common import write
+from _common import add_out, write
 
 #: Best published free (non-contiguous) time per sample in ms (Table 1 of the paper), by file.
 PUBLISHED = {
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--time-limit", type=float, default=60.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="", help="files whose name contains one of these words (commas between)")
-    parser.add_argument("--csv", type=Path, default=Path("results/throughput_free.csv"))
+    add_out(parser)
     options = parser.parse_args()
     rows = []
     heads = ["published", "objective", "bound", "gap %", "best s", "bound s", "s"]
@@ -76,7 +76,7 @@ def main() -> None:
             f" {row['runtime_s']:7.1f}",
             flush=True,
         )
-    write(options.csv, rows)
+    write(options.out / "throughput_free.csv", rows)
 
 
 if __name__ == "__main__":

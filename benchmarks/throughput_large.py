@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 import partita
-from _common import write
+from _common import add_out, write
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.contraction.instance import build_instance
 from partita.problems.throughput.evaluate import evaluate
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/dnn-partitioning/throughput"))
     parser.add_argument("--limit", type=float, default=60.0, help="seconds per instance")
     parser.add_argument("--only", default="", help="instances whose name contains this")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     # Compiles or loads the kernels.
     Exact().solve(next(iter(cases(arguments.data))), ThroughputOptions(), Monitor(5.0))

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from _common import write
+from _common import add_out, write
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.problems.throughput.contraction.blocks import make_blocks
 from partita.problems.throughput.generators.regal import regal_problem
@@ -114,7 +114,7 @@ def main() -> int:
     parser.add_argument("--family", help="of the graphs; those of REGAL by seed if not given")
     parser.add_argument("--nodes", type=int, help="operators of each graph; 50 to 200 by seed if not given")
     parser.add_argument("--plot", type=Path, help="image of best values over time on the first graph")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     names = arguments.methods.split(",")
     if "annealing" not in names or set(names) - set(METHODS):

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from _common import solve_apart, write
+from _common import add_out, solve_apart, write
 
 LIMIT_S = 30.0
 
@@ -32,7 +32,7 @@ def main() -> int:
     """Run every file and variant."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="?", type=Path, default=Path("../shared/data/dnn-partitioning/throughput"))
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     files = sorted(arguments.data.glob("*.json"))
     if not files:

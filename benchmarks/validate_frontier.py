@@ -1,6 +1,6 @@
 """Training runs that were published since 2024 against what the planner says of their layouts, in tokens per second.
 
-    python benchmarks/validate_frontier.py [ROWS.csv] [--csv FILE]
+    python benchmarks/validate_frontier.py [ROWS.csv] [--out results]
 
 Prints a row for every run, and what the errors come to: in all, and by system, precision, kind of model and runtime.
 Rows
@@ -13,7 +13,6 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import _common
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict every row, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", default=_frontier.ROWS, help="rows of published runs in CSV")
-    parser.add_argument("--csv", type=Path, default=Path("results/validate_frontier.csv"))
+    _common.add_out(parser)
     parser.add_argument(
         "--search", type=float, default=20.0, help="seconds for the planner's own plan of a row; 0: none"
     )
@@ -133,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         *(f"{found.row['model']} on {found.row['system']}: {found.evaluation.violations[0]}" for found in wrong),
         sep="\n",
     )
-    _common.write(asked.csv, written)
+    _common.write(asked.out / "validate_frontier.csv", written)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Measured serving runs against what the planner says of them: time to the first token, and per token after it.
 
-    python benchmarks/validate_serving.py [DATA] [--csv FILE] [--quiet]
+    python benchmarks/validate_serving.py [DATA] [--out results] [--quiet]
 
 DATA is the folder with the measured runs, ../shared/data/serving/measured by default; without it nothing is done, and
 that is said. Prints a row for every run and what the errors come to, by model, system and engine; writes the rows to
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict every row, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", default=DATA)
-    parser.add_argument("--csv", type=Path, default=Path("results/validate_serving.csv"))
+    _common.add_out(parser)
     parser.add_argument("--quiet", action="store_true", help="print what errors come to, not every row")
     asked = parser.parse_args(arguments)
     if not asked.data.is_dir():
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not asked.quiet:
             print(line(found), flush=True)
     print(*summary(rows), f"({time.perf_counter() - started:.0f} s)", sep="\n")
-    _common.write(asked.csv, [row(found) for found in rows])
+    _common.write(asked.out / "validate_serving.csv", [row(found) for found in rows])
     return 0
 
 

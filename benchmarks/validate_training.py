@@ -1,6 +1,6 @@
 """Published training runs against what the planner says of their layouts: step, model FLOPs utilisation, memory.
 
-    python benchmarks/validate_training.py [ROWS.json] [--csv FILE] [--plot FILE]
+    python benchmarks/validate_training.py [ROWS.json] [--out results] [--plot FILE]
 
 Prints a row for every run and what the errors come to; writes both files to ``results`` unless told otherwise.
 """
@@ -91,8 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict every row, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", default=_training.ROWS, help="rows of published runs in JSON")
-    parser.add_argument("--csv", type=Path, default=Path("results/validate_training.csv"))
-    parser.add_argument("--plot", type=Path, default=Path("results/validate_training.png"))
+    _common.add_out(parser)
+    parser.add_argument("--plot", type=Path, help="image; validate_training.png beside the rows unless named")
     asked = parser.parse_args(arguments)
     started = time.perf_counter()
     predictions = []
@@ -110,8 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     print(*summary(predictions), f"({time.perf_counter() - started:.0f} s)", sep="\n")
     rows = table(predictions)
-    _common.write(asked.csv, rows)
-    draw(rows, asked.plot)
+    _common.write(asked.out / "validate_training.csv", rows)
+    draw(rows, asked.plot or asked.out / "validate_training.png")
     return 0
 
 
