@@ -101,14 +101,15 @@ def _measured(cells: Iterable[str]) -> bool:
 
 
 def keys_of(before: Sequence[Row], now: Sequence[Row]) -> tuple[str, ...]:
-    """The first columns of words and whole numbers, as many as tell all rows of a table apart; all if none do."""
+    """The first columns of words and whole numbers, as few as tell most rows of each table apart."""
     shared = [column for column in now[0] if column in before[0] and role_of(column) is None]
     shared = [column for column in shared if not _measured(row[column] for row in (*before, *now))]
-    for count in range(1, len(shared) + 1):
-        chosen = shared[:count]
-        if all(len({tuple(row[c] for c in chosen) for row in rows}) == len(rows) for rows in (before, now)):
-            return tuple(chosen)
-    return tuple(shared)
+
+    def told_apart(count: int) -> int:
+        return sum(len({tuple(row[column] for column in shared[:count]) for row in rows}) for rows in (before, now))
+
+    # Later columns may hold what was found, which tells a row from itself.
+    return tuple(shared[: max(range(1, len(shared) + 1), key=told_apart, default=0)])
 
 
 def _named(rows: Sequence[Row], keys: Sequence[str]) -> dict[tuple[str, ...], Row]:

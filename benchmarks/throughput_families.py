@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from _common import write
+from _common import add_out, write
 from partita.ground.random_dags import random_dag
 from partita.problems.throughput.devices import DeviceKind
 from partita.problems.throughput.generators.regal import regal_problem
@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="0,1")
     parser.add_argument("--weights", default="even,operator", help=f"of {', '.join(WEIGHTS)}")
     parser.add_argument("--seconds", type=float, default=60.0, help="for each problem")
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    add_out(parser)
     arguments = parser.parse_args()
     nodes, devices, seeds = (
         [int(word) for word in text.split(",")] for text in (arguments.nodes, arguments.devices, arguments.seeds)

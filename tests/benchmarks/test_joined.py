@@ -119,9 +119,11 @@ def test_rows_of_another_script_may_be_rounded_and_others() -> None:
 
 
 def test_rows_that_nothing_tells_apart_are_joined_in_order() -> None:
-    before = [{"file": "a", "objective": value} for value in ("1.0", "2.0")]
-    now = [{"file": "a", "objective": value} for value in ("1.0", "3.0")]
-    assert [pair.worse for pair in _joined.join(before, now).pairs] == [(), ("objective",)]
+    before = [{"file": "a", "objective": value, "status": "feasible"} for value in ("1.0", "2.0")]
+    now = [{"file": "a", "objective": value, "status": "optimal"} for value in ("1.0", "3.0")]
+    found = _joined.join(before, now)
+    assert [pair.worse for pair in found.pairs] == [(), ("objective",)]
+    assert found.others == {"status": 2}
 
 
 def test_measurements_tell_no_rows_apart() -> None:
