@@ -26,17 +26,17 @@ REPR, LINES, HTML = 5_000, 25, 200_000
 @functools.cache
 def in_stages() -> AnyAnswer:
     """Forty-eight layers of twenty operators on twelve devices."""
-    return pt.plan(row(960, layers=48, name="deep"), "8xA100-40GB+4xT4", time_limit_s=4)
+    return pt.plan(row(960, layers=48, name="deep"), "8xA100-40GB+4xT4", time_limit_s=2)
 
 
 @functools.cache
 def one_sample() -> AnyAnswer:
-    return pt.plan(row(960, layers=48, name="deep"), "12xA100-40GB", objective="latency", time_limit_s=4)
+    return pt.plan(row(960, layers=48, name="deep"), "12xA100-40GB", objective="latency", time_limit_s=2)
 
 
 @functools.cache
 def on_a_topology() -> AnyAnswer:
-    return pt.map_stages(in_stages(), "8xA100-40GB+4xT4", time_limit_s=3)
+    return pt.map_stages(in_stages(), "8xA100-40GB+4xT4", time_limit_s=1.5)
 
 
 @functools.cache
@@ -51,7 +51,7 @@ def in_pieces() -> AnyAnswer:
     problem = pt.LatencyProblem(
         name="host", accelerators=12, memory_bytes=40.0, pieces=2, operators=operators, edges=edges
     )
-    return pt.solve(problem, time_limit_s=2)
+    return pt.solve(problem, time_limit_s=1)
 
 
 @functools.cache
@@ -67,13 +67,13 @@ def trained() -> AnyAnswer:
         sequence_length=32,
         microbatches=24,
         memory="64MB",
-        time_limit_s=4,
+        time_limit_s=2,
     )
 
 
 @functools.cache
 def without_a_plan() -> AnyAnswer:
-    return pt.solve(in_stages().problem, memory=1.0, time_limit_s=3)
+    return pt.solve(in_stages().problem, memory=1.0, time_limit_s=1.5)
 
 
 ANSWERS = {each.__name__: each for each in (in_stages, one_sample, on_a_topology, in_pieces, trained, without_a_plan)}
@@ -135,8 +135,8 @@ def _others() -> Iterator[Any]:
     yield problem
     yield pt.plain_problem(problem)
     yield pt.solve(problem, time_limit_s=1)
-    yield pt.compare(in_stages().problem, time_limit_s=3)
-    yield pt.sweep(row(400), "A100-40GB", devices=list(range(1, 31)), time_limit_s=0.02)
+    yield pt.compare(in_stages().problem, time_limit_s=1)
+    yield pt.sweep(row(120), "A100-40GB", devices=list(range(1, 31)), time_limit_s=0.02)
     yield pt.bound(in_pieces().problem, time_limit_s=1)
     yield pt.read_cluster("256x(8xA100-80GB)")
     yield topology("dgx1:16")

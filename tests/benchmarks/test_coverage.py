@@ -28,11 +28,11 @@ def _work(name: str) -> str:
 
 def test_copies_are_limited(capfd: pytest.CaptureFixture[str]) -> None:
     names = ["a", "slow", "large", "killed", "raises", "b"]
-    found = {done.name: done for done in run_apart(_work, names, jobs=2, seconds=8, memory_bytes=2**29 + 2**30)}
+    found = {done.name: done for done in run_apart(_work, names, jobs=2, seconds=5, memory_bytes=2**29 + 2**30)}
     small = {done.name: done for done in run_apart(_work, ["large"], jobs=1, seconds=60, memory_bytes=2**29)}
     assert set(found) == set(names)
     assert {name: found[name].result for name in ("a", "b")} == {"a": "A", "b": "B"}
-    assert found["slow"].reason == "not done in 8 s"
+    assert found["slow"].reason == "not done in 5 s"
     assert small["large"].reason == "needs over 0 GiB"
     assert found["killed"].reason == "ended by signal 9"
     assert found["raises"].reason == "ended without a result"

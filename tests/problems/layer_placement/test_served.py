@@ -39,9 +39,10 @@ def placements(problem: LayerPlacementProblem, seed: int, count: int) -> list[di
     return found
 
 
-def test_a_run_is_what_a_plain_one_is_and_no_bound_is_above_it() -> None:
+@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 400), marks=pytest.mark.slow)], ids=str)
+def test_a_run_is_what_a_plain_one_is_and_no_bound_is_above_it(seeds: range) -> None:
     runs = tight = 0
-    for seed in range(250):
+    for seed in seeds:
         problem = random_served(seed)
         floors = [bound.bound(problem, Monitor()).value for bound in DEFAULT_BOUNDS if bound.supports(problem) is None]
         assert len(floors) == len(DEFAULT_BOUNDS)
@@ -52,8 +53,8 @@ def test_a_run_is_what_a_plain_one_is_and_no_bound_is_above_it() -> None:
             assert max(floors) <= found.objective * (1 + 1e-9)
             tight += max(floors) > found.objective / 1.5
             runs += 1
-    assert runs > 400
-    assert tight > 20
+    assert runs > 1.6 * len(seeds)
+    assert tight > 0.08 * len(seeds)
 
 
 def test_few_placements_are_all_tried() -> None:
@@ -95,7 +96,7 @@ def test_a_search_serves_no_less_than_the_plans_it_is_compared_with(seed: int) -
     )
     most = pt.solve(problem.replace(worth="flow"), time_limit_s=10, explain=False).evaluation.tokens_per_s
     problem = problem.replace(published=PublishedFlow(objective=most / 2))
-    result = pt.solve(problem, time_limit_s=12, explain=False)
+    result = pt.solve(problem, time_limit_s=6, explain=False)
     rows = [row for row in pt.compare(problem) if row.feasible]
     assert {"most flow", "published flow"} <= {row.name for row in rows}
     assert len(rows) >= 2

@@ -215,14 +215,14 @@ def test_neighbourhoods_of_everything_find_the_optimum() -> None:
 
 @needs_program
 def test_neighbourhoods_do_no_harm() -> None:
-    problem = random_makespan_problem(11, family="layered", nodes=50, devices=3, room=1.3)
+    problem = random_makespan_problem(11, family="layered", nodes=30, devices=3, room=1.3)
     instance, best = build_instance(problem), Incumbent[MakespanPlan]()
     first_schedules(instance, best, seed=0, rounds=0)
     before, seen = best.value, []
     best.on_better = lambda value, plan, by: seen.append((value, by))
     search = Neighbourhoods(instance, best, MakespanOptions())
-    assert search.run(5, lambda: False, lambda: 60.0)
-    assert search.tried == 5
+    assert search.run(3, lambda: False, lambda: 60.0)
+    assert search.tried == 3
     assert best.value < before
     assert all(by == "neighbourhoods" for _, by in seen)
     assert best.answer is not None

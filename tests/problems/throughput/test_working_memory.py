@@ -288,7 +288,8 @@ def test_the_bound_of_streaming_problems(seed: int, peaks: bool) -> None:
 
 
 def test_the_bound_of_streaming_problems_counts_parameters() -> None:
-    problem = pt.regal_problem(0, nodes=50, devices=4, parameter_bytes=200, memory_bytes=100)
+    problem = pt.regal_problem(0, nodes=12, devices=3, parameter_bytes=200, memory_bytes=100)
+    assert streams(problem)
     plain = max(method.bound(problem, Monitor(2.0)).value for method in HIERARCHY)
     assert STREAMING.bound(problem, Monitor(5.0)).value > 1.2 * plain
     assert not streams(problem.replace(memory_bytes=float("inf")))
