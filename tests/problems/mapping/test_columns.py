@@ -12,7 +12,8 @@ from partita.engines.mip.cpsat import solve
 from partita.engines.mip.model import QUIET
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import up_to
-from partita.problems.mapping.bounds.columns import Columns, Program
+from partita.problems.mapping.bounds.columns import Columns
+from partita.problems.mapping.bounds.part_program import PartProgram
 from partita.problems.mapping.bounds.parts import Column, Island, partitions
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
@@ -26,7 +27,7 @@ pytest.importorskip("ortools")
 
 def refuted(column: Column, islands: list[Island], limit: float) -> bool:
     """In this process, which is faster than another one for programs as small."""
-    model = Program(column, islands, up_to(limit), lambda: False).model
+    model = PartProgram(column, islands, up_to(limit), lambda: False).model
     column.forget()
     return solve(model, BackendSettings(), Talk(model, QUIET, None)).infeasible
 

@@ -13,14 +13,14 @@ from itertools import repeat
 import numpy as np
 
 from partita.engines.kernels.annealing import Cooling
-from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Ints, Words
 from partita.engines.kernels.mapping.anneal import anneal
 from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.loops import looped
-from partita.problems.mapping.orders import constructions
+from partita.problems.mapping.orders import constructions, toured
 from partita.problems.mapping.problem import Placement
 
 #: Moves of one power for each replica, from a construction or the best mapping, and from chance; they grow by a factor
@@ -39,44 +39,79 @@ _LADDERS: tuple[_Levels, ...] = (
 #: From mappings around a loop, which hot rounds would undo: every second round, with so many moves.
 _AROUND: _Levels = ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01))
 _AROUND_MOVES = 1500
+#: From mappings that are made of shares of columns: both, with so many moves of one power for each replica.
+_SHARED: tuple[_Levels, ...] = (_RISING, _SETTLING)
+_SHARED_MOVES = 1000
 #: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
 PATIENCE, SHORT = 40, 3
 
 
 class MappingSearch(AnnealingSearch):
-    """A search on one problem, with so many rounds at once; fewer ``workers`` get the same answer."""
+    """A search on one problem, with so many rounds at once; fewer ``workers`` get the same answer.
+
+    Rounds see its own best mapping alone: what others find meanwhile has to be taken over, so that the same seed makes
+    the same rounds.
+    """
 
     def __init__(self, instance: MappingInstance, best: Incumbent[Placement], seed: int, threads: int) -> None:
         super().__init__(best, seed, abreast=threads)
         self.instance, self.workers = instance, threads
         self.starts: list[Ints] = []
         self.loops: list[Ints] = []
+        self._value: float = math.inf
+        self._device: Ints | None = None
+
+    @property
+    def value(self) -> float:
+        return self._value
+
+    def catch_up(self) -> None:
+        """Go on from the best mapping that anybody has found."""
+        self._value, plan, _ = self.best.snapshot()
+        self._device = None if plan is None else device_array(plan)
+
+    def _take(self, device: Ints, by: str) -> None:
+        """Offer a mapping, and go on from it if it is better."""
+        value = self.instance.offer(self.best, device, by)
+        if value < self._value:
+            self._value, self._device = value, device
 
     def begin(self, others: Sequence[Ints] = ()) -> None:
         """Offer mappings that are there without search, and begin from them."""
         for device in (*others, *constructions(self.instance)):
-            self.instance.offer(self.best, device, "construction")
+            self._take(device, "construction")
             if not any(np.array_equal(device, known) for known in self.starts):
                 self.starts.append(device)
         self.loops = list(looped(self.instance))
 
     def round(self, number: int) -> Iterator[None]:
         # All begin from the same best mapping: who is first changes nothing.
-        value, plan, _ = self.best.snapshot()
-        known = None if plan is None else device_array(plan)
+        value, known = self._value, self._device
         with ThreadPoolExecutor(self.workers) as pool:
             numbers = range(number, number + self.abreast)
             for device, trials in pool.map(self._anneal, numbers, repeat(known), repeat(value)):
                 self.trials += trials
                 if device is not None:
-                    self.instance.offer(self.best, device, "annealing")
+                    self._take(device, "annealing")
         yield
+
+    def settle_shares(self, device: Ints) -> float:
+        """Offer the best mapping near one whose columns fill islands as they should; what it is worth.
+
+        It is made beside the rounds, which know nothing of it.
+        """
+        start, found = toured(self.instance, device), self.instance.offer(self.best, device, "shares of columns")
+        for number, levels in enumerate(_SHARED):
+            near, value, _ = self._cool(start, levels, _SHARED_MOVES, found, generator(self.seed + number))
+            self.instance.offer(self.best, near, "shares of columns")
+            found = min(found, value)
+        return found
 
     def _anneal(self, number: int, known: Ints | None, value: float) -> tuple[Ints | None, int]:
         """The best mapping of a round, if it is better than the best known, and the moves tried."""
         instance = self.instance
         if number < len(self.starts):
-            device, levels, each = self.starts[number].copy(), _RISING, float(_MOVES)
+            device, levels, each = self.starts[number], _RISING, float(_MOVES)
         else:
             turn, around = number - len(self.starts), -1
             if self.loops:
@@ -84,7 +119,7 @@ class MappingSearch(AnnealingSearch):
             cycle, turn = divmod(turn, len(_LADDERS) + 1)
             growth = _GROWTH**cycle
             if around >= 0:
-                device = self.loops[around % len(self.loops)].copy()
+                device = self.loops[around % len(self.loops)]
                 levels, each = _AROUND, _AROUND_MOVES * growth
             elif turn < len(_LADDERS):
                 random = np.random.default_rng((self.seed, number))
@@ -92,12 +127,19 @@ class MappingSearch(AnnealingSearch):
                 levels, each = _LADDERS[turn], _HOT_MOVES * growth
             else:
                 assert known is not None
-                device, levels, each = known.copy(), _SETTLING, _MOVES * growth
+                device, levels, each = known, _SETTLING, _MOVES * growth
+        draws = generator(self.seed * 1_000_003 + number)
+        found, target, made = self._cool(device, levels, each, value, draws)
+        return (found if target < value else None), made
+
+    def _cool(self, device: Ints, levels: _Levels, each: float, value: float, draws: Words) -> tuple[Ints, float, int]:
+        """The best mapping met from one on, what it is worth, and the moves tried; ``value`` is that of a known one."""
+        instance, stop = self.instance, self.best.stop
         moves, made = int(instance.count * min(each, _MOST)), 0
-        found: Ints = np.empty(instance.count, dtype=np.int32)
-        target, scale, draws = math.inf, value if value > 0 else 1.0, generator(self.seed * 1_000_003 + number)
+        device, found = device.copy(), np.empty(instance.count, dtype=np.int32)
+        target, scale = math.inf, value if value > 0 else 1.0
         for exponent, start, end in levels:
-            cooling, stop = Cooling(start, end, moves), self.best.stop
+            cooling = Cooling(start, end, moves)
             target = anneal(
                 instance.arrays, instance.near, device, found, scale, exponent, target, cooling, draws, stop
             )
@@ -107,4 +149,4 @@ class MappingSearch(AnnealingSearch):
                 device = found.copy()
             if stop[0] != 0:
                 break
-        return (found if target < value else None), made
+        return found, target, made

@@ -87,24 +87,26 @@ class MappingCombined(MappingSolver):
         def done() -> bool:
             return best.done
 
-        def columns(low: float, program_s: float, *, again: bool) -> float:
-            if Columns().supports(instance.problem) is not None or done():
-                return low
-
-            def report(value: float) -> None:
-                best.prove(value, Columns.name)
-
-            return columns_bound(instance, low, lambda: best.value, done, report, program_s=program_s, again=again)
+        def report(value: float) -> None:
+            best.prove(value, Columns.name)
 
         def beside(high: float) -> list[Ints]:
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
-            low = lowered(instance, assignment_bound(instance))
-            # Easy programs first: they often know more than anything else, and later ones begin there.
-            low = columns(low, _EASY_S, again=False)
+            low, counts = lowered(instance, assignment_bound(instance)), Columns().supports(instance.problem) is None
+            if counts:
+                # Easy programs first: they often know more than anything else, and later ones begin there. Mappings
+                # are made of their solutions, so that it is theirs that say which targets are asked.
+                shares = [high]
+
+                def found(device: Ints) -> None:
+                    shares.append(search.settle_shares(device))
+
+                low = columns_bound(instance, low, lambda: min(shares), done, report, found, program_s=_EASY_S)
             if done():
                 return []
             low = thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
-            columns(low, PROGRAM_S, again=True)
+            if counts:
+                columns_bound(instance, low, lambda: best.value, done, report, program_s=PROGRAM_S, again=True)
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))
@@ -124,6 +126,7 @@ class MappingCombined(MappingSolver):
         if instance.count <= _MEDIUM and not done():
             _settle_all(instance, best, _CHECKS)
         if not done():
+            search.catch_up()
             search.run(patience=PATIENCE)
 
 

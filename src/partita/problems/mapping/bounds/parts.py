@@ -32,6 +32,8 @@ _PARTITIONS, _LARGEST = 2, 0.75
 _GROWTH, _CLASSES = 1.3, 5
 #: Parts of a column at most; of more there is no bound.
 MOST_PARTS = 2_000
+#: Ways to cut a column into parts at most that are told apart.
+MOST_SPLITS = 1_000
 
 
 class Island(NamedTuple):
@@ -136,6 +138,25 @@ class Column:
             if len(found) > MOST_PARTS:
                 return None
         return sorted(found, key=lambda part: (len(part), sorted(part)))
+
+    def splits(self, those: set[frozenset[int]]) -> list[tuple[frozenset[int], ...]] | None:
+        """All ways to cut a column into some of its parts; None if they are too many."""
+        by_first: list[list[frozenset[int]]] = [[] for _ in range(self.instance.stages)]
+        for part in sorted(those, key=lambda part: (len(part), sorted(part))):
+            by_first[min(part)].append(part)
+        found: list[tuple[frozenset[int], ...]] = []
+        pending: list[tuple[tuple[frozenset[int], ...], frozenset[int]]] = [
+            ((), frozenset(range(self.instance.stages)))
+        ]
+        while pending:
+            chosen, left = pending.pop()
+            if not left:
+                found.append(chosen)
+                if len(found) > MOST_SPLITS:
+                    return None
+                continue
+            pending += [((*chosen, part), left - part) for part in by_first[min(left)] if part <= left]
+        return found
 
     def outside(self, s: int, part: frozenset[int]) -> list[tuple[int, float]]:
         """Partners of a member of a part that are not in it, and bytes."""
