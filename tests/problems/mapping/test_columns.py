@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,8 +14,11 @@ from partita.engines.mip.model import QUIET
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import up_to
 from partita.problems.mapping.bounds.columns import Columns
+from partita.problems.mapping.bounds.layout_program import LayoutProgram
+from partita.problems.mapping.bounds.layouts import layouts_within
 from partita.problems.mapping.bounds.part_program import PartProgram
 from partita.problems.mapping.bounds.parts import Column, Island, partitions
+from partita.problems.mapping.bounds.shares import Shares
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import Form, Placement
@@ -25,11 +29,31 @@ from problems.mapping.random_problems import random_problem
 pytest.importorskip("ortools")
 
 
-def refuted(column: Column, islands: list[Island], limit: float) -> bool:
+def infeasible(program: Shares) -> bool:
     """In this process, which is faster than another one for programs as small."""
-    model = PartProgram(column, islands, up_to(limit), lambda: False).model
+    return solve(program.model, BackendSettings(), Talk(program.model, QUIET, None)).infeasible
+
+
+def refuted(column: Column, islands: list[Island], limit: float) -> bool:
+    """By parts."""
+    program = PartProgram(column, islands, up_to(limit), lambda: False)
     column.forget()
-    return solve(model, BackendSettings(), Talk(model, QUIET, None)).infeasible
+    return infeasible(program)
+
+
+def of_layouts(instance: MappingInstance, islands: list[Island], limit: float) -> LayoutProgram | None:
+    """None where layouts are too many for a quick test."""
+    layouts = layouts_within(instance, islands, up_to(limit), 1_000)
+    return None if layouts is None else LayoutProgram(instance, islands, up_to(limit), layouts)
+
+
+def solved_by(program: LayoutProgram, plan: Placement) -> bool:
+    """Whether the columns of a mapping, counted by layout, are part of a solution."""
+    home = {int(d): i for i, island in enumerate(program.islands) for d in island.members}
+    counts = Counter(tuple(home[d] for d in column) for column in zip(*plan.placement, strict=True))
+    for number, row in zip(program.number, program.layouts.islands.tolist(), strict=True):
+        program.model.fix(number, counts.pop(tuple(row), 0))
+    return not counts and not infeasible(program)
 
 
 @pytest.mark.parametrize("form", ["both", "point-to-point", "all-reduce"])
@@ -45,6 +69,10 @@ def test_the_best_mapping_is_never_refuted(form: Form) -> None:
         for islands in partitions(instance):
             looked += 1
             assert not refuted(column, islands, best), problem.name
+            if seed % 3 == 0:
+                program = of_layouts(instance, islands, best)
+                assert program is not None
+                assert not infeasible(program), problem.name
             tight += best > 0 and refuted(column, islands, best * 0.98)
     assert looked > 40
     assert tight > 15
@@ -72,14 +100,29 @@ def test_no_mapping_is_refuted(stages: int, replicas: int, where: str) -> None:
     for _ in range(3):
         devices = draw.sample(range(instance.devices), instance.count)
         found.append(instance.plan(np.array(devices)))
-    looked = 0
+    looked, whole = 0, 0
     for plan in found:
         assert isinstance(plan, Placement)
         value = evaluate(problem, plan).objective
         for islands in partitions(instance):
             looked += 1
             assert not refuted(column, islands, value)
+            program = of_layouts(instance, islands, value)
+            whole += program is not None
+            assert program is None or solved_by(program, plan)
     assert looked >= len(found)
+    assert whole >= 2
+
+
+def test_whole_columns_refute_what_parts_do_not() -> None:
+    """Six blocks in a row: how far stages are apart all at once says how far rings reach. The best takes 0.5956 s."""
+    problem = pipeline_on("random-blk-2:36:seed=0", 3, 12, 1)
+    instance = MappingInstance(problem)
+    islands = next(partitions(instance))
+    assert not refuted(Column(instance), islands, 0.59)
+    program = of_layouts(instance, islands, 0.59)
+    assert program is not None
+    assert infeasible(program)
 
 
 def test_whole_columns_do_not_fill_machines_of_another_size() -> None:

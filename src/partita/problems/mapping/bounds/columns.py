@@ -12,6 +12,10 @@ Source: own. Assume a mapping within a target, and count in it: how often every 
   cut through the islands crosses it both ways, which in a row of islands small ones have no room for. Where two rings
   together cannot pass some islands (``partita.problems.mapping.bounds.passages``), columns are on one side of them.
 
+Where parts have a solution and few columns are within the target, columns are counted as a whole, by the islands of all
+their stages (``partita.problems.mapping.bounds.layouts``): how far stages are apart all at once says how far each ring
+of the column may reach.
+
 Is there no solution in whole numbers, the target is refuted. So what fits into one island is seen together with what
 that leaves to the others, down to single devices.
 """
@@ -25,14 +29,16 @@ from collections.abc import Callable
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
-from partita.engines.mip.model import Callbacks
+from partita.engines.mip.model import Callbacks, ProgramResult
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, up_to
 from partita.problems.kind import BoundMethod
-from partita.problems.mapping.bounds.composing import composed
+from partita.problems.mapping.bounds.composing import composed, placed
+from partita.problems.mapping.bounds.layout_program import LayoutProgram
+from partita.problems.mapping.bounds.layouts import MOST_LAYOUTS, layouts_within
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound
 from partita.problems.mapping.bounds.part_program import PartProgram
@@ -98,20 +104,21 @@ def columns_bound(
     column = Column(instance)
     if column.parts is None:
         return low
+    questions = _Questions(column, program_s, stopping, found)
     share = _AGAIN if again else _SHARE
     for number, islands in enumerate(partitions(instance)):
         upper, given_up = high(), 0
         # What rings cannot pass says most up to where they can. Where it says nothing there, it is not asked again.
         passable, sided = Passages(instance, islands).ceiling(low, upper) if not again else low, False
         if passable > low * (1 + 2 * _PRECISION):
-            sided = _ask(column, islands, passable, stopping, 0.0, sided=True) is Status.INFEASIBLE
+            sided = questions.ask(islands, passable, sided=True, whole=False) is Status.INFEASIBLE
         if sided:
             low = passable
             report(lowered(instance, low))
         # Finer partitions have to show that they know more at all.
         target = low * (1 + 2 * _PRECISION) if number else low + share * (upper - low)
         while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
-            answer = _ask(column, islands, target, stopping, program_s, found, sided=sided)
+            answer = questions.ask(islands, target, sided=sided)
             if answer is Status.INFEASIBLE:
                 low = target
                 report(lowered(instance, low))
@@ -125,43 +132,63 @@ def columns_bound(
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not given_up and not stopping()
-        if near and _ask(column, islands, last, stopping, program_s, sided=sided) is Status.INFEASIBLE:
+        if near and questions.ask(islands, last, sided=sided) is Status.INFEASIBLE:
             low = last
             report(lowered(instance, low))
     return low
 
 
-def _ask(
-    column: Column,
-    islands: list[Island],
-    target: float,
-    stopping: Callable[[], bool],
-    program_s: float,
-    found: Callable[[Ints], object] = lambda device: None,
-    *,
-    sided: bool,
-) -> Status:
-    """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails.
+class _Questions:
+    """Programs about targets, and what is known of how long they take."""
 
-    With ``sided``, linear programs for the sides of islands that rings cannot pass are asked first; without seconds for
-    a program in whole numbers, these alone are. ``found`` gets what a solution looks like.
-    """
-    program = PartProgram(column, islands, up_to(target), stopping)
-    column.forget()
-    if stopping():
-        return Status.UNKNOWN
-    try:
-        calls = Callbacks(stop=stopping)
-        if sided and program.sides and _without_solution(program, 0, calls):
-            return Status.INFEASIBLE
-        if program_s == 0.0:
+    def __init__(
+        self, column: Column, program_s: float, stopping: Callable[[], bool], found: Callable[[Ints], object]
+    ) -> None:
+        self.column, self.program_s, self.stopping, self.found = column, program_s, stopping, found
+        self.calls, self.given_up = Callbacks(stop=stopping), 0
+
+    def ask(self, islands: list[Island], target: float, *, sided: bool, whole: bool = True) -> Status:
+        """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails.
+
+        With ``sided``, linear programs for the sides of islands that rings cannot pass are asked first; these alone are
+        if not ``whole``. ``found`` gets what a solution in whole numbers looks like.
+        """
+        program = PartProgram(self.column, islands, up_to(target), self.stopping)
+        self.column.forget()
+        if self.stopping():
             return Status.UNKNOWN
-        answer = solve_program(program.model, BACKEND, time_limit_s=program_s, callbacks=calls)
-    except SolverCrashError:
-        return Status.UNKNOWN
-    if answer.values is not None and program.split:
-        found(composed(program, answer.values))
-    return answer.status
+        try:
+            if sided and program.sides and _without_solution(program, 0, self.calls):
+                return Status.INFEASIBLE
+            if not whole:
+                return Status.UNKNOWN
+            answer = self._solve(program)
+            if answer.status is Status.INFEASIBLE or self.stopping():
+                return answer.status
+            return self._ask_layouts(program, answer)
+        except SolverCrashError:
+            return Status.UNKNOWN
+
+    def _ask_layouts(self, program: PartProgram, answer: ProgramResult) -> Status:
+        """Whether whole columns have a solution, too, if these are few; that of the parts where it is unknown."""
+        instance, islands, limit = program.instance, program.islands, program.limit
+        layouts = layouts_within(instance, islands, limit, MOST_LAYOUTS) if self.given_up < _VAIN else None
+        if layouts is not None:
+            finer = LayoutProgram(instance, islands, limit, layouts)
+            those = self._solve(finer)
+            if those.status is Status.INFEASIBLE:
+                return those.status
+            if those.values is not None:
+                numbers = np.round(those.values[finer.number]).astype(np.int64)
+                self.found(placed(instance, islands, np.repeat(layouts.islands, numbers, axis=0).T))
+                return those.status
+            self.given_up += 1
+        if answer.values is not None and program.split:
+            self.found(composed(program, answer.values))
+        return answer.status
+
+    def _solve(self, program: Shares) -> ProgramResult:
+        return solve_program(program.model, BACKEND, time_limit_s=self.program_s, callbacks=self.calls)
 
 
 def _without_solution(program: Shares, first: int, calls: Callbacks) -> bool:

@@ -72,14 +72,18 @@ class Shares:
                 crossing = [(steps[i, j], 1.0) for i in here for j in there]
                 self.model.add_row([*crossing, *used], lower=-1.0)
 
+    def columns_in(self, stages: tuple[int, int], islands: Sequence[int]) -> Terms:
+        """Columns with both stages in some islands, as far as they are counted."""
+        moved = self.moved.get(stages, {})
+        here = [term for i in islands for term in self.both[stages][i]]
+        return [*here, *((moved[i, j], 1.0) for i in islands for j in islands if (i, j) in moved)]
+
     def one_side(self, blocked: Blocked) -> None:
         """No column has both stages on this side of some islands, or none has both on that side."""
         side, replicas = self.model.add_binary(), float(self.instance.replicas)
         self.sides.append(side)
-        moved = self.moved.get(blocked.stages, {})
         for islands, sign in ((blocked.before, 1.0), (blocked.behind, -1.0)):
-            here = [term for i in islands for term in self.both[blocked.stages][i]]
-            here += [(moved[i, j], 1.0) for i in islands for j in islands if (i, j) in moved]
+            here = self.columns_in(blocked.stages, islands)
             self.model.add_row([*here, (side, -sign * replicas)], upper=0.0 if sign > 0 else replicas)
 
     def _inside(self, s: int, i: int, terms: Terms) -> None:
