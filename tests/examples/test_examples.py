@@ -23,6 +23,8 @@ def example(name: str, *arguments: object) -> int:
     return status
 
 
+# The notebook for the edge does the same from Python, and tests of the commands do it one by one.
+@pytest.mark.slow
 def test_gpt2_from_a_profile_to_verified_gradients(capfd: pytest.CaptureFixture[str]) -> None:
     assert example("train_gpt2", "--layers", 2, "--width", 32, "--tokens", 16, "--repeats", 2) == 0
     shown = capfd.readouterr().out

@@ -119,11 +119,11 @@ def check_all_plans(seeds: range) -> tuple[int, int]:
     return plans, mixed
 
 
-@pytest.mark.parametrize("seeds", [range(30), range(40, 70)], ids=str)
+@pytest.mark.parametrize("seeds", [range(20), range(40, 60)], ids=str)
 def test_no_pipeline_on_kinds_is_shorter(seeds: range) -> None:
     plans, mixed = check_all_plans(seeds)
-    assert plans >= 20
-    assert mixed >= 12
+    assert plans >= 13
+    assert mixed >= 8
 
 
 def test_a_beginning_with_fewer_stages_does_not_stand_for_longer_pipelines() -> None:

@@ -34,7 +34,9 @@ def published(name: str) -> LatencyProblem:
     return found
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "layer-inceptionv3" else []) for name in KNOWN]
+)
 def test_bounds_are_close(name: str) -> None:
     reached, _, gap = KNOWN[name]
     bound = ChainBound().bound(published(name), Monitor(60.0)).value
