@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from instances.strategies import examples
 from partita.engines.kernels.arrays import Floats, bit_rows, row_masks
+from partita.engines.kernels.throughput.block_growth import grow_blocks
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.covering import search_block
 from partita.engines.kernels.throughput.cut_search import search_by_cuts
-from partita.engines.kernels.throughput.mincut import TINY, block_network
+from partita.engines.kernels.throughput.mincut import TINY
 from partita.problems.throughput.bounds.block_pool import BlockPool
 from partita.problems.throughput.bounds.block_search import ENOUGH, BlockSearch
 from partita.problems.throughput.bounds.covering import Covering, CoveringBound
@@ -136,6 +137,15 @@ def test_charges_keep_to_every_known_block(problem: ThroughputProblem) -> None:
         if load <= target:
             assert fine.charge[mask].sum() <= 1 + SLACK
             assert even.charge[mask].sum() <= 1 + SLACK
+    # With more blocks, charges begin where the last ended.
+    for mask, _ in blocks:
+        pool.add(mask, active=False)
+    again = pool.charges(target, 1e-6, lambda: False)
+    assert again is not None
+    most = max(float(again.charge[mask].sum()) for mask, load in blocks if load <= target)
+    assert pool.most_carried(again.charge, target) == pytest.approx(most, abs=SLACK)
+    assert most <= 1 + SLACK
+    assert fine.most * (1 + SLACK) >= again.charge.sum() >= again.most * (1 - 1e-4)
 
 
 @examples(100)
@@ -146,18 +156,20 @@ def test_cuts_find_a_block_exactly_where_there_is_one(problem: ThroughputProblem
     pool = BlockPool(relaxed)
     charge, target, wanted = drawn_question(data, n)
     exclusions = pool.exclusions(target)
-    network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * (1 + float(charge.sum())))
+    tiny = TINY * (1 + float(charge.sum()))
     blocks = [mask for mask, load in convex_blocks(relaxed, pool) if load <= target]
     for anchor in range(n):
         best = max((charge[mask].sum() for mask in blocks if int(np.argmax(mask)) == anchor), default=0.0)
-        block, flag = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+        block, near, flag = np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.zeros(1, dtype=np.int64)
+        fair = data.draw(st.sampled_from([0.3, 0.9])) * wanted
         status, nodes, price = search_by_cuts(
             relaxed,
             exclusions,
-            network,
+            tiny,
             charge,
             target + 1e-9,
             wanted,
+            fair,
             anchor,
             bit_rows((np.arange(n) < anchor)[None])[0],
             data.draw(st.sampled_from([0.01, 0.1, 10.0])),
@@ -165,6 +177,7 @@ def test_cuts_find_a_block_exactly_where_there_is_one(problem: ThroughputProblem
             10**6,
             flag,
             block,
+            near,
         )
         assert nodes > 0
         assert price > 0
@@ -174,6 +187,45 @@ def test_cuts_find_a_block_exactly_where_there_is_one(problem: ThroughputProblem
             assert int(np.argmax(mask)) == anchor
             assert relaxed.load(mask) <= target + SLACK
             assert charge[mask].sum() == pytest.approx(best)
+        if near.any():
+            mask = row_masks(near, n)
+            assert any((mask == other).all() for other in blocks)
+            assert fair < charge[mask].sum() <= max(wanted, best) + SLACK
+
+
+@examples(40)
+@given(block_problems(2, 9), st.data())
+def test_grown_blocks_are_blocks(problem: ThroughputProblem, data: st.DataObject) -> None:
+    relaxed = uniform(problem)
+    n = relaxed.items
+    pool = BlockPool(relaxed)
+    charge, target, _ = drawn_question(data, n)
+    blocks = {mask.tobytes(): load for mask, load in convex_blocks(relaxed, pool)}
+    taste = np.random.default_rng(data.draw(st.integers(0, 9))).uniform(0.5, 1.5, n)
+    flag = np.zeros(1, dtype=np.int64)
+    grown, carried = grow_blocks(relaxed, pool.exclusions(target), charge, target, taste, np.arange(n), flag)
+    for v in range(n):
+        mask = row_masks(grown[v], n)
+        if relaxed.load(np.arange(n) == v) > target:
+            assert not mask.any()
+            continue
+        assert mask[v]
+        assert relaxed.load(mask) == pytest.approx(blocks[mask.tobytes()])
+        assert relaxed.load(mask) <= target + SLACK
+        assert carried[v] == pytest.approx(charge[mask].sum())
+    flag[0] = 1
+    assert not grow_blocks(relaxed, pool.exclusions(target), charge, target, taste, np.arange(n), flag)[0].any()
+
+
+def test_what_is_grown_leaves_little_to_search() -> None:
+    relaxed = uniform(regal_problem(0, family="layered", nodes=60, devices=8, noise="operator"))
+    pool, target = BlockPool(relaxed), float(relaxed.work.sum()) / 6
+    search = BlockSearch(pool, target, 1, lambda: False)
+    charge = 1.5 * relaxed.work / target
+    known = len(pool.known)
+    assert search.grow(charge, 1.25) >= 2
+    assert len(pool.known) > known + 20, "others help, too"
+    assert search.round(charge, 1.33, range(60), 10**4) == (0, [])
 
 
 def test_cuts_and_knapsacks_agree_where_blocks_are_large() -> None:
@@ -184,13 +236,27 @@ def test_cuts_and_knapsacks_agree_where_blocks_are_large() -> None:
         n, pool, random = relaxed.items, BlockPool(relaxed), np.random.default_rng(seed)
         target = float(relaxed.work.sum()) / 4 * float(random.uniform(0.9, 1.5))
         exclusions, charge = pool.exclusions(target), relaxed.work / target * random.uniform(0.7, 1.3, n)
-        network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * float(charge.sum()))
+        tiny = TINY * float(charge.sum())
         for anchor in range(n):
-            block, flag = np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+            block, near, flag = np.zeros(1, np.uint64), np.zeros(1, np.uint64), np.zeros(1, dtype=np.int64)
             before = bit_rows((np.arange(n) < anchor)[None])[0]
             simple, _ = search_block(relaxed, exclusions, charge, target, 0.7, anchor, 10**6, flag, block)
             cuts, _, _ = search_by_cuts(
-                relaxed, exclusions, network, charge, target, 0.7, anchor, before, 1 / target, 10**6, 0, flag, block
+                relaxed,
+                exclusions,
+                tiny,
+                charge,
+                target,
+                0.7,
+                1.0,
+                anchor,
+                before,
+                1 / target,
+                10**6,
+                0,
+                flag,
+                block,
+                near,
             )
             assert cuts == simple
             ends[cuts] += 1
@@ -202,12 +268,12 @@ def test_cuts_that_are_stopped_prove_nothing() -> None:
     target = float(relaxed.work.sum()) / 3
     pool, charge = BlockPool(relaxed), relaxed.work / target
     exclusions, block = pool.exclusions(target), np.zeros(1, dtype=np.uint64)
-    network = block_network(relaxed, exclusions.split)._replace(tiny=TINY * float(charge.sum()))
-    skipped = np.zeros(1, dtype=np.uint64)
+    tiny = TINY * float(charge.sum())
+    skipped, near = np.zeros((2, 1), dtype=np.uint64)
     for most, flag in ((1, 0), (10**6, 1)):
         raised = np.full(1, flag, dtype=np.int64)
         answer = search_by_cuts(
-            relaxed, exclusions, network, charge, target, 0.7, 0, skipped, 1 / target, most, 0, raised, block
+            relaxed, exclusions, tiny, charge, target, 0.7, 1.0, 0, skipped, 1 / target, most, 0, raised, block, near
         )
         assert answer[0] == 2
 
@@ -221,7 +287,12 @@ def test_it_is_valid_whenever_its_time_ends() -> None:
         knowledge = Knowledge(uniform(problem))
         knowledge.prove(simple_bound(knowledge.uniform), "simple")
         before, most = knowledge.bound, (20, 40, 80, 160)[seed % 4]
-        Covering(knowledge, lambda most=most, looks=looks: float(most - next(looks))).run()
+        covering = Covering(knowledge, lambda most=most, looks=looks: float(most - next(looks)))
+        covering.run()
+        # A second run goes on with what the first one knows.
+        again = itertools.count()
+        covering.left_s = lambda most=most, looks=again: float(most - next(looks))
+        covering.run()
         optimum = brute_force.best(problem, "acyclic")
         assert optimum is not None
         assert knowledge.bound <= optimum * (1 + SLACK)

@@ -28,7 +28,8 @@ from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.rows import sets_with
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.convex_sets import Exclusions, close, include
-from partita.engines.kernels.throughput.mincut import BlockFlow, BlockNetwork, cheapest_block
+from partita.engines.kernels.throughput.mincut import BlockFlow, cheapest_block
+from partita.engines.kernels.throughput.part_network import Part, network_without
 from partita.ground.rounding import NOT_ZERO, TOLERANCE
 
 #: Most prices that a node tries.
@@ -56,8 +57,9 @@ class _Levels(NamedTuple):
 
 
 @called
-def _apply(network: BlockNetwork, at: _Levels, d: int, some: Words, members: Ints) -> None:
+def _apply(part: Part, at: _Levels, d: int, some: Words, members: Ints) -> None:
     """Let the flow of a node know what is in and out."""
+    network = part.network
     sets, words = at.sets[d], some.shape[0]
     fresh = False
     for side in range(2):
@@ -65,11 +67,12 @@ def _apply(network: BlockNetwork, at: _Levels, d: int, some: Words, members: Int
             some[j] = sets[side, j] & ~sets[4 + side, j]
             sets[4 + side, j] |= sets[side, j]
         for v in members[: listed(some, members)]:
+            j = part.place[v]
             if side == 0:
-                at.supply[d, v] = np.inf
+                at.supply[d, j] = np.inf
                 fresh = True
-            else:
-                at.sink[d, v] = np.inf
+            elif j >= 0:
+                at.sink[d, j] = np.inf
     if fresh:
         for i in range(network.order.shape[0]):
             u, v = network.order[i, 0], network.order[i, 1]
@@ -80,8 +83,9 @@ def _apply(network: BlockNetwork, at: _Levels, d: int, some: Words, members: Int
 
 
 @called
-def _reprice(network: BlockNetwork, charge: Floats, at: _Levels, d: int, price: float) -> None:
+def _reprice(part: Part, charge: Floats, at: _Levels, d: int, price: float) -> None:
     """Change the price of a node's flow."""
+    network = part.network
     capacity, sink, supply = at.capacity[d], at.sink[d], at.supply[d]
     old = at.numbers[d, 0]
     at.numbers[d, 0] = price
@@ -97,9 +101,10 @@ def _reprice(network: BlockNetwork, charge: Floats, at: _Levels, d: int, price: 
         capacity[i] *= less
     for i in range(sink.shape[0]):
         sink[i] *= less
-    for v in range(supply.shape[0]):
-        if supply[v] < np.inf:
-            supply[v] = charge[v] - (charge[v] - supply[v]) * less
+    for j in range(supply.shape[0]):
+        if supply[j] < np.inf:
+            worth = charge[part.items[j]]
+            supply[j] = worth - (worth - supply[j]) * less
     at.numbers[d, 1] *= less
 
 
@@ -174,10 +179,11 @@ def _valid(sets: Words, row: int) -> bool:
 def search_by_cuts(
     a: BlockProblem,
     x: Exclusions,
-    network: BlockNetwork,
+    tiny: float,
     charge: Floats,
     target: float,
     wanted: float,
+    fair: float,
     anchor: int,
     skipped: Words,
     price: float,
@@ -185,43 +191,54 @@ def search_by_cuts(
     further: int,
     stop: Longs,
     found: Words,
+    near: Words,
 ) -> tuple[int, int, float]:
     """Look for a convex block with this anchor and nothing ``skipped``, load <= target, charge > wanted.
 
-    Charges are (n,), not negative. The network has the split nets forced, and its ``tiny`` in units of charge. The
-    ``price`` of load is where to begin. The search gives up after ``most`` nodes, or when the flag ``stop`` is raised;
-    the block goes into the bit set ``found``. From each block on it looks for one that carries more, for ``further``
-    nodes. Returns 0 for none, 1 for one found, 2 if it gave up; the nodes; the price that the first node ended with.
+    Charges are (n,), not negative; flows below ``tiny``, in units of charge, are rounding. The ``price`` of load is
+    where to begin. The search gives up after ``most`` nodes, or when the flag ``stop`` is raised; the block goes into
+    the bit set ``found``. From each block on it looks for one that carries more, for ``further`` nodes. Of the other
+    blocks that it comes across and that carry more than ``fair``, the richest goes into ``near``. Returns 0 for none,
+    1 for one found, 2 if it gave up; the nodes; the price that the first node ended with.
     """
     n, words = a.work.shape[0], x.after.shape[1]
-    arcs, places = network.head.shape[0], network.sink.shape[0]
-    deep = min(n, DEEPEST) + 2
-    at = _Levels(
-        np.empty((deep, arcs)),
-        np.empty((deep, places)),
-        np.empty((deep, n)),
-        np.zeros((deep, 8, words), np.uint64),
-        np.zeros((deep, 4)),
-    )
+    root = np.zeros((8, words), np.uint64)
     some, members, block, gap = (
         np.zeros(words, np.uint64),
         np.zeros(n, np.int32),
         np.zeros(words, np.uint64),
         np.zeros(words, np.uint64),
     )
+    root[1] = skipped
+    include(x, root, anchor)
+    if not close(x, root, some, members):
+        return 0, 1, price
+    part = network_without(a, x, root[1], tiny)
+    network, items = part.network, part.items
+    arcs, places, count_in = network.head.shape[0], network.sink.shape[0], items.shape[0]
+    deep = min(n, DEEPEST) + 2
+    at = _Levels(
+        np.empty((deep, arcs)),
+        np.empty((deep, places)),
+        np.empty((deep, count_in)),
+        np.zeros((deep, 8, words), np.uint64),
+        np.zeros((deep, 4)),
+    )
     level, next_arc, stack = np.empty(places, np.int32), np.empty(places, np.int32), np.empty(places + 1, np.int32)
-    sources, nothing = np.empty(n, np.int32), np.zeros(0, np.int8)
-    everything, everywhere = charge.sum(), np.zeros(words, np.uint64)
+    sources, nothing = np.empty(count_in, np.int32), np.zeros(0, np.int8)
+    everywhere = np.zeros(words, np.uint64)
     for v in range(n):
         add(everywhere, v)
+    everything = 0.0
+    for j in range(count_in):
+        everything += charge[items[j]]
+        at.supply[0, j] = charge[items[j]]
     first_price = price
     for i in range(arcs):
         at.capacity[0, i] = price * network.capacity[i]
     for i in range(places):
         at.sink[0, i] = price * network.sink[i]
-    at.supply[0] = charge
-    at.sets[0, 1] = skipped
-    include(x, at.sets[0], anchor)
+    at.sets[0] = root
     at.numbers[0] = (price, 0.0, 0.0, np.inf)
     depth, nodes, status = 1, 0, 0
     while depth > 0:
@@ -233,7 +250,7 @@ def search_by_cuts(
         if not close(x, sets, some, members):
             depth -= 1
             continue
-        _apply(network, at, d, some, members)
+        _apply(part, at, d, some, members)
         if not _valid(sets, 6):
             numbers[3] = np.inf
         if not _valid(sets, 7):
@@ -253,11 +270,11 @@ def search_by_cuts(
                     new = low * (1 + BEYOND)
                 else:
                     new = high * (1 - BEYOND)
-                _reprice(network, charge, at, d, new)
+                _reprice(part, charge, at, d, new)
             count = 0
-            for v in range(n):
-                if at.supply[d, v] > network.tiny:
-                    sources[count] = v
+            for j in range(count_in):
+                if at.supply[d, j] > network.tiny:
+                    sources[count] = j
                     count += 1
             limit = everything + numbers[0] * target - wanted + MARGIN * (everything + numbers[0] * target)
             sent = cheapest_block(network, sources[:count], at.supply[d], nothing, limit - numbers[1], flow)
@@ -267,10 +284,10 @@ def search_by_cuts(
                 break
             block[:] = np.uint64(0)
             held = 0.0
-            for v in range(n):
-                if level[v] >= 0:
-                    add(block, v)
-                    held += charge[v]
+            for j in range(count_in):
+                if level[j] >= 0:
+                    add(block, items[j])
+                    held += charge[items[j]]
             load = (numbers[1] - (everything - held)) / numbers[0]
             if load > target:
                 sets[7] = block
@@ -284,6 +301,9 @@ def search_by_cuts(
                     sets[6] = block
                     numbers[3] = 0.0
                 break
+            if held > fair and not _gap(x, block, gap, members) and _load(a, block, members) <= target:
+                near[:] = block
+                fair = held
             sets[6] = block
             numbers[3] = min(numbers[3], (wanted - held) / max(target - load, NOT_ZERO))
         if nodes == 1:

@@ -23,6 +23,8 @@ LOOSE = 0.6
 #: Blocks that join the master program at once; by how much they carry too much at least, and the same as a share of
 #: the gap.
 BATCH, BROKEN, ROUGHLY = 500, 1e-5, 0.02
+#: How far inside of the last charges the next begin, and how far above what they need the weights do.
+INWARDS, BEYOND = 0.97, 1.02
 #: Steps of the master program before the clock is read: those of one item for so many.
 STEPS_OF = 1_000
 
@@ -46,6 +48,9 @@ class BlockPool:
         self.masks = np.zeros((1024, n), dtype=np.float32)
         self.loads, self.active = np.zeros(1024), np.zeros(1024, dtype=np.bool_)
         self.known: set[bytes] = set()
+        #: Charges of the last master program, and the weights of its rows; 0 for blocks that were not in it.
+        self.charge: Floats | None = None
+        self.weight = np.zeros(1024)
         for mask in np.eye(n, dtype=np.bool_):
             self.add(mask, active=True)
 
@@ -123,8 +128,8 @@ class BlockPool:
         place = len(self.known)
         self.known.add(key)
         if place == len(self.loads):
-            rows = (np.concatenate([row, np.zeros_like(row)]) for row in (self.masks, self.loads, self.active))
-            self.masks, self.loads, self.active = rows
+            kept = (self.masks, self.loads, self.active, self.weight)
+            self.masks, self.loads, self.active, self.weight = (np.concatenate([a, np.zeros_like(a)]) for a in kept)
         self.masks[place], self.loads[place], self.active[place] = mask, self.uniform.load(mask), active
         return True
 
@@ -140,6 +145,25 @@ class BlockPool:
                     mask[order[start : start + length]] = True
                     self.add(mask, active=False)
 
+    def most_carried(self, charge: Floats, target: float) -> float:
+        """The most that a known block of load <= target carries."""
+        known = slice(len(self.known))
+        fits = self.loads[known] <= up_to(target)
+        return float((self.masks[known] @ charge.astype(np.float32))[fits].max(initial=0.0))
+
+    def _begin(self, ptr: Ints, member: Ints, places: Longs) -> tuple[Floats, Floats]:
+        """Where the master program begins: a little inside of what the last one ended with."""
+        n, charge, weight = self.masks.shape[1], self.charge, self.weight[places]
+        if charge is None:
+            return start_packing(ptr, member, n)
+        carried = np.add.reduceat(charge[member], ptr[:-1])
+        inside = INWARDS / max(1.0, float(carried.max()))
+        room = 1 - inside * carried
+        known = weight > 0
+        weight[~known] = float((weight * room)[known].mean()) / room[~known]
+        covered = np.bincount(member, np.repeat(weight, np.diff(ptr)), n)
+        return inside * charge, weight * max(1.0, BEYOND / float(covered.min()))
+
     def charges(self, target: float, gap: float, stop: Callable[[], bool]) -> Prices | None:
         """Charges of which no known block of load <= target carries more than 1; None if stopped.
 
@@ -152,15 +176,18 @@ class BlockPool:
         single = masks.sum(axis=1) == 1
         while True:
             # What no item alone may exceed bounds the program, whatever it costs.
-            rows = masks[(active & fits) | single] > 0
+            places = np.flatnonzero((active & fits) | single)
+            rows = masks[places] > 0
             ptr = np.concatenate([[0], np.cumsum(rows.sum(axis=1))]).astype(np.int32)
             member = np.nonzero(rows)[1].astype(np.int32)
-            charge, weight = start_packing(ptr, member, n)
+            charge, weight = self._begin(ptr, member, places)
             done = False
             while not done:
                 most, done = pack(ptr, member, charge, weight, gap, 1 + STEPS_OF // n)
                 if stop():
                     return None
+            self.charge, self.weight[:] = charge, 0.0
+            self.weight[places] = weight
             carried = masks @ charge.astype(np.float32)
             carried[~fits] = 0.0
             broken = np.flatnonzero(carried > 1 + max(BROKEN, ROUGHLY * gap))

@@ -21,7 +21,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import GAP, NOT_ZERO
 from partita.problems.throughput.bounds.block_pool import BlockPool, Prices
 from partita.problems.throughput.bounds.block_search import BlockSearch
-from partita.problems.throughput.bounds.knowledge import HierarchyBound, Knowledge, suits_programs
+from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -33,10 +33,14 @@ STEP, FIRST, NEXT, HOPE = 1e-4, 0.3, 0.4, 0.3
 #: Blocks found, as a share of the items, that are few; part of the time left that a target gets; and how many times as
 #: long as the longest so far the next may take before the step to it is cut.
 FEW, PATIENCE, TIMES = 0.1, 0.6, 4.0
+#: New blocks that only need to be grown, from which on charges are computed anew before anything is searched.
+GROWN_FEW = 8
 #: Nodes of the first search at an anchor, growth when none of the anchors finds a block, and how often it grows.
 NODES, GROWTH, GROWN = 40, 8, 4
 #: Part of what the sum of charges has to spare that is left when they are computed, largest and least share of it.
 EVEN, COARSE, FINE = 0.6, 0.25, 5e-5
+#: Share of the best charges in what is searched, unless the sum gets too small.
+CALM = 0.5
 #: Orders whose segments are the first blocks, and those of each further target.
 ORDERS, FURTHER = 40, 2
 #: Places of segments in all orders, at most about.
@@ -44,7 +48,10 @@ PLACES = 20_000
 
 
 class Covering:
-    """One run, which raises the bound that is known, within the seconds left; see the module."""
+    """Runs that raise the bound that is known, each within the seconds left; see the module.
+
+    A later run, with another ``left_s``, goes on with the blocks that are known.
+    """
 
     def __init__(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         self.knowledge, self.left_s = knowledge, left_s
@@ -53,6 +60,12 @@ class Covering:
         self.pool = BlockPool(knowledge.uniform)
         #: What the sum of charges had to spare the last time, as a share.
         self.spare = 0.05
+        #: Seconds of the longest target so far, the next step, and the last search.
+        self.longest = NOT_ZERO
+        self.step = FIRST * min(1.0, LARGE / max(1, knowledge.uniform.items))
+        self.search: BlockSearch | None = None
+        #: The charges that promised most; work can be proven at once.
+        self.best: Floats = knowledge.uniform.work.copy()
 
     def stop(self) -> bool:
         """Whether to end."""
@@ -64,29 +77,29 @@ class Covering:
         The sum of charges falls about as fast as targets rise, so that the sum at one target promises how high targets
         may get; with every block found, it promises less.
         """
-        knowledge, longest = self.knowledge, NOT_ZERO
-        step = FIRST * min(1.0, LARGE / knowledge.uniform.items)
+        knowledge = self.knowledge
         label = knowledge.label
         for block in () if label is None else np.unique(label):
             self.pool.add(label == block, active=True)
         orders = max(FURTHER, min(ORDERS, PLACES // knowledge.uniform.items))
-        target, search = knowledge.bound * (1 + STEP), None
+        target = knowledge.bound * (1 + STEP)
         while not self.stop():
-            self.pool.add_segments(self.random, FURTHER if search else orders, target)
+            self.pool.add_segments(self.random, FURTHER if self.search else orders, target)
             prices = self._charges(target)
             if prices is None:
                 return
-            target = self._towards(target * self._share(prices), step)
+            target = self._towards(target * self._share(prices), self.step)
             if target <= knowledge.bound:
                 return
-            search = BlockSearch(self.pool, target, self.threads, self.stop, knowledge.charged, search)
+            self.search = BlockSearch(self.pool, target, self.threads, self.stop, knowledge.charged, self.search)
             before, left = knowledge.bound, self.left_s()
-            target = self._refute(search)
+            target = self._refute(self.search)
             if knowledge.bound <= before:
                 return
             # The time that a target takes grows fast towards those that no charges refute.
-            longest = max(longest, left - self.left_s()) if math.isfinite(left) else longest
-            step = NEXT * min(1.0, self.left_s() / (TIMES * longest))
+            if math.isfinite(left):
+                self.longest = max(self.longest, left - self.left_s())
+            self.step = NEXT * min(1.0, max(0.0, self.left_s()) / (TIMES * self.longest))
 
     def _charges(self, target: float) -> Prices | None:
         """Charges at a target, whose sum lacks a part of what it had to spare the last time."""
@@ -141,7 +154,10 @@ class Covering:
                 flat = True
                 continue
             flat = False
-            found, left = self._search(search, prices.charge, share)
+            charge = self._between(prices.charge, search.priced)
+            share = float(charge.sum()) / devices
+            found, left = self._search(search, charge, share)
+            self._compare(charge, search.priced)
             if found + left == 0:
                 knowledge.refute(target, CoveringBound.name)
                 break
@@ -153,8 +169,28 @@ class Covering:
                 break
         return search.target
 
+    def _between(self, charge: Floats, target: float) -> Floats:
+        """Charges between new ones and the best, which add up to enough; no known block carries more than 1."""
+        devices = self.knowledge.uniform.devices
+        best = self.best / max(NOT_ZERO, self.pool.most_carried(self.best, target))
+        new, old = float(charge.sum()) / devices, float(best.sum()) / devices
+        part = CALM if old >= new else min(CALM, 0.5 * (new - 1) / (new - old))
+        return part * best + (1 - part) * charge
+
+    def _compare(self, charge: Floats, target: float) -> None:
+        """Keep charges if they promise more than the best ones, with the blocks that are known now."""
+
+        def promised(some: Floats) -> float:
+            return float(some.sum()) / max(NOT_ZERO, self.pool.most_carried(some, target))
+
+        if promised(charge) > promised(self.best):
+            self.best = charge
+
     def _search(self, search: BlockSearch, charge: Floats, share: float) -> tuple[int, int]:
         """Blocks of load <= target that carry more than ``share``, which go into the pool: how many, anchors left."""
+        found = search.grow(charge, share)
+        if found >= GROWN_FEW:
+            return found, self.knowledge.uniform.items
         anchors, nodes, found = search.anchors(), NODES, 0
         for _ in range(GROWN):
             found, anchors = search.round(charge, share, anchors, nodes)
@@ -175,12 +211,16 @@ class CoveringBound(HierarchyBound):
     )
 
     def share(self, uniform: BlockProblem) -> float:
-        """The search for blocks is short where they are small; elsewhere programs prove more."""
-        return 0.0 if suits_programs(uniform) else 8.0
+        """The search for blocks is short where they are small; programs prove more where there are few of them."""
+        return 0.0 if uniform.devices <= FEW_BLOCKS else 8.0
 
     def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""
         uniform = knowledge.uniform
         few = uniform.items < 2 or uniform.devices < 2 or not uniform.work.sum() > 0
         if not few and uniform.items <= MOST_ITEMS:
-            Covering(knowledge, left_s).run()
+            if self.name not in knowledge.kept:
+                knowledge.kept[self.name] = Covering(knowledge, left_s)
+            covering: Covering = knowledge.kept[self.name]
+            covering.left_s = left_s
+            covering.run()
