@@ -145,7 +145,7 @@ def test_prices_and_programs_against_trying_everything(monkeypatch: pytest.Monke
             continue
         compared += 1
         stop = np.zeros(1, dtype=np.int64)
-        top = chain.ascend(np.zeros(instance.devices), 2 * best.value + 1, 40, Monitor(10.0), stop)
+        top = chain.ascend(chain.path(np.zeros(instance.devices)), 2 * best.value + 1, 40, Monitor(10.0), stop)
         assert top.value <= best.value * (1 + 1e-9), seed
         if seed % 4:
             continue
@@ -175,5 +175,6 @@ def test_heads_of_a_transformer(monkeypatch: pytest.MonkeyPatch) -> None:
     first = best.value
     assert close_priced(parts, best, MakespanOptions(threads=1), Monitor(60.0))
     assert best.value < first
-    assert best.bound > 1.01 * chain.ascend(np.zeros(2), 2 * first, 300, Monitor(60.0), np.ones(1, np.int64)).value
+    known = chain.ascend(chain.path(np.zeros(2)), 2 * first, 300, Monitor(60.0), np.ones(1, np.int64))
+    assert best.bound > 1.01 * known.value
     assert best.bound > 0.85 * best.value

@@ -13,11 +13,12 @@ from partita.problems.makespan.bounds.priced import PricedChain, binds
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.local_search import search
+from partita.problems.makespan.local_search import search, settle, state_of
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers.entries import Chosen, Entry, held_by_schedule, joined, length
 from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.thinning import Thinned, not_thinned, thin
 from partita.problems.makespan.transformers import transformer_problem
@@ -46,7 +47,7 @@ def tight(seed: int) -> MakespanProblem:
 @pytest.mark.parametrize("count", [60, pytest.param(900, marks=pytest.mark.slow)])
 def test_against_trying_everything(count: int) -> None:
     """At random prices, at the best, and of the program, what is proven is below the optimum; plans are schedules."""
-    compared = dear = above = planned = 0
+    compared = dear = above = planned = rarely = visited = 0
     for seed in range(count):
         problem = tight(seed)
         instance, best = build_instance(problem), Incumbent[MakespanPlan]()
@@ -60,13 +61,15 @@ def test_against_trying_everything(count: int) -> None:
         free = chain.path(np.zeros(instance.devices)).value
         draws, stop = np.random.default_rng(seed), np.zeros(1, dtype=np.int64)
         for _ in range(4):
-            path = chain.path(draws.exponential(2.0, instance.devices) * chain.limited)
+            price = draws.exponential(2.0, instance.devices) * chain.limited
+            path = chain.path(price, draws.exponential(2.0, instance.devices) * np.isfinite(chain.cap))
             assert path.value <= optimum * (1 + 1e-9), seed
+            rarely += path.value > chain.path(price).value
             chain.refine(path, stop)
-        top = chain.ascend(
-            np.zeros(instance.devices), optimum if math.isfinite(optimum) else 2 * free + 1, 60, Monitor(10.0), stop
-        )
+        goal = optimum if math.isfinite(optimum) else 2 * free + 1
+        top = chain.ascend(chain.path(np.zeros(instance.devices)), goal, 60, Monitor(10.0), stop)
         assert top.value <= optimum * (1 + 1e-9), seed
+        visited += bool(top.visits.any())
         dear += bool(top.price.any())
         above += top.value > 1.001 * chain.path(np.zeros(instance.devices)).value
         if seed % 6 or best.answer is None:
@@ -80,6 +83,74 @@ def test_against_trying_everything(count: int) -> None:
     assert compared >= count * 0.7
     assert min(dear, above) >= count * 0.2
     assert planned >= count / 12
+    assert min(rarely, visited) >= count * 0.2
+
+
+def test_least_of_tables() -> None:
+    """Over all ways, with memory paid for and visits, as the arrays of all entries say it."""
+    compared = 0
+    for seed in range(20):
+        instance = build_instance(tight(seed))
+        parts = parts_of(instance, seed)
+        if parts is None:
+            continue
+        chain, draws = PricedChain(parts.chain, instance, parts.left_out), np.random.default_rng(seed)
+        assert chain.fill(Monitor(60.0), np.zeros(1, dtype=np.int64))
+        given = draws.exponential(2.0, (3, instance.devices))
+        for table in chain.tables.values():
+            costs = table.priced(given[0]) + table.paid(given[1], given[2])
+            best, ways = table.cheapest(*given)
+            assert best == pytest.approx(costs.min(axis=0))
+            assert np.take_along_axis(costs, ways[None], axis=0)[0] == pytest.approx(best)
+            compared += costs[0].size > 1
+    assert compared >= 20
+
+
+def test_pieces_along_a_chain() -> None:
+    """What a search takes fits, is as long as it says, makes a plan that is, too, and is no shorter than the bound."""
+    compared = near = 0
+    for seed in range(40):
+        instance, stop = build_instance(tight(seed)), np.zeros(1, dtype=np.int64)
+        parts = parts_of(instance, seed)
+        if parts is None or not binds(instance):
+            continue
+        chain = PricedChain(parts.chain, instance, parts.left_out)
+        assert chain.fill(Monitor(60.0), stop)
+        path = chain.ascend(chain.path(np.zeros(instance.devices)), 1e3, 60, Monitor(10.0), stop)
+        costs = np.where(chain.out_able, 0.0, math.inf)
+        found = PieceSearch(chain, path, seed).search(costs, 2_000, stop)
+        if found is None:
+            continue
+        compared += 1
+        assert found.length >= path.value * (1 - 1e-9), seed
+        near += found.length <= path.value * 1.1
+        plan = joined(chain, found.chosen)
+        assert plan is not None
+        worth = evaluate(parts.instance.problem, plan)
+        assert worth.objective <= found.length * (1 + 1e-9)
+        held = np.array(worth.memory) + np.bincount(found.homes, chain.out_sizes, instance.devices)
+        assert (held <= instance.most_held).all(), seed
+    assert compared >= 15
+    assert near >= 8
+
+
+def test_settling_what_is_left_out() -> None:
+    """Only what is picked moves, limits are kept, and a state that fits gets no worse."""
+    better = 0
+    for seed in range(20):
+        instance, best = build_instance(tight(seed)), Incumbent[MakespanPlan]()
+        search(instance, best, seed=0, rounds=0)
+        if best.answer is None:
+            continue
+        state, value = state_of(instance, best.answer), best.value
+        picks = np.random.default_rng(seed).permutation(instance.count)[: instance.count // 2]
+        device, _ = settle(instance, best, state, picks.tolist(), seed=seed, rounds=2)
+        stay = np.setdiff1d(np.arange(instance.count), picks)
+        assert (device[stay] == state[0][stay]).all()
+        assert best.value <= value
+        better += best.value < value
+        assert (np.bincount(device, instance.arrays.memory, instance.devices) <= instance.most_held).all()
+    assert better >= 3
 
 
 def test_schedules_of_entries_and_what_they_hold() -> None:

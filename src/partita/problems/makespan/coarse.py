@@ -138,5 +138,6 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[MakespanPlan], *, 
         cooling, draws = Cooling(_START * size, _END * size, each * groups.count), generator(seed * 1_000_003 + number)
         # Operators go together by their groups.
         arrays = instance.arrays._replace(group=partition_of(groups.group, groups.count))
-        anneal(arrays, device, mine, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
+        picks = np.arange(instance.count, dtype=np.int32)
+        anneal(arrays, device, mine, picks, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
         offer_state(instance, best, (device, mine), insertion=True)

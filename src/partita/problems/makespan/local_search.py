@@ -11,7 +11,9 @@ from partita.engines.kernels.annealing import Cooling
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.makespan.anneal import anneal
 from partita.engines.kernels.makespan.lists import schedule
+from partita.engines.kernels.random import generator
 from partita.engines.search.incumbent import Incumbent
+from partita.ground.rounding import raised
 from partita.problems.annealing import AnnealingSearch, Length
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.greedy import PartialSchedule, earliest_finish
@@ -95,6 +97,7 @@ class ScheduleSearch(AnnealingSearch):
         first = float(max(_FEWEST, _MOVES * instance.count))
         super().__init__(best, seed, Length(first, _GROWTH, _MOST * first, in_vain=True))
         self.instance, self.room = instance, instance.room()
+        self.picks = np.arange(instance.count, dtype=np.int32)
         self.starts = [*states, *first_states(instance)]
         for state in self.starts:
             for insertion in (True, False):
@@ -116,7 +119,8 @@ class ScheduleSearch(AnnealingSearch):
         hot, penalty, insertion = _START[number % len(_START)], _PENALTIES[number % len(_PENALTIES)], number % 4 != 3
         cooling = Cooling(1.0, _COOLED, int(self.length)).times(hot * max(size, 1e-300))
         a, room, stop = instance.arrays, self.room, self.best.stop
-        found = anneal(a, device, order, 0, instance.count, insertion, penalty, room, cooling, self.draws, stop)
+        whole = 0, instance.count
+        found = anneal(a, device, order, self.picks, *whole, insertion, penalty, room, cooling, self.draws, stop)
         self.trials += cooling.trials
         if found < value:
             made = list_schedule(instance, device.tolist(), order.tolist(), insertion=insertion)
@@ -132,3 +136,35 @@ def search(
     made.run(rounds=rounds)
     if made.number:
         best.counters["rounds"] = best.counters.get("rounds", 0) + made.number
+
+
+def settle(
+    instance: MakespanInstance,
+    best: Incumbent[MakespanPlan],
+    state: State,
+    picks: Sequence[int],
+    *,
+    seed: int,
+    rounds: int,
+) -> State:
+    """Anneal devices and places of some operators of a state in so many rounds; it stays as it is where none helps.
+
+    What is found is offered. Same seed, same state, unless told to stop.
+    """
+    chosen, draws, room = np.array(picks, dtype=np.int32), generator(seed), instance.room()
+    size = float(schedule(instance.arrays, *state, True, math.inf, room))
+    held = np.bincount(state[0], instance.arrays.memory, instance.devices)
+    now = size if bool((held <= raised(instance.arrays.limit)).all()) else math.inf
+    moves = int(max(_FEWEST, _MOVES * len(chosen)))
+    for number in range(rounds):
+        if best.done or not len(chosen):
+            break
+        cooling = Cooling(1.0, _COOLED, moves).times(_START[number % len(_START)] * size)
+        device, order = state[0].copy(), state[1].copy()
+        given = 0, instance.count, True, _PENALTIES[number % len(_PENALTIES)], room, cooling, draws, best.stop
+        found = anneal(instance.arrays, device, order, chosen, *given)
+        if found < now:
+            now, state = found, (device, order)
+    if now < math.inf:
+        offer_state(instance, best, state, insertion=True)
+    return state

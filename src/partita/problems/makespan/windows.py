@@ -110,7 +110,8 @@ class Windows(AnnealingSearch):
         inside = self.order[first:last]
         start = max(float((room.end[inside] - room.start[inside]).mean()) * share, 1e-300)
         cooling = Cooling(start, start * _COOLED, int(self.length * (last - first)))
-        anneal(a, device, order, first, last, True, _PENALTY, room, cooling, generator(seed), self.best.stop)
+        draws = generator(seed)
+        anneal(a, device, order, inside, first, last, True, _PENALTY, room, cooling, draws, self.best.stop)
         close_window(order, first, last, room)
         return first, last, device[order[first:last]], order[first:last]
 

@@ -25,15 +25,16 @@ from partita.ground.rounding import NOT_ZERO, SUMMED_FEW
 class _ScheduleState(NamedTuple):
     """Devices and order under moves.
 
-    ``device``, ``order``, ``first``, ``last``, ``room``, ``insertion`` and ``penalty`` as in ``anneal``; ``place`` (n,)
-    in the order, ``held`` (D,) bytes; ``value`` (3,) is the makespan, the excess, and the best makespan without one, of
-    ``best_device`` and ``best_order``. ``marked`` groups move, or stay where they are; ``way[:, :many]`` are the
-    groups of a move, and where they were.
+    ``device``, ``order``, ``picks``, ``first``, ``last``, ``room``, ``insertion`` and ``penalty`` as in ``anneal``;
+    ``place`` (n,) in the order, ``held`` (D,) bytes; ``value`` (3,) is the makespan, the excess, and the best makespan
+    without one, of ``best_device`` and ``best_order``. ``marked`` groups move, or stay where they are;
+    ``way[:, :many]`` are the groups of a move, and where they were.
     """
 
     a: MakespanArrays
     device: Ints
     order: Ints
+    picks: Ints
     first: int
     last: int
     room: Room
@@ -161,8 +162,8 @@ def _reorder(c: _ScheduleState, random: Words, v: int) -> int:
 
 @inlined
 def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -> _ScheduleMove:
-    a, device, devices, width = c.a, c.device, c.held.shape[0], c.last - c.first
-    v = c.order[c.first + below(random, width)]
+    a, device, devices, width = c.a, c.device, c.held.shape[0], c.picks.shape[0]
+    v = c.picks[below(random, width)]
     kind = share(random)
     source = target = int(np.int64(c.place[v]))
     old, new = device[v], device[v]
@@ -180,7 +181,7 @@ def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -
         count = _gather(c, random, v)
     elif kind < 0.75:
         # Two groups change places.
-        w = c.order[c.first + below(random, width)]
+        w = c.picks[below(random, width)]
         new = device[w]
         if new == old or c.marked[a.group.of[w]] or not _can_run(a, a.group.of[w], old):
             return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
@@ -233,6 +234,7 @@ def anneal(
     a: MakespanArrays,
     device: Ints,
     order: Ints,
+    picks: Ints,
     first: int,
     last: int,
     insertion: bool,
@@ -244,19 +246,22 @@ def anneal(
 ) -> float:
     """Anneal ``device`` and ``order`` in place; at the end they are the best met, whose makespan is returned.
 
-    Only operators in a part of the order move, and only inside it; see ``schedule_part`` for what ``room`` must hold if
-    that is not the whole. Schedules fill gaps with ``insertion``. The makespan is infinite if no state met keeps the
-    memory limits. Devices must be able to run what is on them, and groups must be together; those that are not in the
-    part as a whole stay.
+    Only ``picks`` (m,), operators in a part of the order, move, and only inside it; see ``schedule_part`` for what
+    ``room`` must hold if that is not the whole. Schedules fill gaps with ``insertion``. The makespan is infinite if no
+    state met keeps the memory limits. Devices must be able to run what is on them, and groups must be together; those
+    that are not picked as a whole stay.
     """
     n, devices = a.time.shape
     groups = a.group.ptr.shape[0] - 1
     place, held, marked = np.empty(n, dtype=np.int32), np.zeros(devices), np.zeros(groups, dtype=np.bool_)
+    picked = np.zeros(n, dtype=np.bool_)
+    for v in picks:
+        picked[v] = True
     for k in range(n):
         v = order[k]
         place[v] = k
         held[device[v]] += a.memory[v]
-        if k < first or k >= last:
+        if not picked[v]:
             marked[a.group.of[v]] = True
     value = np.full(3, math.inf)
     value[0] = schedule_part(a, device, order, first, last, insertion, math.inf, room)
@@ -269,6 +274,7 @@ def anneal(
         a,
         device,
         order,
+        picks,
         first,
         last,
         room,

@@ -70,3 +70,27 @@ def longest_chains(
                         least = min(least, head[c, v, x] + tail[d, v, x])
                     longest = max(longest, least)
                 found[way, c, d] = longest
+
+
+@compiled
+def cheapest_ways(
+    cost: Floats, each: Floats, asked: Floats, visits: Floats, entry: bool, end: bool, best: Floats, way: Longs
+) -> None:
+    """Fill ``best`` (D or 1, D or 1) with the least over all ways for the devices of the ends, and ``way`` with which.
+
+    ``cost`` (ways, D or 1, D or 1) is what they take, ``each`` (ways,) is added to it, and ``asked`` (ways, D) for the
+    devices of the ends there are (``entry``, ``end``), once if they are the same; else what the visit of the last one
+    is paid, ``visits`` (D,), is taken off.
+    """
+    best[:] = math.inf
+    way[:] = 0
+    for w in range(cost.shape[0]):
+        for c in range(cost.shape[1]):
+            first = each[w] + (asked[w, c] if entry else 0.0)
+            for d in range(cost.shape[2]):
+                found = first + cost[w, c, d]
+                if end and not (entry and c == d):
+                    found += asked[w, d] - visits[d]
+                if found < best[c, d]:
+                    best[c, d] = found
+                    way[c, d] = w

@@ -189,6 +189,9 @@ class PartsTable(BlockTable):
             found = np.maximum(found, held + self.count * (takes + each).min(axis=-1))
         return found
 
+    def cheapest(self, price: Floats, visits: Floats, asks: Floats) -> tuple[Floats, Longs]:
+        return self._cheapest(self.priced(price), np.zeros(len(self.ways)), visits, asks)
+
     def holds(self, way: int, source: int, target: int, price: Floats) -> Floats:
         ends, each = (way, max(source, 0), max(target, 0)), self.patterns.held @ price
         best, found = float(super().priced(price)[ends]), super().holds(way, source, target, price)

@@ -5,6 +5,12 @@ Memory couples the blocks between separators. Let the devices have prices µ >= 
 separators and blocks. So with the least of every block between any two devices, its memory paid for, the shortest path
 less Σ µ(d) · memory(d) is a bound for all prices, and what the path holds says how to change them.
 
+Such a path need not move: a mean of paths that stay, each on another device, holds as little as one that moves from
+each to the next, and has no transfers. So a separator on another device than the one before it, or the first one, is a
+*visit*. What separators hold, and what is heavy in a block with an end there, fits a device, and is nothing without a
+visit: it is at most the device's memory times its visits. With prices ν >= 0 on the share of its memory that this is,
+and ν paid for every visit, that is a sum over separators and blocks, too.
+
 Of a block the *heavy* operators, those that hold most, are placed in every way, and what is known of the block with
 each is in a table: chains at first, and what trying everything says once the path asks for it. All others are paid for
 where that is cheapest. Large blocks of equal parts have other tables (``partita.problems.makespan.bounds.alike``).
@@ -39,9 +45,11 @@ class PricedPath:
     """The shortest path at some prices, (D,) by unit of memory."""
 
     price: Floats
+    visits: Floats  #: (D,) What a visit of every device is paid.
     value: float  #: What no schedule ends before.
     entries: list[tuple[int, int, int, int]]  #: Of every block its number, the way, and the devices of its ends.
     held: Floats  #: (D,) What devices hold.
+    missing: Floats  #: (D,) What of it asks for visits, as shares of what there is room for, less the visits.
     #: For every block, by the devices of its ends, the shortest path through it, but for what its table says.
     besides: list[Floats]
 
@@ -53,6 +61,8 @@ class PricedChain:
         self.chain, self.whole = chain, whole
         self.limit = np.where(np.isfinite(whole.most_held), whole.most_held, 0.0)
         self.limited: Bools = np.isfinite(whole.most_held)
+        #: What a device that is visited once may hold.
+        self.cap: Floats = np.where(self.limited & (self.limit > 0), self.limit, math.inf)
         out = sorted(left_out)
         group = whole.arrays.group.of
         self.out_groups = sorted({int(group[v]) for v in out})
@@ -104,16 +114,20 @@ class PricedChain:
                 light[where] = light.get(where, 0.0) + size
         yield from ((list(where), size, False) for where, size in light.items())
 
-    def path(self, price: Floats) -> PricedPath:
-        """The shortest path at prices by unit of memory, (D,), 0 where there is no limit."""
+    def path(self, price: Floats, visits: Floats | None = None) -> PricedPath:
+        """The shortest path at prices by unit of memory, (D,), 0 where there is no limit, and what visits are paid."""
         chain, rows, instance = self.chain, self.chain.rows, self.chain.instance
         time, memory = instance.arrays.time, instance.arrays.memory
+        visits = np.zeros(len(price)) if visits is None else visits
+        asks = visits / self.cap
         own = [np.zeros(1)]
-        own += [time[s, row] + price[row] * memory[s] for s, row in zip(chain.separators, rows[1:-1], strict=True)]
+        own += [
+            time[s, row] + (price[row] + asks[row]) * memory[s]
+            for s, row in zip(chain.separators, rows[1:-1], strict=True)
+        ]
         own.append(np.zeros(1))
-        cost = {number: table.priced(price) for number, table in self.tables.items()}
-        best = {number: found.min(axis=0) for number, found in cost.items()}
-        steps = [best[a][np.ix_(*self._places(k))] for k, a in enumerate(chain.alike)]
+        best = {a: table.cheapest(price, visits, asks) for a, table in self.tables.items()}
+        steps = [best[a][0][np.ix_(*self._places(k))] for k, a in enumerate(chain.alike)]
         forward, backward = [own[0]], [own[-1]]
         for k, step in enumerate(steps):
             forward.append((forward[-1][:, None] + step).min(axis=0) + own[k + 1])
@@ -122,27 +136,35 @@ class PricedChain:
         backward.reverse()
         entries, j = [], 0
         out_floor, held = cheapest(self.out_sizes, self.out_able, price)
+        # What is paid for visits is taken off again, so that rounding is that of larger sums.
         paid, total = float(price @ self.limit), float(forward[-1][0]) + out_floor
-        rounding = _ROUNDING * (total + paid) if math.isfinite(total) else 0.0
+        rounding = _ROUNDING * (total + paid + 2.0 * len(steps) * float(visits.sum())) if math.isfinite(total) else 0.0
+        missing = np.zeros(len(price))
         for k in range(len(steps) - 1, -1, -1):
             a = chain.alike[k]
             i = int((forward[k] + steps[k][:, j]).argmin())
             source, target = rows[k][i], rows[k + 1][j]
-            way = int(cost[a][:, max(source, 0), max(target, 0)].argmin())
+            way = int(best[a][1][max(source, 0), max(target, 0)])
             entries.append((k, way, source, target))
             held = held + self.tables[a].holds(way, source, target, price)
+            for d in {source, target} - {-1}:
+                missing[d] += self.tables[a].held[way, d] / self.cap[d]
             if source >= 0:
                 held[source] += memory[chain.blocks[k].entry]
+                missing[source] += memory[chain.blocks[k].entry] / self.cap[source]
+            if target not in (-1, source):
+                missing[target] -= 1.0
             j = i
         besides = [
             forward[k][:, None] + backward[k + 1][None, :] + (out_floor - paid - rounding) for k in range(len(steps))
         ]
-        return PricedPath(price, total - paid - rounding, entries[::-1], held, besides)
+        return PricedPath(price, visits, total - paid - rounding, entries[::-1], held, missing, besides)
 
     def through(self, path: PricedPath, number: int) -> Floats:
         """(ways, devices, devices) The shortest path through every entry of a block, at the prices of a path."""
         table, (first, last) = self.table(number), self._places(number)
-        found: Floats = table.priced(path.price)[:, first][:, :, last] + path.besides[number]
+        cost = table.priced(path.price) + table.paid(path.visits, path.visits / self.cap)
+        found: Floats = cost[:, first][:, :, last] + path.besides[number]
         return found
 
     def _places(self, number: int) -> tuple[list[int], list[int]]:
@@ -157,16 +179,28 @@ class PricedChain:
             new |= self.table(k).refine(way, source, target, path.price, stop)
         return new
 
-    def ascend(self, start: Floats, goal: float, steps: int, monitor: Monitor, stop: Longs) -> PricedPath:
-        """The path at the best prices met, by steps towards what is overfull, as long as ``goal`` is more."""
+    def ascend(
+        self, start: PricedPath, goal: float, steps: int, monitor: Monitor, stop: Longs, *, visits: bool = True
+    ) -> PricedPath:
+        """The path at the best prices met, from those of another, as long as ``goal`` is more.
+
+        Steps go towards what is overfull, and with ``visits`` to what is visited too rarely for what it holds, which
+        takes longer to come anywhere.
+        """
         self.begin()
         scale = np.where(self.limited & (self.limit > 0), self.limit, 1.0)
-        now, direction = start, np.zeros(len(scale))
-        top, length, failed = self.path(now), 1.0, 0
+        limited = np.concatenate([self.limited, np.isfinite(self.cap) & visits])
+        now = np.concatenate([start.price * scale, start.visits])
+        direction, half = np.zeros(len(now)), len(scale)
+
+        def at(prices: Floats) -> PricedPath:
+            return self.path(prices[:half] / scale, prices[half:])
+
+        top, length, failed = at(now), 1.0, 0
         for _ in range(steps):
-            found = self.path(now)
+            found = at(now)
             if self.refine(found, stop):
-                found = self.path(now)
+                found = at(now)
             if found.value > top.value:
                 top, failed = found, 0
             else:
@@ -174,15 +208,16 @@ class PricedChain:
             if monitor.stopping or stop[0] != 0 or length < 1e-3 or top.value >= goal:
                 break
             if failed >= 8:
-                now, length, failed, direction, found = top.price, length / 2, 0, 0.0 * direction, top
-            excess = np.where(self.limited, (found.held - self.limit) / scale, 0.0)
+                now, found = np.concatenate([top.price * scale, top.visits]), top
+                length, failed, direction = length / 2, 0, 0.0 * direction
+            excess = np.where(limited, np.concatenate([(found.held - self.limit) / scale, found.missing]), 0.0)
             excess = np.where((now <= 0) & (excess < 0), 0.0, excess)
             direction = excess + 0.5 * direction
             square = float(direction @ direction)
             if square <= 0:
                 break
             step = length * max(goal - found.value, 1e-6 * goal) / square
-            now = np.where(self.limited, np.maximum(0.0, now + step * direction / scale), 0.0)
+            now = np.where(limited, np.maximum(0.0, now + step * direction), now)
         return top
 
 

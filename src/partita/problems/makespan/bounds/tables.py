@@ -11,7 +11,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.kernels.makespan.exhaust import exhaust
-from partita.engines.kernels.makespan.ways import longest_chains
+from partita.engines.kernels.makespan.ways import cheapest_ways, longest_chains
 from partita.ground.rounding import SUMMED, clearly_below, rounded_down
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.separators import Block
@@ -85,6 +85,30 @@ class BlockTable:
             self.least + ((self.held @ price) + cheapest(self.light_sizes, self.light_able, price)[0])[:, None, None]
         )
         return found
+
+    def paid(self, visits: Floats, asks: Floats) -> Floats:
+        """(ways, D or 1, D or 1) What is held on the ends at a price by unit, less what coming to the last is paid."""
+        each: Floats = self.held * asks
+        found: Floats = np.zeros(self.least.shape)
+        if self.entry >= 0:
+            found += each[:, :, None]
+        if self.exit >= 0:
+            found += (each - visits)[:, None, :]
+        if self.entry >= 0 and self.exit >= 0:
+            # Those that stay hold it once, and come to nothing.
+            here = np.arange(self.instance.devices)
+            found[:, here, here] += visits - each
+        return found
+
+    def cheapest(self, price: Floats, visits: Floats, asks: Floats) -> tuple[Floats, Longs]:
+        """(D or 1, D or 1) The least of ``priced`` and ``paid`` together over all ways, and which that is."""
+        each = (self.held @ price) + cheapest(self.light_sizes, self.light_able, price)[0]
+        return self._cheapest(self.least, each, visits, asks)
+
+    def _cheapest(self, cost: Floats, each: Floats, visits: Floats, asks: Floats) -> tuple[Floats, Longs]:
+        best, way = np.empty(self.least.shape[1:]), np.empty(self.least.shape[1:], dtype=np.int64)
+        cheapest_ways(cost, each, self.held * asks, visits, self.entry >= 0, self.exit >= 0, best, way)
+        return best, way
 
     def holds(self, way: int, source: int, target: int, price: Floats) -> Floats:
         """(D,) What is held where that is least."""

@@ -68,6 +68,23 @@ def held_at_least(chain: PricedChain, entry: Entry) -> Floats:
     return own
 
 
+def held_inside(chain: PricedChain, kind: int, way: int, source: int, target: int) -> Floats | None:
+    """(D,) What all of an entry holds but its ends, by its schedule; None without one.
+
+    What is heavy in it where nothing is known. ``kind`` is the first of equal blocks.
+    """
+    table, key = chain.tables[kind], (way, source, target)
+    if key not in table.known:
+        own: Floats = table.held[way].copy()
+        return own
+    piece, block = table.known[key], table.block
+    if piece is None:
+        return None
+    mine = [k for k, v in enumerate(block.operators) if v not in (block.entry, block.exit)]
+    memory = chain.chain.instance.arrays.memory[[block.operators[k] for k in mine]]
+    return np.bincount([piece.device[k] for k in mine], memory, chain.whole.devices).astype(np.float64)
+
+
 def held_by_schedule(chain: PricedChain, entry: Entry) -> Floats | None:
     """(D,) What all of an entry holds but its last end, by its schedule; None without one.
 
@@ -75,12 +92,13 @@ def held_by_schedule(chain: PricedChain, entry: Entry) -> Floats | None:
     """
     if isinstance(chain.table(entry.number), PartsTable):
         return held_at_least(chain, entry)
-    piece, block = chain.piece(entry.number, entry.way, entry.source, entry.target), chain.chain.blocks[entry.number]
-    if piece is None:
-        return None
-    mine = [k for k, v in enumerate(block.operators) if v != block.exit]
-    memory = chain.chain.instance.arrays.memory[[block.operators[k] for k in mine]]
-    return np.bincount([piece.device[k] for k in mine], memory, chain.whole.devices).astype(np.float64)
+    kind, block = chain.chain.alike[entry.number], chain.chain.blocks[entry.number]
+    own = None
+    if (entry.way, entry.source, entry.target) in chain.tables[kind].known:
+        own = held_inside(chain, kind, entry.way, entry.source, entry.target)
+    if own is not None and entry.source >= 0:
+        own[entry.source] += chain.chain.instance.arrays.memory[block.entry]
+    return own
 
 
 @dataclass(frozen=True)
@@ -136,10 +154,32 @@ class EntriesProgram:
                 self._full[d].append((y, part.size))
             model.add_row([(y, 1.0) for y in found], 1.0, 1.0)
             self._loose.append((part, found))
+        self._visits()
         for d in np.flatnonzero(chain.limited).tolist():
             # As shares of what there is.
             scale = float(chain.limit[d]) or 1.0
             model.add_row([(x, size / scale) for x, size in self._full[d]], upper=float(chain.limit[d]) / scale)
+
+    def _visits(self) -> None:
+        """What separators and heavy ones hold is where the path comes to, as in ``PricedChain``."""
+        chain, model = self.chain, self.model
+        memory = chain.chain.instance.arrays.memory
+        for d in np.flatnonzero(np.isfinite(chain.cap)).tolist():
+            comes, holds = [], []
+            for x, entry in enumerate(self.entries):
+                held = 0.0
+                if d in (entry.source, entry.target):
+                    held += float(chain.table(entry.number).held[entry.way, d])
+                if entry.source == d:
+                    held += float(memory[chain.chain.blocks[entry.number].entry])
+                elif entry.target == d:
+                    comes.append((x, 1.0))
+                if held > 0:
+                    holds.append((x, held / float(chain.cap[d])))
+            if holds:
+                used = model.add_binary()
+                model.add_row([*holds, (used, -1.0)], upper=0.0)
+                model.add_row([*comes, (used, -1.0)], lower=0.0)
 
     def _hold(self, x: int, held: Floats) -> None:
         for d in np.flatnonzero(held).tolist():

@@ -21,8 +21,8 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import lowered
 from partita.problems.makespan.bounds.alike import PartsTable
-from partita.problems.makespan.bounds.priced import PricedChain
-from partita.problems.makespan.local_search import State, search
+from partita.problems.makespan.bounds.priced import PricedChain, PricedPath
+from partita.problems.makespan.local_search import State, search, settle
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.solvers.entries import (
@@ -34,16 +34,19 @@ from partita.problems.makespan.solvers.entries import (
     loose_of,
     planned_of,
 )
+from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.thinning import Thinned
 from partita.problems.makespan.windows import Windows
 
 #: Steps of ascents in prices, the entries near to which are looked up after each; entries of a program at first and
 #: at most, its seconds, the gap at which it ends, and programs at most.
-_STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 100, 50), 1_000, 9_000, 6.0, 1e-3, 3
+_STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 150, 50), 1_000, 9_000, 6.0, 1e-3, 3
 #: Entries at first where blocks have equal parts, which make programs larger.
 _PARTS = 300
 #: Plans for each program, and rounds of annealing of the whole after each.
 _PLANS, _ROUNDS = 3, 4
+#: Searches of pieces before programs, how many in vain end them after, moves of each, and rounds for what is left out.
+_TRIES, _VAIN, _MOVES, _SETTLED = 1, 3, 100_000, 3
 #: Rounds of windows instead where blocks have equal parts.
 _WINDOWS = 6
 
@@ -56,22 +59,22 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
     chain = PricedChain(thinned.chain, thinned.whole, thinned.left_out)
     if not chain.fill(monitor, best.stop):
         return False
-    price = np.zeros(thinned.whole.devices)
-    goal = best.value if math.isfinite(best.value) else 2 * chain.path(price).value
+    path = chain.path(np.zeros(thinned.whole.devices))
+    goal = best.value if math.isfinite(best.value) else 2 * path.value
     plans = _Plans(thinned, chain, best, options, monitor)
     most = _PARTS if plans.parts else _ENTRIES
-    for steps in _STEPS:
-        path = chain.ascend(price, goal, steps, monitor, best.stop)
+    for turn, steps in enumerate(_STEPS):
+        path = chain.ascend(path, goal, steps, monitor, best.stop, visits=turn > 0)
         if math.isinf(path.value):
             best.refute("memory prices")
             return True
         best.prove(path.value, "memory prices")
-        price = path.price
-        _look_up(chain, price, most, best, options.threads, monitor)
+        _look_up(chain, path, most, best, options.threads, monitor)
+    plans.anneal(path, _TRIES)
     for _ in range(_PROGRAMS):
         if best.done or monitor.stopping:
             break
-        entries, near = _look_up(chain, price, most, best, options.threads, monitor)
+        entries, near = _look_up(chain, path, most, best, options.threads, monitor)
         program = EntriesProgram(chain, entries, [held_at_least(chain, e) for e in entries], loose_of(chain))
         answer = _solved(program.model, best, options, monitor)
         # A schedule that takes another entry ends later than its path.
@@ -83,11 +86,12 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         if most >= _MOST or (met and (over or answer.status is Status.FEASIBLE)):
             break
         most *= 3
-    return bool(price.any()) and all(table.small for table in chain.tables.values())
+    plans.anneal(path, math.inf)
+    return bool(path.price.any()) and all(table.small for table in chain.tables.values())
 
 
 def _look_up(
-    chain: PricedChain, price: Floats, most: int, best: Incumbent[MakespanPlan], threads: int, monitor: Monitor
+    chain: PricedChain, path: PricedPath, most: int, best: Incumbent[MakespanPlan], threads: int, monitor: Monitor
 ) -> tuple[list[Entry], float]:
     """About so many entries with the shortest paths through them, searched through, and how long a path of others is.
 
@@ -98,10 +102,10 @@ def _look_up(
     def look(entry: Entry) -> bool:
         if best.done or monitor.stopping:
             return False
-        return chain.table(entry.number).refine(entry.way, entry.source, entry.target, price, best.stop)
+        return chain.table(entry.number).refine(entry.way, entry.source, entry.target, path.price, best.stop)
 
     while True:
-        path = chain.path(price)
+        path = chain.path(path.price, path.visits)
         least = [_smallest(chain.through(path, k).ravel(), most + 1) for k in range(len(rows) - 1)]
         near = float(_smallest(np.concatenate(least), most + 1).max())
         entries = [
@@ -138,6 +142,8 @@ def _solved(
 
 class _Plans:
     """Plans of entries that fit with all that is left out, which is where the last plans ended least later for it."""
+
+    pieces: PieceSearch | None = None
 
     def __init__(
         self,
@@ -193,6 +199,33 @@ class _Plans:
             if not self.best.value < value:
                 break
         return met
+
+    def anneal(self, path: PricedPath, tries: float) -> None:
+        """Plans from searches of pieces, as long as one of a few in a row is better, or so many."""
+        if self.parts or not path.price.any():
+            return
+        seed, vain, tried = self.options.seed, 0, 0
+        self.pieces = pieces = self.pieces or PieceSearch(self.chain, path, seed)
+        out = self.thinned.out_groups
+        while vain < _VAIN and tried < tries and not (self.best.done or self.monitor.stopping):
+            value, tried = self.best.value, tried + 1
+            costs = np.where(self.chain.out_able, 0.0, math.inf) if self.later is None else self.later
+            found = pieces.search(costs, _MOVES, self.best.stop)
+            plan = None if found is None else joined(self.chain, found.chosen)
+            if found is None or plan is None:
+                break
+            if self.later is None and out:
+                free = self.thinned.put_back(plan, self.best, limits=False)
+                if free is not None:
+                    self.learn(free)
+            state = self.thinned.put_back(plan, self.best, dict(zip(out, found.homes, strict=True)))
+            if state is not None:
+                seed += 1
+                given = self.thinned.whole, self.best
+                state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
+                self.learn(state)
+                search(*given, seed=seed, rounds=_ROUNDS, states=[state])
+            vain = 0 if self.best.value < value else vain + 1
 
     def _shift(self, seed: int) -> None:
         """Anneal windows of the best plan for a while, where annealing all of it takes long."""
