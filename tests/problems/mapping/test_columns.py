@@ -13,7 +13,7 @@ from partita.engines.mip.cpsat import solve
 from partita.engines.mip.model import QUIET
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import up_to
-from partita.problems.mapping.bounds.columns import Columns
+from partita.problems.mapping.bounds.columns import Columns, columns_bound
 from partita.problems.mapping.bounds.layout_program import LayoutProgram
 from partita.problems.mapping.bounds.layouts import layouts_within
 from partita.problems.mapping.bounds.part_program import PartProgram
@@ -168,3 +168,9 @@ def test_a_ring_does_not_pass_a_device_alone() -> None:
     best = best_objective(problem)
     assert best == pytest.approx(10 / 6 * 100.0)
     assert Columns().bound(problem, Monitor()).value == pytest.approx(best, rel=5e-3)
+    # Both backends together say the same, in smaller steps.
+    again = columns_bound(
+        MappingInstance(problem), best / 2, lambda: 1.2 * best, lambda: False, again=True, racing=lambda: True
+    )
+    assert again <= best * (1 + 1e-9)
+    assert again == pytest.approx(best, rel=5e-3)

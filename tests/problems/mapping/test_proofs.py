@@ -6,9 +6,10 @@ import pytest
 
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
-from partita.problems.mapping.bounds.domains import Thresholds
+from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.neighbours import Neighbours
 from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import Form
 from partita.problems.mapping.solvers import MappingCombined, MappingExact
 from problems.mapping.brute_force import best_objective
@@ -56,6 +57,21 @@ def refuted_no_mapping(form: Form, seeds: range) -> int:
 def test_thresholds_are_never_above_the_optimum(form: Form) -> None:
     """On every fifth."""
     assert refuted_no_mapping(form, range(0, 500, 5)) > 5
+
+
+def test_thresholds_beside_another_bound() -> None:
+    """From a bound that is not tight as from nothing; from one that they cannot better they return it."""
+    better = 0
+    for seed in range(0, 500, 50):
+        instance = MappingInstance(random_problem(seed))
+        best = best_objective(instance.problem)
+        assert best is not None
+        alone = thresholds_bound(instance, 0.0, 2 * best, lambda: False)
+        for low in (0.7 * alone, best):
+            found = thresholds_bound(instance, low, 2 * best, lambda: False, known=True)
+            assert low <= found <= best * (1 + CLOSE)
+            better += found > low
+    assert better > 5
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 
@@ -90,9 +91,15 @@ class MappingCombined(MappingSolver):
         def report(value: float) -> None:
             best.prove(value, Columns.name)
 
+        def report_thresholds(value: float) -> None:
+            best.prove(value, Thresholds.name)
+
+        annealed = threading.Event()
+
         def beside(high: float) -> list[Ints]:
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
-            low, counts = lowered(instance, assignment_bound(instance)), Columns().supports(instance.problem) is None
+            least, counts = lowered(instance, assignment_bound(instance)), Columns().supports(instance.problem) is None
+            low = least
             if counts:
                 # Easy programs first: they often know more than anything else, and later ones begin there. Mappings
                 # are made of their solutions, so that it is theirs that say which targets are asked.
@@ -104,9 +111,13 @@ class MappingCombined(MappingSolver):
                 low = columns_bound(instance, low, lambda: min(shares), done, report, found, program_s=_EASY_S)
             if done():
                 return []
-            low = thresholds_bound(instance, low, high, done, lambda value: best.prove(value, Thresholds.name))
+            low = thresholds_bound(instance, low, high, done, report_thresholds, known=low > least)
             if counts:
-                columns_bound(instance, low, lambda: best.value, done, report, program_s=PROGRAM_S, again=True)
+                # Nobody anneals in the meantime once the first rounds are over.
+                idle = annealed.is_set if options.threads > 1 else None
+                columns_bound(
+                    instance, low, lambda: best.value, done, report, program_s=PROGRAM_S, again=True, racing=idle
+                )
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))
@@ -120,6 +131,7 @@ class MappingCombined(MappingSolver):
             published = other.submit(beside, best.value)
             search.workers = max(1, options.threads - 1)
             search.run(patience=_FIRST)
+            annealed.set()
             search.workers = options.threads
             for device in published.result():
                 instance.offer(best, device, "bisection")

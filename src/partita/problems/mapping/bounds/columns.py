@@ -24,7 +24,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -50,6 +52,8 @@ from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
 
 BACKEND, FRACTIONS = "cpsat", "highs"
+#: What a backend has settled.
+_SETTLED = (Status.INFEASIBLE, Status.OPTIMAL)
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
@@ -92,6 +96,7 @@ def columns_bound(
     *,
     program_s: float = PROGRAM_S,
     again: bool = False,
+    racing: Callable[[], bool] | None = None,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
@@ -99,12 +104,12 @@ def columns_bound(
     others may find better mappings meanwhile; ``stopping`` is polled, and true ends it. ``found`` gets mappings that
     are made of solutions, before ``high`` is asked.
     A program gets ``program_s`` seconds. Where programs with less time were asked before, ``again`` goes on in smaller
-    steps, and asks nothing twice about islands that rings cannot pass.
+    steps, and asks nothing twice about islands that rings cannot pass; both backends are asked while ``racing``.
     """
     column = Column(instance)
     if column.parts is None:
         return low
-    questions = _Questions(column, program_s, stopping, found)
+    questions = _Questions(column, program_s, stopping, found, racing=racing)
     share = _AGAIN if again else _SHARE
     for number, islands in enumerate(partitions(instance)):
         upper, given_up = high(), 0
@@ -129,6 +134,9 @@ def columns_bound(
                 given_up += answer is Status.UNKNOWN
             upper = min(upper, high())
             target = low + share * (upper - low)
+        if given_up == _VAIN:
+            # Programs of finer partitions are larger.
+            return low
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not given_up and not stopping()
@@ -142,9 +150,16 @@ class _Questions:
     """Programs about targets, and what is known of how long they take."""
 
     def __init__(
-        self, column: Column, program_s: float, stopping: Callable[[], bool], found: Callable[[Ints], object]
+        self,
+        column: Column,
+        program_s: float,
+        stopping: Callable[[], bool],
+        found: Callable[[Ints], object],
+        *,
+        racing: Callable[[], bool] | None,
     ) -> None:
         self.column, self.program_s, self.stopping, self.found = column, program_s, stopping, found
+        self.racing = racing
         self.calls, self.given_up = Callbacks(stop=stopping), 0
 
     def ask(self, islands: list[Island], target: float, *, sided: bool, whole: bool = True) -> Status:
@@ -188,7 +203,21 @@ class _Questions:
         return answer.status
 
     def _solve(self, program: Shares) -> ProgramResult:
-        return solve_program(program.model, BACKEND, time_limit_s=self.program_s, callbacks=self.calls)
+        """What either backend answers first, where both are asked: none is the faster one of all programs."""
+        settled = threading.Event()
+
+        def solve(backend: str) -> ProgramResult:
+            calls = Callbacks(stop=lambda: settled.is_set() or self.stopping())
+            answer = solve_program(program.model, backend, time_limit_s=self.program_s, callbacks=calls)
+            if answer.status in _SETTLED:
+                settled.set()
+            return answer
+
+        if self.racing is None or not self.racing() or missing(FRACTIONS) is not None:
+            return solve(BACKEND)
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(solve, (BACKEND, FRACTIONS)))
+        return next((answer for answer in answers if answer.status in _SETTLED), answers[0])
 
 
 def _without_solution(program: Shares, first: int, calls: Callbacks) -> bool:

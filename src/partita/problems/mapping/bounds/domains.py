@@ -85,14 +85,19 @@ def thresholds_bound(
     high: float,
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
+    *,
+    known: bool = False,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
-    The problem has devices enough; ``stopping`` is polled, and true ends it with what is known.
+    The problem has devices enough; ``stopping`` is polled, and true ends it with what is known. Where the bound is
+    ``known`` from something else that looks at islands, this ends if it does not refute a target a little above.
     """
     if stopping() or low >= high:
         return low
     domains = Domains(instance)
+    if known and not domains.refuted(min(low * (1 + 2 * _PRECISION), (low + high) / 2), stopping):
+        return low
     while high - low > _PRECISION * high and not stopping():
         target = (low + high) / 2
         if domains.refuted(target, stopping):
