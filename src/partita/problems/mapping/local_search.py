@@ -41,7 +41,7 @@ _AROUND: _Levels = ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05),
 _AROUND_MOVES = 1500
 #: From mappings that are made of shares of columns: both, with so many moves of one power for each replica.
 _SHARED: tuple[_Levels, ...] = (_RISING, _SETTLING)
-_SHARED_MOVES = 1000
+_SHARED_MOVES = 400
 #: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
 PATIENCE, SHORT = 40, 3
 
