@@ -21,7 +21,9 @@ from partita.problems.makespan.local_search import search
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers import priced as solvers
+from partita.problems.makespan.solvers.entries import joined
 from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.thinning import not_thinned, thin
 from partita.problems.makespan.transformers import transformer_problem
@@ -136,6 +138,7 @@ def test_every_placement(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(MakespanExact().supports(heads(0), MakespanOptions()) is not None, reason="ortools is missing")
 def test_prices_and_programs_against_trying_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two such blocks and limits on memory: bounds are below the optimum, and plans are schedules."""
+    monkeypatch.setattr(solvers, "_MOVES", 500)
     compared = planned = 0
     for seed in range(20):
         problem = heads(seed, deep=False, blocks=2, memory=True)
@@ -159,11 +162,44 @@ def test_prices_and_programs_against_trying_everything(monkeypatch: pytest.Monke
     assert planned >= 2
 
 
+def test_pieces_of_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annealed blocks make plans that fit and last as long as said; with those of a best plan it is found again."""
+    compared = learned = 0
+    for seed in range(8):
+        problem = heads(seed, deep=False, blocks=2, memory=True)
+        chain, table = table_of(problem, monkeypatch)
+        instance, best = chain.whole, Incumbent[MakespanPlan]()
+        if table is None or not try_everything(instance, best, steps=100_000) or best.answer is None:
+            continue
+        stop = np.zeros(1, dtype=np.int64)
+        path = chain.ascend(chain.path(np.zeros(instance.devices)), best.value, 30, Monitor(10.0), stop)
+        pieces = PieceSearch(chain, path, seed, threads=1, stop=stop)
+        costs = np.zeros((0, instance.devices))
+        for known in (False, True):
+            if known:
+                pieces.learn(best.answer)
+            found = pieces.search(costs, 2_000, stop)
+            if found is None:
+                assert not known, seed
+                continue
+            assert found.length >= best.value * (1 - 1e-9), seed
+            plan = joined(chain, found.chosen)
+            assert plan is not None
+            worth = evaluate(problem, plan)
+            assert worth.feasible, seed
+            assert worth.objective <= found.length * (1 + 1e-9), seed
+            compared += 1
+            learned += known and found.length <= best.value * (1 + 1e-9)
+    assert compared >= 8
+    assert learned >= 4
+
+
 @pytest.mark.skipif(MakespanExact().supports(heads(0), MakespanOptions()) is not None, reason="ortools is missing")
 def test_heads_of_a_transformer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention of four heads: the tables prove more than chains do, and the program makes a plan that is better."""
     monkeypatch.setattr(solvers, "_PLANS", 1)
     monkeypatch.setattr(solvers, "_WINDOWS", 1)
+    monkeypatch.setattr(solvers, "_MOVES", 2_000)
     problem = transformer_problem(1, encoders=2, decoders=1, heads=4, devices=2, room=1.2)
     instance, best = build_instance(problem), Incumbent[MakespanPlan]()
     parts = thin(instance)

@@ -16,6 +16,7 @@ from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import search, settle, state_of
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
+from partita.problems.makespan.solvers import priced as solvers
 from partita.problems.makespan.solvers.entries import Chosen, Entry, held_by_schedule, joined, length
 from partita.problems.makespan.solvers.exact import MakespanExact
 from partita.problems.makespan.solvers.pieces import PieceSearch
@@ -45,8 +46,9 @@ def tight(seed: int) -> MakespanProblem:
 
 @needs_program
 @pytest.mark.parametrize("count", [60, pytest.param(900, marks=pytest.mark.slow)])
-def test_against_trying_everything(count: int) -> None:
+def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At random prices, at the best, and of the program, what is proven is below the optimum; plans are schedules."""
+    monkeypatch.setattr(solvers, "_MOVES", 500)
     compared = dear = above = planned = rarely = visited = 0
     for seed in range(count):
         problem = tight(seed)
@@ -118,7 +120,7 @@ def test_pieces_along_a_chain() -> None:
         assert chain.fill(Monitor(60.0), stop)
         path = chain.ascend(chain.path(np.zeros(instance.devices)), 1e3, 60, Monitor(10.0), stop)
         costs = np.where(chain.out_able, 0.0, math.inf)
-        found = PieceSearch(chain, path, seed).search(costs, 2_000, stop)
+        found = PieceSearch(chain, path, seed, threads=1, stop=stop).search(costs, 2_000, stop)
         if found is None:
             continue
         compared += 1
@@ -194,8 +196,9 @@ def test_schedules_of_entries_and_what_they_hold() -> None:
 
 
 @needs_program
-def test_memory_of_a_transformer() -> None:
+def test_memory_of_a_transformer(monkeypatch: pytest.MonkeyPatch) -> None:
     """What prices prove is near to what the program plans; without them far less is proven."""
+    monkeypatch.setattr(solvers, "_MOVES", 2_000)
     instance, best = build_instance(transformer_problem(0, encoders=2, decoders=2, devices=3, room=1.15)), Incumbent()
     parts = thin(instance)
     assert parts is not None

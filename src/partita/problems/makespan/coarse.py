@@ -139,5 +139,6 @@ def coarse_search(instance: MakespanInstance, best: Incumbent[MakespanPlan], *, 
         # Operators go together by their groups.
         arrays = instance.arrays._replace(group=partition_of(groups.group, groups.count))
         picks = np.arange(instance.count, dtype=np.int32)
-        anneal(arrays, device, mine, picks, 0, instance.count, True, _PENALTY, room, cooling, draws, best.stop)
+        given = picks, 0, instance.count, True, _PENALTY, np.zeros(instance.devices)
+        anneal(arrays, device, mine, *given, room, cooling, draws, best.stop)
         offer_state(instance, best, (device, mine), insertion=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from partita.engines.kernels.annealing import Cooling
-from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.makespan.anneal import anneal
 from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.kernels.random import generator
@@ -28,6 +28,9 @@ _START, _COOLED = (0.02, 0.005, 0.05), 0.02
 _PENALTIES = (2.0, 10.0, 0.5)
 #: Moves of a round for each operator, the fewest, and how they grow after a round without success.
 _MOVES, _FEWEST, _GROWTH, _MOST = 150, 1500, 1.1, 16.0
+
+#: Where a price is paid for memory: the temperature at the start by makespan and price, and moves for each operator.
+_HOT, _PRICED = 0.05, 250
 
 State = tuple[Ints, Ints]
 
@@ -119,8 +122,8 @@ class ScheduleSearch(AnnealingSearch):
         hot, penalty, insertion = _START[number % len(_START)], _PENALTIES[number % len(_PENALTIES)], number % 4 != 3
         cooling = Cooling(1.0, _COOLED, int(self.length)).times(hot * max(size, 1e-300))
         a, room, stop = instance.arrays, self.room, self.best.stop
-        whole = 0, instance.count
-        found = anneal(a, device, order, self.picks, *whole, insertion, penalty, room, cooling, self.draws, stop)
+        given = self.picks, 0, instance.count, insertion, penalty, np.zeros(instance.devices)
+        found = anneal(a, device, order, *given, room, cooling, self.draws, stop)
         self.trials += cooling.trials
         if found < value:
             made = list_schedule(instance, device.tolist(), order.tolist(), insertion=insertion)
@@ -161,10 +164,27 @@ def settle(
             break
         cooling = Cooling(1.0, _COOLED, moves).times(_START[number % len(_START)] * size)
         device, order = state[0].copy(), state[1].copy()
-        given = 0, instance.count, True, _PENALTIES[number % len(_PENALTIES)], room, cooling, draws, best.stop
-        found = anneal(instance.arrays, device, order, chosen, *given)
+        given = chosen, 0, instance.count, True, _PENALTIES[number % len(_PENALTIES)], np.zeros(instance.devices)
+        found = anneal(instance.arrays, device, order, *given, room, cooling, draws, best.stop)
         if found < now:
             now, state = found, (device, order)
     if now < math.inf:
         offer_state(instance, best, state, insertion=True)
     return state
+
+
+def priced_state(instance: MakespanInstance, price: Floats, *, seed: int, longer: int = 1, stop: Longs) -> State:
+    """Devices and order, memory without limits, that take little time and hold little at a price (D,) by unit.
+
+    So much ``longer`` than usual. Operators of a class must be able to run where the first of them is fastest. Same
+    seed, same state, unless told to stop.
+    """
+    a, n = instance.arrays._replace(limit=np.full(instance.devices, math.inf)), instance.count
+    device: Ints = a.time[a.group.members[a.group.ptr[:-1]]].argmin(axis=1).astype(np.int32)[a.group.of]
+    order, room = instance.by_rank.copy(), instance.room()
+    size = float(schedule(a, device, order, True, math.inf, room))
+    size += float(np.bincount(device, a.memory, instance.devices) @ price)
+    cooling = Cooling(_HOT * size, _HOT * _COOLED * size, int(max(_FEWEST, _PRICED * n * longer)))
+    given = np.arange(n, dtype=np.int32), 0, n, True, 0.0, price
+    anneal(a, device, order, *given, room, cooling, generator(seed), stop)
+    return device, order

@@ -58,6 +58,7 @@ class Windows(AnnealingSearch):
         self.ends = np.array([(u, v) for u, v, f in instance.edges if f >= 0], dtype=np.int32).reshape(-1, 2)
         self.room = instance.room()
         self.rooms = [instance.room() for _ in range(max(1, threads))]
+        self.free = np.zeros(instance.devices)
         self.rest = np.zeros(instance.count + len(self.ends))
         self.device, self.order = state_of(instance, plan)
         self.now = self._schedule(self.device, self.order)
@@ -111,7 +112,7 @@ class Windows(AnnealingSearch):
         start = max(float((room.end[inside] - room.start[inside]).mean()) * share, 1e-300)
         cooling = Cooling(start, start * _COOLED, int(self.length * (last - first)))
         draws = generator(seed)
-        anneal(a, device, order, inside, first, last, True, _PENALTY, room, cooling, draws, self.best.stop)
+        anneal(a, device, order, inside, first, last, True, _PENALTY, self.free, room, cooling, draws, self.best.stop)
         close_window(order, first, last, room)
         return first, last, device[order[first:last]], order[first:last]
 

@@ -2,7 +2,8 @@
 
 A state is the device of every operator and a topological order of all. Moves take a few connected operators of one
 device to another, let two groups change places, or take an operator to another place in the order. The energy is the
-makespan times 1 + penalty · excess, the excess being how much devices are overfilled, as shares of what they have.
+makespan times 1 + penalty · excess, the excess being how much devices are overfilled, as shares of what they have, and
+a price for all that is held.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from partita.ground.rounding import NOT_ZERO, SUMMED_FEW
 class _ScheduleState(NamedTuple):
     """Devices and order under moves.
 
-    ``device``, ``order``, ``picks``, ``first``, ``last``, ``room``, ``insertion`` and ``penalty`` as in ``anneal``;
-    ``place`` (n,) in the order, ``held`` (D,) bytes; ``value`` (3,) is the makespan, the excess, and the best makespan
-    without one, of ``best_device`` and ``best_order``. ``marked`` groups move, or stay where they are;
-    ``way[:, :many]`` are the groups of a move, and where they were.
+    ``device``, ``order``, ``picks``, ``first``, ``last``, ``room``, ``insertion``, ``penalty`` and ``price`` as in
+    ``anneal``; ``place`` (n,) in the order, ``held`` (D,) bytes; ``value`` (4,) is the makespan, the excess, what the
+    price of all that is held comes to, and the least of makespan and price without an excess, of ``best_device`` and
+    ``best_order``. ``marked`` groups move, or stay where they are; ``way[:, :many]`` are the groups of a move, and
+    where they were.
     """
 
     a: MakespanArrays
@@ -40,6 +42,7 @@ class _ScheduleState(NamedTuple):
     room: Room
     insertion: bool
     penalty: float
+    price: Floats
     place: Ints
     held: Floats
     value: Floats
@@ -50,7 +53,7 @@ class _ScheduleState(NamedTuple):
 
 
 class _ScheduleMove(NamedTuple):
-    """So many groups have moved, and an operator from one place of the order to another; makespan and excess then.
+    """So many groups have moved, and an operator from one place of the order to another; makespan, excess, price then.
 
     The rise is nothing where it is accepted.
     """
@@ -61,6 +64,7 @@ class _ScheduleMove(NamedTuple):
     target: int
     makespan: float
     excess: float
+    paid: float
 
 
 @inlined
@@ -85,6 +89,15 @@ def _excess(a: MakespanArrays, held: Floats) -> float:
         # Sums that are added to and taken from carry rounding, which is no excess; the evaluator has the last word.
         if held[d] > a.limit[d] * (1.0 + 1e-10):
             total += (held[d] - a.limit[d]) / max(a.limit[d], NOT_ZERO)
+    return total
+
+
+@inlined
+def _paid(price: Floats, held: Floats) -> float:
+    """For all that devices hold."""
+    total = 0.0
+    for d in range(held.shape[0]):
+        total += price[d] * held[d]
     return total
 
 
@@ -177,19 +190,19 @@ def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -
             w = _neighbour(a, random, v)
             new = new if w < 0 else device[w]
         if new == old:
-            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0, 0.0)
         count = _gather(c, random, v)
     elif kind < 0.75:
         # Two groups change places.
         w = c.picks[below(random, width)]
         new = device[w]
         if new == old or c.marked[a.group.of[w]] or not _can_run(a, a.group.of[w], old):
-            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0, 0.0)
         c.way[0, 0], c.way[0, 1] = a.group.of[v], a.group.of[w]
         count, swapped = 1, True
     for k in range(count):
         if not _can_run(a, c.way[0, k], new):
-            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0, 0.0)
     for k in range(count):
         c.way[1, k] = old
         _carry(a, device, c.held, c.way[0, k], new)
@@ -200,20 +213,21 @@ def _propose(c: _ScheduleState, random: Words, trial: int, temperature: float) -
     if count == 0 or kind > 0.6:
         target = _reorder(c, random, v)
         if count == 0 and target == source:
-            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0)
+            return _ScheduleMove(math.inf, 0, 0, 0, 0.0, 0.0, 0.0)
     excess = _excess(a, c.held) if count > 0 else c.value[1]
-    most = c.value[0] * (1.0 + c.penalty * c.value[1]) + accepted_rise(random, temperature)
+    paid = _paid(c.price, c.held) if count > 0 else c.value[2]
+    most = c.value[0] * (1.0 + c.penalty * c.value[1]) + c.value[2] + accepted_rise(random, temperature) - paid
     # A little above, so that equal ones are taken; the schedule ends early where it would not be.
     most = most / (1.0 + c.penalty * excess) * (1.0 + SUMMED_FEW)
     found = schedule_part(a, device, c.order, c.first, c.last, c.insertion, most, c.room)
-    return _ScheduleMove(0.0 if found < math.inf else math.inf, count, source, target, found, excess)
+    return _ScheduleMove(0.0 if found < math.inf else math.inf, count, source, target, found, excess, paid)
 
 
 @inlined
 def _keep(c: _ScheduleState, move: _ScheduleMove) -> None:
-    c.value[0], c.value[1] = move.makespan, move.excess
-    if move.excess == 0.0 and move.makespan < c.value[2]:
-        c.value[2] = move.makespan
+    c.value[0], c.value[1], c.value[2] = move.makespan, move.excess, move.paid
+    if move.excess == 0.0 and move.makespan + move.paid < c.value[3]:
+        c.value[3] = move.makespan + move.paid
         copy_into(c.best_device, c.device)
         copy_into(c.best_order, c.order)
 
@@ -239,12 +253,15 @@ def anneal(
     last: int,
     insertion: bool,
     penalty: float,
+    price: Floats,
     room: Room,
     cooling: Cooling,
     random: Words,
     stop: Longs,
 ) -> float:
     """Anneal ``device`` and ``order`` in place; at the end they are the best met, whose makespan is returned.
+
+    With a ``price`` (D,) for what devices hold, by unit, that is what is added to it.
 
     Only ``picks`` (m,), operators in a part of the order, move, and only inside it; see ``schedule_part`` for what
     ``room`` must hold if that is not the whole. Schedules fill gaps with ``insertion``. The makespan is infinite if no
@@ -263,11 +280,12 @@ def anneal(
         held[device[v]] += a.memory[v]
         if not picked[v]:
             marked[a.group.of[v]] = True
-    value = np.full(3, math.inf)
+    value = np.full(4, math.inf)
     value[0] = schedule_part(a, device, order, first, last, insertion, math.inf, room)
     value[1] = _excess(a, held)
+    value[2] = _paid(price, held)
     if value[1] == 0.0:
-        value[2] = value[0]
+        value[3] = value[0] + value[2]
     best_device, best_order = device.copy(), order.copy()
     way = np.empty((2, groups), dtype=np.int32)
     c = _ScheduleState(
@@ -280,6 +298,7 @@ def anneal(
         room,
         insertion,
         penalty,
+        price,
         place,
         held,
         value,
@@ -289,7 +308,7 @@ def anneal(
         way,
     )
     anneal_by(c, _STEPS, cooling, random, stop)
-    if value[2] < math.inf:
+    if value[3] < math.inf:
         device[:] = best_device
         order[:] = best_order
-    return float(value[2])
+    return float(value[3])

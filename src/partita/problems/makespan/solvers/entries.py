@@ -15,6 +15,7 @@ from partita.problems.makespan.bounds.priced import PricedChain
 from partita.problems.makespan.bounds.tables import Piece
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import left_shifted
+from partita.problems.makespan.separators import Block
 
 
 @dataclass(frozen=True)
@@ -68,21 +69,12 @@ def held_at_least(chain: PricedChain, entry: Entry) -> Floats:
     return own
 
 
-def held_inside(chain: PricedChain, kind: int, way: int, source: int, target: int) -> Floats | None:
-    """(D,) What all of an entry holds but its ends, by its schedule; None without one.
-
-    What is heavy in it where nothing is known. ``kind`` is the first of equal blocks.
-    """
-    table, key = chain.tables[kind], (way, source, target)
-    if key not in table.known:
-        own: Floats = table.held[way].copy()
-        return own
-    piece, block = table.known[key], table.block
-    if piece is None:
-        return None
+def held_inside(block: Block, piece: Piece) -> Floats:
+    """(D,) What a schedule of a block holds, without its ends."""
     mine = [k for k, v in enumerate(block.operators) if v not in (block.entry, block.exit)]
-    memory = chain.chain.instance.arrays.memory[[block.operators[k] for k in mine]]
-    return np.bincount([piece.device[k] for k in mine], memory, chain.whole.devices).astype(np.float64)
+    memory = block.instance.arrays.memory[[block.operators[k] for k in mine]]
+    held = np.bincount([piece.device[k] for k in mine], memory, block.instance.devices)
+    return held.astype(np.float64)
 
 
 def held_by_schedule(chain: PricedChain, entry: Entry) -> Floats | None:
@@ -92,11 +84,11 @@ def held_by_schedule(chain: PricedChain, entry: Entry) -> Floats | None:
     """
     if isinstance(chain.table(entry.number), PartsTable):
         return held_at_least(chain, entry)
-    kind, block = chain.chain.alike[entry.number], chain.chain.blocks[entry.number]
-    own = None
-    if (entry.way, entry.source, entry.target) in chain.tables[kind].known:
-        own = held_inside(chain, kind, entry.way, entry.source, entry.target)
-    if own is not None and entry.source >= 0:
+    piece, block = chain.piece(entry.number, entry.way, entry.source, entry.target), chain.chain.blocks[entry.number]
+    if piece is None:
+        return None
+    own = held_inside(block, piece)
+    if entry.source >= 0:
         own[entry.source] += chain.chain.instance.arrays.memory[block.entry]
     return own
 
@@ -106,7 +98,8 @@ class Chosen:
     """An entry of a solved program, and for each of its equal parts in which way its memory is divided."""
 
     entry: Entry
-    parts: Sequence[int]
+    parts: Sequence[int] = ()
+    piece: Piece | None = None  #: Its schedule, where that is not in a table.
 
 
 class EntriesProgram:
@@ -237,6 +230,8 @@ class EntriesProgram:
 
 def piece_of(chain: PricedChain, chosen: Chosen) -> Piece | None:
     """The schedule of an entry, of equal parts a list schedule of what they take least time with."""
+    if chosen.piece is not None:
+        return chosen.piece
     entry, table = chosen.entry, chain.table(chosen.entry.number)
     if not isinstance(table, PartsTable):
         return chain.piece(entry.number, entry.way, entry.source, entry.target)

@@ -202,15 +202,19 @@ class _Plans:
 
     def anneal(self, path: PricedPath, tries: float) -> None:
         """Plans from searches of pieces, as long as one of a few in a row is better, or so many."""
-        if self.parts or not path.price.any():
+        if not path.price.any() or self.best.done:
             return
         seed, vain, tried = self.options.seed, 0, 0
-        self.pieces = pieces = self.pieces or PieceSearch(self.chain, path, seed)
+        if self.pieces is None:
+            self.pieces = PieceSearch(self.chain, path, seed, threads=self.options.threads, stop=self.best.stop)
         out = self.thinned.out_groups
         while vain < _VAIN and tried < tries and not (self.best.done or self.monitor.stopping):
             value, tried = self.best.value, tried + 1
             costs = np.where(self.chain.out_able, 0.0, math.inf) if self.later is None else self.later
-            found = pieces.search(costs, _MOVES, self.best.stop)
+            known = self.best.snapshot()[1] if self.parts else None
+            if known is not None:
+                self.pieces.learn(self.thinned.without(known))
+            found = self.pieces.search(costs, _MOVES, self.best.stop)
             plan = None if found is None else joined(self.chain, found.chosen)
             if found is None or plan is None:
                 break
@@ -224,7 +228,10 @@ class _Plans:
                 given = self.thinned.whole, self.best
                 state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
                 self.learn(state)
-                search(*given, seed=seed, rounds=_ROUNDS, states=[state])
+                if self.parts:
+                    self._shift(seed)
+                else:
+                    search(*given, seed=seed, rounds=_ROUNDS, states=[state])
             vain = 0 if self.best.value < value else vain + 1
 
     def _shift(self, seed: int) -> None:
