@@ -18,9 +18,15 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.importers import read_problem
 from partita.problems.throughput.bounds.forced_transfers import charged_at
 from partita.problems.throughput.bounds.knowledge import Knowledge, simple_bound
-from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, order_of
+from partita.problems.throughput.bounds.programs import exact
+from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, Expression, order_of
 from partita.problems.throughput.bounds.programs.exact import ExactBound, MergedBound, compositions
-from partita.problems.throughput.bounds.programs.minmax_program import ProgramMember, granularity
+from partita.problems.throughput.bounds.programs.minmax_program import (
+    MinMaxProgram,
+    ProgramMember,
+    ProgramRun,
+    granularity,
+)
 from partita.problems.throughput.bounds.programs.superblocks import BottleneckBound, GuessBound, NodeProgramBound
 from partita.problems.throughput.contraction.blocks import uniform
 from partita.problems.throughput.generators.regal import regal_problem
@@ -195,6 +201,26 @@ def test_what_is_proven_when_stopped_is_kept() -> None:
         knowledge = Knowledge(one)
         member.improve(knowledge, 0.2)
         assert knowledge.bound >= simple_bound(one) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_programs_that_are_long_to_write_down_end_in_time(blocks: int) -> None:
+    """The run is over once so many blocks are written down; nobody goes on to the others."""
+    one = uniform(regal_problem(1, nodes=60, devices=8))
+    knowledge, written = Knowledge(one), [0]
+    run = ProgramRun("exact-mip", knowledge, 0.0, lambda: 1.0 if written[0] < blocks else 0.0)
+    facts = charged_at(one, simple_bound(one) * 1.5, lambda: False)
+    assert facts is not None
+
+    class Counted(MinMaxProgram):
+        def cuts(self, block: int, share: float = 1.0) -> dict[int, Expression]:
+            written[0] += 1
+            return super().cuts(block, share)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "MinMaxProgram", Counted)
+        assert exact.split_program(run, [1] * 8, facts) is None
+    assert written[0] == blocks
 
 
 def test_the_order_is_reduced() -> None:

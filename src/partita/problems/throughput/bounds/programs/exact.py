@@ -32,10 +32,13 @@ NEAR = 2e-3
 DISTANCES = 6
 
 
-def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: OrderTables | None = None) -> MinMaxProgram:
+def split_program(
+    run: ProgramRun, sizes: list[int], facts: Charged, order: OrderTables | None = None
+) -> MinMaxProgram | None:
     """Minimise the largest average load of superblocks with so many blocks each, up to the target of the facts.
 
-    With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together.
+    With sizes of 1 this is the exact program. Otherwise a superblock costs at most what its blocks cost together. None
+    if the run ends before the program is there: with many blocks of a large graph it is long to write down.
     """
     uniform, parts = run.knowledge.uniform, facts.parts
     blocks = BlockProgram(uniform, len(sizes), order)
@@ -46,18 +49,20 @@ def split_program(run: ProgramRun, sizes: list[int], facts: Charged, order: Orde
     if whole:
         blocks.apart, blocks.split_nets = facts.apart, parts.forced > 0
     for b, size in enumerate(sizes):
+        if run.over:
+            return None
         cuts = program.cuts(b, size)
         program.limit([*blocks.work(b, scale=program.scale), *cuts.values()], size)
         if (facts.work > up_to(uniform.work)).any():
             others = [cost for net, cost in cuts.items() if not parts.forced[net]]
             program.limit([*blocks.work(b, facts.work, program.scale), *others], size)
     if whole:
-        _add_distances(blocks, facts)
+        _add_distances(blocks, facts, run)
     return program
 
 
-def _add_distances(blocks: BlockProgram, facts: Charged) -> None:
-    """Rows for items that are several blocks apart.
+def _add_distances(blocks: BlockProgram, facts: Charged, run: ProgramRun) -> None:
+    """Rows for items that are several blocks apart, as many as there are by the end of the run.
 
     What lies between u and v, both included, needs at least ceil(charge / target) blocks, so v is at least one less
     than that many blocks after u: y_v(b+d) <= y_ub. Pairs follow from others where a neighbour of u or v in the order
@@ -77,6 +82,8 @@ def _add_distances(blocks: BlockProgram, facts: Charged) -> None:
     weight = far[rows, columns] * facts.target - hulls[rows, columns]
     lightest = np.argsort(weight, kind="stable")[: DISTANCES * n] if len(rows) > DISTANCES * n else slice(None)
     for u, v in zip(rows[lightest].tolist(), columns[lightest].tolist(), strict=True):
+        if run.over:
+            return
         d = int(far[u, v])
         for b in range(max(0, last - d)):
             blocks.row([blocks.early(u, b), blocks.early(v, b + d, -1.0)], lower=0.0)
@@ -127,7 +134,10 @@ class MergedBound(ProgramMember):
                 facts = run.facts(target)
                 if facts is not None:
                     share = 1.0 if number == len(plans) - 1 else 0.5
-                    split_program(run, sizes, facts, order).race(share * run.left_s())
+                    program = split_program(run, sizes, facts, order)
+                    if program is None:
+                        return
+                    program.race(share * run.left_s())
                 refuted = knowledge.bound >= target and target < top
 
 
@@ -156,6 +166,8 @@ class ExactBound(ProgramMember):
         if facts is None:
             return
         program = split_program(run, [1] * uniform.devices, facts)
+        if program is None:
+            return
 
         def offer(values: Floats) -> None:
             knowledge.offer_blocks(program.blocks.label(values), self.name)

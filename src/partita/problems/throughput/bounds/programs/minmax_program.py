@@ -90,6 +90,11 @@ class ProgramRun:
     left_s: Callable[[], float]  #: Seconds left; infinite without a deadline.
 
     @property
+    def over(self) -> bool:
+        """Whether it is to end now."""
+        return self.knowledge.stop() or self.left_s() <= 0
+
+    @property
     def cutoff(self) -> float:
         """What only splits better than the best one get under; what no load exceeds if there is none."""
         value, grain = self.knowledge.value, self.grain
@@ -103,7 +108,7 @@ class ProgramRun:
 
     def facts(self, target: float) -> Charged | None:
         """What holds in all splits up to a target; None if that refutes it, which counts."""
-        found = charged_at(self.knowledge.uniform, target, lambda: self.knowledge.stop() or self.left_s() <= 0)
+        found = charged_at(self.knowledge.uniform, target, lambda: self.over)
         if found is None:
             self.knowledge.refute(target, self.name)
             self.prove(round_up(target, self.grain))
