@@ -21,7 +21,7 @@ from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import GAP, NOT_ZERO
 from partita.problems.throughput.bounds.block_pool import BlockPool, Prices
 from partita.problems.throughput.bounds.block_search import BlockSearch
-from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge
+from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge, suits_programs
 
 #: Most items: closures and searches need their square.
 MOST_ITEMS = 1_500
@@ -33,6 +33,8 @@ STEP, FIRST, NEXT, HOPE = 1e-4, 0.3, 0.4, 0.3
 #: Blocks found, as a share of the items, that are few; part of the time left that a target gets; and how many times as
 #: long as the longest so far the next may take before the step to it is cut.
 FEW, PATIENCE, TIMES = 0.1, 0.6, 4.0
+#: Items up to which programs of whole splits prove more where blocks are large.
+WHOLE = 450
 #: New blocks that only need to be grown, from which on charges are computed anew before anything is searched.
 GROWN_FEW = 8
 #: Nodes of the first search at an anchor, growth when none of the anchors finds a block, and how often it grows.
@@ -211,8 +213,9 @@ class CoveringBound(HierarchyBound):
     )
 
     def share(self, uniform: BlockProblem) -> float:
-        """The search for blocks is short where they are small; programs prove more where there are few of them."""
-        return 0.0 if uniform.devices <= FEW_BLOCKS else 8.0
+        """Programs prove more where there are few blocks, or large ones of small graphs."""
+        few = uniform.devices <= FEW_BLOCKS or (suits_programs(uniform) and uniform.items <= WHOLE)
+        return 0.0 if few else 8.0
 
     def refine(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
         """Raise the bound until the cover itself leaves a gap, the searches get too long, or the time ends."""
