@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -331,3 +332,20 @@ def test_it_closes_what_simpler_bounds_leave(seed: int) -> None:
     simple = problem.operators and max(float(knowledge.uniform.work.sum()) / 6, float(knowledge.uniform.work.max()))
     CoveringBound().improve(knowledge, 10.0)
     assert knowledge.bound > 1.1 * simple
+
+
+def test_charges_that_no_known_block_carries_have_no_size() -> None:
+    """Divided by what blocks carry they would be without end, and seem to refute what there is."""
+    relaxed = uniform(regal_problem(3, nodes=20, devices=6))
+    covering = Covering(Knowledge(relaxed), lambda: math.inf)
+    charge = np.full(relaxed.items, 0.1)
+    assert (covering._between(charge, 1.0) == charge).all()
+    covering._compare(charge, 1.0)
+    target = 2 * simple_bound(relaxed)
+    for v in range(relaxed.items):
+        covering.pool.add(np.arange(relaxed.items) == v, active=True)
+    covering.best = relaxed.work.copy()
+    mixed = covering._between(charge, target)
+    assert np.isfinite(mixed).all()
+    assert (mixed != charge).any()
+    assert covering.pool.most_carried(mixed, target) <= 1 + 1e-6

@@ -33,6 +33,8 @@ STEP, FIRST, NEXT, HOPE = 1e-4, 0.3, 0.4, 0.3
 #: Blocks found, as a share of the items, that are few; part of the time left that a target gets; and how many times as
 #: long as the longest so far the next may take before the step to it is cut.
 FEW, PATIENCE, TIMES = 0.1, 0.6, 4.0
+#: Share of all charges below which what a block carries is nothing.
+PLAIN = 1e-6
 #: Items up to which programs of whole splits prove more where blocks are large.
 WHOLE = 450
 #: New blocks that only need to be grown, from which on charges are computed anew before anything is searched.
@@ -160,7 +162,7 @@ class Covering:
             share = float(charge.sum()) / devices
             found, left = self._search(search, charge, share)
             self._compare(charge, search.priced)
-            if found + left == 0:
+            if found + left == 0 and math.isfinite(share):
                 knowledge.refute(target, CoveringBound.name)
                 break
             if found == 0 or self.left_s() <= give_up:
@@ -171,10 +173,20 @@ class Covering:
                 break
         return search.target
 
+    def _carried(self, charge: Floats, target: float) -> float:
+        """The most that a known block within the target carries; 0 where it is nothing beside the sum of charges.
+
+        Charges of which known blocks carry nothing have no size: they may be of what is in none.
+        """
+        carried = self.pool.most_carried(charge, target)
+        return carried if carried > PLAIN * float(charge.sum()) else 0.0
+
     def _between(self, charge: Floats, target: float) -> Floats:
         """Charges between new ones and the best, which add up to enough; no known block carries more than 1."""
-        devices = self.knowledge.uniform.devices
-        best = self.best / max(NOT_ZERO, self.pool.most_carried(self.best, target))
+        devices, carried = self.knowledge.uniform.devices, self._carried(self.best, target)
+        if carried == 0:
+            return charge
+        best = self.best / carried
         new, old = float(charge.sum()) / devices, float(best.sum()) / devices
         part = CALM if old >= new else min(CALM, 0.5 * (new - 1) / (new - old))
         return part * best + (1 - part) * charge
@@ -183,7 +195,8 @@ class Covering:
         """Keep charges if they promise more than the best ones, with the blocks that are known now."""
 
         def promised(some: Floats) -> float:
-            return float(some.sum()) / max(NOT_ZERO, self.pool.most_carried(some, target))
+            carried = self._carried(some, target)
+            return float(some.sum()) / carried if carried > 0 else 0.0
 
         if promised(charge) > promised(self.best):
             self.best = charge
