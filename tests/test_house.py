@@ -184,3 +184,22 @@ def test_no_error_is_swallowed() -> None:
     assert not found
     suppressed = [path for path in SOURCE.rglob("*.py") if "suppress(Exception" in path.read_text()]
     assert not suppressed
+
+
+def defined_classes(places: list[Path]) -> dict[str, list[str]]:
+    """Of every name of a class where it is defined."""
+    found: dict[str, list[str]] = {}
+    for path in places:
+        for node in nodes_of(path):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(f"{path.name}:{node.lineno}")
+    return found
+
+
+def test_no_two_classes_have_one_name(tmp_path: Path) -> None:
+    found = defined_classes(files(""))
+    assert len(found) > 1000
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
+    twice = tmp_path / "twice.py"
+    twice.write_text("class A: ...\nclass B:\n    class A: ...\n")
+    assert defined_classes([twice]) == {"A": ["twice.py:1", "twice.py:3"], "B": ["twice.py:2"]}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fusion.walk import walk
 from partita.fusion.coarsening import coarsen
-from partita.fusion.patterns import Patterns
+from partita.fusion.patterns import PatternAutomaton
 from partita.fusion.rules import FUSION_RULES
 from partita.fusion.types import CATEGORIES
 
@@ -22,7 +22,7 @@ Edges = Sequence[tuple[int, int]]
 
 def groups(types: str, edges: Edges, rules: Sequence[Sequence[str]] = MOIRAI, **more: object) -> list[tuple[int, ...]]:
     """Groups of operators whose types stand in a text."""
-    return coarsen(types.split(), edges, Patterns(rules, CATEGORIES), **more)  # type: ignore[arg-type]
+    return coarsen(types.split(), edges, PatternAutomaton(rules, CATEGORIES), **more)  # type: ignore[arg-type]
 
 
 def row(count: int) -> list[tuple[int, int]]:
@@ -88,7 +88,7 @@ def test_suffixes_and_categories() -> None:
 def test_free_operators_are_passed_through() -> None:
     """One between two members is in the group; one before or after it is not."""
     types = ["free", "conv", "free", "free", "bn", "free"]
-    patterns = Patterns(MOIRAI, CATEGORIES)
+    patterns = PatternAutomaton(MOIRAI, CATEGORIES)
     assert coarsen(types, row(6), patterns, free={0, 2, 3, 5}) == [(1, 2, 3, 4)]
     assert coarsen(types, [*row(6), (2, 5)], patterns, free={0, 2, 3, 5}) == []
 
@@ -167,7 +167,7 @@ def test_as_many_as_possible_are_fused(
     """Groups are rules, and no choice has more connections or a larger gain; the numbering does not matter."""
     types, edges = graph
     gains = [rng.choice((0, 1, 2, 30)) for _ in types]
-    found = coarsen(types, edges, Patterns(rules, {}), gains=gains)
+    found = coarsen(types, edges, PatternAutomaton(rules, {}), gains=gains)
     assert all(tuple(types[v] for v in group) in rules for group in found)
     assert len({v for group in found for v in group}) == sum(map(len, found))
     worth = sum(len(g) - 1 for g in found), sum(gains[v] for g in found for v in g[:-1])
@@ -178,7 +178,7 @@ def test_as_many_as_possible_are_fused(
     other = coarsen(
         [types[v] for v in old],
         [(name[u], name[v]) for u, v in edges],
-        Patterns(rules, {}),
+        PatternAutomaton(rules, {}),
         gains=[gains[v] for v in old],
     )
     assert worth == (sum(len(g) - 1 for g in other), sum(gains[old[v]] for g in other for v in g[:-1]))
@@ -187,7 +187,7 @@ def test_as_many_as_possible_are_fused(
 @given(typed_graphs(), rule_sets)
 def test_no_fewer_are_fused_than_by_the_walk(graph: tuple[list[str], Edges], rules: Sequence[tuple[str, ...]]) -> None:
     types, edges = graph
-    found = coarsen(types, edges, Patterns(rules, {}))
+    found = coarsen(types, edges, PatternAutomaton(rules, {}))
     assert len(types) - sum(len(g) - 1 for g in found) <= len(walk(types, edges, rules))
 
 

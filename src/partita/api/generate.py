@@ -28,7 +28,7 @@ from partita.api.keywords import (
     merged,
     sections,
 )
-from partita.api.signatures import Parameter, import_lines, read_source, signature_text, types_of
+from partita.api.signatures import Argument, import_lines, read_source, signature_text, types_of
 from partita.api.tracing import Tracing
 from partita.conductor.place import placing_facet
 from partita.engines.search.result import PlanEvaluation
@@ -74,10 +74,10 @@ FUNCTIONS = (
 
 
 @dataclass(frozen=True)
-class Variant:
+class Overload:
     """One overload: its parameters, the ``TypedDict`` of the rest, and what it returns."""
 
-    parameters: Sequence[Parameter]
+    parameters: Sequence[Argument]
     settings: str  #: Empty for none.
     returns: str
 
@@ -92,7 +92,7 @@ class Writer:
         self.explicit = {one.name for one in self.source.parameters}
         self.kinds = [find_kind(name) for name in PROBLEMS]
         self.classes: list[str] = []
-        self.variants: list[Variant] = []
+        self.variants: list[Overload] = []
         self.help: list[tuple[str, Mapping[str, Keyword]]] = []
         self.unions: dict[str, list[str]] = {}
 
@@ -148,7 +148,7 @@ class Writer:
     def variant(self, settings: str, returns: str, but: Iterable[str] = (), **types: str) -> None:
         """One more overload: the parameters that are given by place, and those of some types."""
         kept = [one for one in self.source.taking(but, **types) if not one.named or one.name in types]
-        self.variants.append(Variant(kept, settings, returns))
+        self.variants.append(Overload(kept, settings, returns))
 
     def fill_plain(self) -> None:
         """Overloads of what has no settings: by problem and plan, or by the name of the problem that a file states."""
@@ -161,16 +161,16 @@ class Writer:
                     dataclasses.replace(one, type=literal, default="", named=True) if one.name == "problem" else one
                     for one in self.source.parameters
                 ]
-                self.variants.append(Variant(parts, "", problem))
+                self.variants.append(Overload(parts, "", problem))
                 continue
             _, plan, evaluation = types_of(kind, self.imports)
             result = self.imports.add("partita.engines.search.result", "Result")
             of_plan = f"{plan} | {result}[{problem}, {plan}, {evaluation}] | str | Path"
-            self.variants.append(Variant(self.source.taking(**{first.name: problem, "plan": of_plan}), "", evaluation))
+            self.variants.append(Overload(self.source.taking(**{first.name: problem, "plan": of_plan}), "", evaluation))
         if self.function.takes == "file":
-            self.variants.append(Variant(self.source.parameters, "", stated))
+            self.variants.append(Overload(self.source.parameters, "", stated))
         else:
-            self.variants.append(Variant(self.source.parameters, "", self.imports.add_type(PlanEvaluation)))
+            self.variants.append(Overload(self.source.parameters, "", self.imports.add_type(PlanEvaluation)))
 
     def fill(self) -> None:
         """Classes and overloads."""

@@ -20,7 +20,7 @@ OF_ANY = ("Any", "Stated", "AnyAnswer", "Answer[Any, Any, Any]")
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Argument:
     """One of a function's parameters; of those with a default as source."""
 
     name: str
@@ -33,14 +33,14 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceSignature:
     """What a function looks like where it is: parameters but for the settings, what it returns, what it says."""
 
-    parameters: Sequence[Parameter]
+    parameters: Sequence[Argument]
     returns: str
     doc: str
 
-    def taking(self, but: Iterable[str] = (), **types: str) -> list[Parameter]:
+    def taking(self, but: Iterable[str] = (), **types: str) -> list[Argument]:
         """The parameters, but for some, of some with another type; one of those that are given by name needs a value.
 
         A type ``None`` is that of a parameter that is not given.
@@ -55,7 +55,7 @@ class Source:
         ]
 
 
-def read_source(module: ModuleType, name: str, imports: Imports) -> Source:
+def read_source(module: ModuleType, name: str, imports: Imports) -> SourceSignature:
     """A function of a module as it is written, with imports of the types that it names."""
     tree = ast.parse(Path(str(module.__file__)).read_text())
     found = next(one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name)
@@ -81,12 +81,12 @@ def read_source(module: ModuleType, name: str, imports: Imports) -> Source:
     plain = zip(args.args, [*missing, *args.defaults], strict=True)
     named = zip(args.kwonlyargs, args.kw_defaults, strict=True)
     parameters = [
-        Parameter(one.arg, shown(one.annotation), _source(default), by_name)
+        Argument(one.arg, shown(one.annotation), _source(default), by_name)
         for pairs, by_name in ((plain, False), (named, True))
         for one, default in pairs
     ]
     returns = "" if _source(found.returns) in OF_ANY else shown(found.returns)
-    return Source(parameters, returns, ast.get_docstring(found) or "")
+    return SourceSignature(parameters, returns, ast.get_docstring(found) or "")
 
 
 def _source(expression: ast.expr | None) -> str:
@@ -122,7 +122,7 @@ def types_of(kind: AnyKind, imports: Imports) -> list[str]:
     return names
 
 
-def signature_text(name: str, parameters: Sequence[Parameter], settings: str, returns: str, end: str) -> str:
+def signature_text(name: str, parameters: Sequence[Argument], settings: str, returns: str, end: str) -> str:
     """The first lines of a function."""
     placed = [str(one) for one in parameters if not one.named]
     named = [str(one) for one in parameters if one.named]

@@ -24,7 +24,7 @@ class Named(Protocol):
         """By which it is found."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+class ComponentEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Something that there is: its name, one line about it, and who brings it.
 
     ``package`` is ``partita``, the installed package that brings it, or None where this program has registered it.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from partita.components.entries import Entry, Listing, package_of, tell_strangers
+from partita.components.entries import ComponentEntry, Listing, package_of, tell_strangers
 from partita.exporters import ALL_EXPORTERS, DEPLOYMENT_EXPORTERS
 from partita.nouns.catalogue.runtimes import Limits
 
 
-class RuntimeEntry(Entry, frozen=True, kw_only=True):
+class RuntimeEntry(ComponentEntry, frozen=True, kw_only=True):
     """A runtime that plans are exported to: what it can express, where that is documented, what else it takes.
 
     ``takes`` is ``split`` for a model in stages and ``deployment`` for engines that serve, of which there are no

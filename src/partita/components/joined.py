@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from partita.components.entries import Entry, Listing, package_of, tell_strangers
+from partita.components.entries import ComponentEntry, Listing, package_of, tell_strangers
 from partita.nouns.topology.generators import FAMILIES
 from partita.nouns.topology.grammar import Option
 from partita.nouns.topology.importers import FORMATS
@@ -21,7 +21,7 @@ class OptionEntry(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=
     help: str
 
 
-class TopologyEntry(Entry, frozen=True, kw_only=True):
+class TopologyEntry(ComponentEntry, frozen=True, kw_only=True):
     """A family of topologies, or a format of files that say how devices are joined."""
 
     kind: Literal["family", "format"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from partita.components.entries import Entry, Listing, package_of, tell_strangers
+from partita.components.entries import ComponentEntry, Listing, package_of, tell_strangers
 from partita.simulator.schedules import SCHEDULES
 
 
-class ScheduleEntry(Entry, frozen=True, kw_only=True):
+class ScheduleEntry(ComponentEntry, frozen=True, kw_only=True):
     """A schedule of pipelines; the rest is as in ``partita.Schedule``."""
 
     training: bool

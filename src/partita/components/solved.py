@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from partita.components.entries import Entry, Listing, package_of, tell_strangers
+from partita.components.entries import ComponentEntry, Listing, package_of, tell_strangers
 from partita.problems import find_kind, kinds
 from partita.problems.kind import LISTS, argument_of
 
 
-class ProblemEntry(Entry, frozen=True, kw_only=True):
+class ProblemEntry(ComponentEntry, frozen=True, kw_only=True):
     """A problem."""
 
     format: str  #: The name of its file format.
     objective: str | None  #: What planning models so is called, the value of ``--objective``; None for none.
 
 
-class PartEntry(Entry, frozen=True, kw_only=True):
+class PartEntry(ComponentEntry, frozen=True, kw_only=True):
     """A solver, baseline or bound."""
 
     problem: str

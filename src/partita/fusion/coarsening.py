@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from partita.fusion.patterns import Patterns, State
+from partita.fusion.patterns import PatternAutomaton, State
 from partita.ground.dags import topological_order
 
 #: How a path that ends at an operator stands in the rules, and whether the operator is all of it.
@@ -28,7 +28,7 @@ _Best = tuple[int, tuple[int, _Row] | None]
 def coarsen(
     types: Sequence[str],
     edges: Iterable[tuple[int, int]],
-    patterns: Patterns,
+    patterns: PatternAutomaton,
     *,
     free: Collection[int] = (),
     kept: Collection[int] = (),

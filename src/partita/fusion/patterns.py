@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 State = frozenset[int]
 
 
-class Patterns:
+class PatternAutomaton:
     """The automaton of some rules.
 
     Parameters

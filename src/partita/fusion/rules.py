@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from partita.fusion.patterns import Patterns
+from partita.fusion.patterns import PatternAutomaton
 from partita.fusion.types import CATEGORIES, VOCABULARY, operator_type
 from partita.ground.errors import FormatError, InputError
 from partita.nouns.catalogue.files import check_keys, converted, read_document
@@ -75,9 +75,9 @@ class FusionRules:
                 raise InputError(f"fusion rules {self.name!r}: type {kind!r} of {pattern!r} is no name of a type")
 
     @cached_property
-    def patterns(self) -> Patterns:
+    def patterns(self) -> PatternAutomaton:
         """The rules as an automaton."""
-        return Patterns(self.rules, CATEGORIES)
+        return PatternAutomaton(self.rules, CATEGORIES)
 
     def type_of(self, target: str) -> str:
         """The type of a traced operator, empty for none."""

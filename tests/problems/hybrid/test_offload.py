@@ -13,7 +13,7 @@ from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.step.host import Host, host_of, kept_on_host, updated_on_host
+from partita.problems.hybrid.step.host import HostShare, host_of, kept_on_host, updated_on_host
 from partita.problems.hybrid.training import LayerState, Training
 
 
@@ -79,7 +79,7 @@ def test_plans_offload_where_memory_asks_for_it() -> None:
 )
 def test_the_slowest_of_gradients_down_work_and_weights_up_counts(link: float, memory: float, time: float) -> None:
     state = LayerState(parameter_bytes=16.0, gradient_bytes=32.0, optimizer_bytes=64.0, update_time=1.0)
-    found = updated_on_host(state, 16.0, Host(link, memory, activations=False, optimizer=True))
+    found = updated_on_host(state, 16.0, HostShare(link, memory, activations=False, optimizer=True))
     assert (found.optimizer_bytes, found.update_time) == (0.0, time)
     assert (found.parameter_bytes, found.gradient_bytes) == (16.0, 32.0)
 

@@ -23,7 +23,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import HybridOptions, Solver
 from partita.problems.hybrid.report.limits import device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.steady.baselines import BASELINES
-from partita.problems.hybrid.steady.baselines.layouts import Layouts, fastest_choices
+from partita.problems.hybrid.steady.baselines.layouts import LayoutPlanner, fastest_choices
 from partita.problems.hybrid.steady.evaluate import step_time
 from problems.hybrid.brute_force import best_objective
 from problems.hybrid.independent_evaluator import judge, stage_cost
@@ -186,7 +186,7 @@ def transformer(count: int, **changes: object) -> HybridProblem:
 
 
 def test_blocks_are_found_between_the_ends() -> None:
-    blocks = find_blocks(Layouts(transformer(4)).order)
+    blocks = find_blocks(LayoutPlanner(transformer(4)).order)
     assert blocks.starts == (1, 3, 5, 7)
     assert (blocks.end, blocks.layers) == (9, 10)
 

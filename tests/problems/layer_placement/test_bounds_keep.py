@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 
-from partita.problems.layer_placement.bounds.sides import Item, cheapest
+from partita.problems.layer_placement.bounds.sides import PricedMachine, cheapest
 
 
 def test_the_cheapest_set_is_the_cheapest_of_all() -> None:
@@ -15,7 +15,7 @@ def test_the_cheapest_set_is_the_cheapest_of_all() -> None:
     for seed in range(300):
         rng = random.Random(seed)
         drawn = [
-            Item((kind, True, k), rng.randint(1, 12) / 2, rng.randint(1, 8) / 4)
+            PricedMachine((kind, True, k), rng.randint(1, 12) / 2, rng.randint(1, 8) / 4)
             for kind in range(rng.randint(1, 2))
             for k in range(1, rng.randint(2, 4))
         ]
@@ -47,4 +47,4 @@ def test_the_cheapest_set_is_the_cheapest_of_all() -> None:
 
 def test_without_machines_there_is_no_set() -> None:
     assert cheapest([], 1.0) == (math.inf, None)
-    assert cheapest([Item((0, True, 2), 5.0, 1.0)], 1.0, []) == (math.inf, None)
+    assert cheapest([PricedMachine((0, True, 2), 5.0, 1.0)], 1.0, []) == (math.inf, None)

@@ -100,10 +100,10 @@ def decoder_of(graph: Graph) -> Decoder:
 
     Raises ``InputError`` if the graph has no cache of keys and values, such as that of a whole sequence.
     """
-    return _Reader(graph).decoder()
+    return _DecoderReader(graph).decoder()
 
 
-class _Reader:
+class _DecoderReader:
     """A graph under reading."""
 
     def __init__(self, graph: Graph) -> None:

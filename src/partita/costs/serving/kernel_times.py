@@ -33,7 +33,7 @@ _FILLED = 0.5
 
 
 @dataclass(frozen=True)
-class Times:
+class KernelSeconds:
     """Seconds of kernels; parts are what they would take if each were alone."""
 
     total: Values
@@ -56,7 +56,7 @@ class KernelTimes:
         usual = self.device.memory_efficiency / _USUAL_MEMORY
         return self.device.memory_bandwidth_bytes_per_s * min(1.0, share * usual)
 
-    def product(self, rows: Values, columns: float, inner: float, form: Format) -> Times:
+    def product(self, rows: Values, columns: float, inner: float, form: Format) -> KernelSeconds:
         """Rows of activations times a matrix of weights."""
         narrow = form.bytes < 2
         share = self.spec.narrow_weight_share if narrow else self.spec.weight_share
@@ -64,7 +64,7 @@ class KernelTimes:
         rate = self.spec.narrow_product_share if fast else self.spec.product_share
         return self._products(rows, columns, inner, form, np.ones_like(rows), share, rate)
 
-    def experts(self, rows: Values, columns: float, inner: float, form: Format, touched: Values) -> Times:
+    def experts(self, rows: Values, columns: float, inner: float, form: Format, touched: Values) -> KernelSeconds:
         """Rows shared out evenly among the experts touched, each with a matrix of its own."""
         spec = self.spec
         each = rows / np.maximum(touched, 1e-9)
@@ -72,7 +72,7 @@ class KernelTimes:
 
     def _products(
         self, rows: Values, columns: float, inner: float, form: Format, count: Values, share: float, rate: float
-    ) -> Times:
+    ) -> KernelSeconds:
         bandwidth = self.bandwidth(share)
         weights = count * columns * inner * form.bytes / bandwidth
         moved = count * rows * (inner * min(2.0, max(1.0, form.bytes)) + 2.0 * columns) / bandwidth
@@ -82,7 +82,7 @@ class KernelTimes:
         arithmetic = 2.0 * count * padded * columns * inner / (peak * self._shape(rows, columns, inner, count))
         blend = self.spec.blend
         total = ((weights + moved) ** blend + arithmetic**blend) ** (1 / blend) + self.gap_s
-        return Times(total, weights, arithmetic)
+        return KernelSeconds(total, weights, arithmetic)
 
     def _shape(self, rows: Values, columns: float, inner: float, count: Values) -> Values:
         """Share of the best rate that shapes allow, as ``partita.costs.products`` has it, for rows that fill tiles."""

@@ -46,7 +46,7 @@ _VERSION = 1
 _SUFFIX = ".graph"
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReadBeside(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a trace has read beside its model's name and settings; it comes first in the file of a kept graph."""
 
     graph: str  #: Digest of the graph's JSON.
@@ -108,7 +108,7 @@ def _key(spec: str, asked: Asked) -> str | None:
 
 def _beside(
     spec: str, digest: str, modules: frozenset[str], looks: Looks, own: dict[str, str], began: int
-) -> Beside | None:
+) -> ReadBeside | None:
     """What a trace has read; None if it cannot be told whether it is the same next time."""
     installed = {name for name in modules if is_installed_module(name)}
     opened = {name for name, path in looks.files.items() if _counts(path)}
@@ -124,7 +124,7 @@ def _beside(
     # Of what was edited meanwhile nobody knows which text was read.
     if not settled or any(_changed_ns(name) >= began for name in names) or not all(map(is_as_installed, installed)):
         return None
-    return Beside(
+    return ReadBeside(
         graph=digest,
         files={name: content_of(name) for name in sorted(names)},
         environment=environment,
@@ -149,7 +149,7 @@ def _hidden(value: str | None) -> str | None:
     return None if value is None else hashlib.sha256(value.encode(errors="surrogateescape")).hexdigest()
 
 
-def _holds(beside: Beside) -> bool:
+def _holds(beside: ReadBeside) -> bool:
     """Whether all that a trace has read is the same now."""
     environment = all(_hidden(os.environ.get(name)) == value for name, value in beside.environment.items())
     return (
@@ -163,7 +163,7 @@ def _read(path: Path) -> Graph | None:
     """A kept graph, if it is there, whole, and what it was made of is the same."""
     try:
         head, _, text = path.read_bytes().partition(b"\n")
-        beside = msgspec.json.decode(head, type=Beside)
+        beside = msgspec.json.decode(head, type=ReadBeside)
         if hashlib.sha256(text).hexdigest() != beside.graph or not _holds(beside):
             return None
         graph = msgspec.json.decode(text, type=Graph)

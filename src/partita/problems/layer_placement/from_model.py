@@ -80,7 +80,7 @@ class LayerPlacementPricing(Pricing, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class _Group:
+class _Joined:
     """Devices that work as one machine: their spec, how they reach each other, their numbers in the cluster."""
 
     spec: DeviceSpec
@@ -170,7 +170,7 @@ def layers_of(decoder: Decoder) -> list[int]:
     return [place for place, block in enumerate(decoder.blocks) if block.attention is not None]
 
 
-def _groups(cluster: Cluster, tensor: int) -> Iterator[_Group]:
+def _groups(cluster: Cluster, tensor: int) -> Iterator[_Joined]:
     """The machines: of every kind in a machine of the cluster groups of so many, the last ones by powers of two."""
     machine = cluster.machine_of()
     for group in cluster.workers():
@@ -182,7 +182,7 @@ def _groups(cluster: Cluster, tensor: int) -> Iterator[_Group]:
             while inside:
                 while size > len(inside):
                     size = 1 << (len(inside).bit_length() - 1)
-                yield _Group(group.spec, fabric, tuple(inside[:size]))
+                yield _Joined(group.spec, fabric, tuple(inside[:size]))
                 inside = inside[size:]
 
 
@@ -218,7 +218,7 @@ def _problem(
     )
 
 
-def _links(cluster: Cluster, groups: Sequence[_Group], hidden: int) -> Iterator[TokenLink]:
+def _links(cluster: Cluster, groups: Sequence[_Joined], hidden: int) -> Iterator[TokenLink]:
     for one in groups:
         host = cluster.links[one.spec.to_host]
         rate = host.achievable_bytes_per_s / _TOKEN
@@ -233,7 +233,7 @@ def _links(cluster: Cluster, groups: Sequence[_Group], hidden: int) -> Iterator[
 class _Tables:
     """The tables of machines of one make."""
 
-    def __init__(self, decoder: Decoder, group: _Group, settings: LayerPlacementPricing) -> None:
+    def __init__(self, decoder: Decoder, group: _Joined, settings: LayerPlacementPricing) -> None:
         self.decoder, self.group, self.settings = decoder, group, settings
         self.engine: EngineSpec = find_engine(settings.engine)
         self.layers = layers_of(decoder)

@@ -35,7 +35,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Longs
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of
-from partita.problems.serving.mixes import NEVER, ROOM, Anew, Multipliers, Steps
+from partita.problems.serving.mixes import NEVER, ROOM, Anew, DecidingSteps, StepMultipliers
 from partita.problems.serving.problem import Role, ServingProblem, ServingUnit
 from partita.problems.serving.work import attention_s, least_per_token, least_step, may_put_back, pairs_of
 
@@ -237,7 +237,7 @@ class UnitCapacity:
         """The most that a token of a prompt may cost."""
         return max(0.0, float((self._mixed[self._busiest] / self._points).min()))
 
-    def _steps(self, decodes: Floats) -> Steps:
+    def _steps(self, decodes: Floats) -> DecidingSteps:
         prices = self.form.prices
         # Decodes alone, as many in a step with a prompt, and every larger number of tokens where a piece ends.
         rows, places = np.nonzero(self._points > decodes[:, None])
@@ -259,15 +259,15 @@ class UnitCapacity:
         least = self._contexts[0] * d
         most = np.maximum(least, np.minimum(self._cache, self._contexts[1] * d))
         rare = np.minimum(1.0, prices.attention_data * (prices.stages + 1) / d)
-        return Steps(ends - d, d, time, latency, least, most, reading, rare)
+        return DecidingSteps(ends - d, d, time, latency, least, most, reading, rare)
 
     @cached_property
-    def _few(self) -> Steps:
+    def _few(self) -> DecidingSteps:
         some = np.append(np.geomspace(1, self._seats, 7), np.linspace(self._seats / 2, self._seats, 7))
         return self._steps(np.unique(np.maximum(1.0, np.rint(some))))
 
     @cached_property
-    def _all(self) -> Steps:
+    def _all(self) -> DecidingSteps:
         return self._steps(np.arange(1.0, min(self._seats, self._most) + 1))
 
     @property
@@ -275,7 +275,7 @@ class UnitCapacity:
         """Whether contexts have a price."""
         return self._plain and math.isfinite(self._cache)
 
-    def prices(self, role: Role, known: dict[tuple[Role, float, int], Multipliers]) -> list[RequestPrices]:
+    def prices(self, role: Role, known: dict[tuple[Role, float, int], StepMultipliers]) -> list[RequestPrices]:
         """Prices of requests, each valid by itself; of units for prompts there is no TPOT target to keep.
 
         What is good for one form is mostly good for others on the same layout: ``known`` has what was found.
@@ -292,7 +292,7 @@ class UnitCapacity:
             found.append(self._priced(role, known[key]))
         return found
 
-    def _best(self, role: Role, kept: float) -> Multipliers:
+    def _best(self, role: Role, kept: float) -> StepMultipliers:
         """Prices that are good where a share of requests keeps the target: one after the other, finer each time."""
         tpot = self.problem.targets.tpot_s
         axes = {
@@ -314,10 +314,10 @@ class UnitCapacity:
                 tried = {name: np.full(len(x), value) for name, value in best.items()} | dict(
                     zip(pair, (x, y), strict=True)
                 )
-                at = int(np.argmax(self._worth(role, kept, Multipliers(**tried))))
+                at = int(np.argmax(self._worth(role, kept, StepMultipliers(**tried))))
                 best |= {name: float(one[at]) for name, one in zip(pair, (x, y), strict=True)}
             axes = {name: _around(values, best[name]) for name, values in axes.items()}
-        return Multipliers(**{name: np.array(value) for name, value in best.items()})
+        return StepMultipliers(**{name: np.array(value) for name, value in best.items()})
 
     def _asked(self, role: Role) -> Floats:
         """Parts of the most that prompts may cost; where only what is computed anew has a price, small ones, too."""
@@ -325,7 +325,7 @@ class UnitCapacity:
             return np.linspace(0.0, 1.0, 11)
         return _ASKED if self._anew is not NEVER else np.zeros(1)
 
-    def _worth(self, role: Role, kept: float, at: Multipliers) -> Floats:
+    def _worth(self, role: Role, kept: float, at: StepMultipliers) -> Floats:
         """Seconds of a mean request at prices, by the few steps."""
         weights = self.kinds.count / self.kinds.count.sum()
         keeping, others = self._few.prices(at, self._anew, self.problem.targets.tpot_s, self._cache)
@@ -340,7 +340,7 @@ class UnitCapacity:
         found: Floats = decodes * self.kinds.prompt + decodes * (decodes + 1) / 2
         return found
 
-    def _priced(self, role: Role, at: Multipliers) -> RequestPrices:
+    def _priced(self, role: Role, at: StepMultipliers) -> RequestPrices:
         at = replace(at, prompt=np.minimum(at.prompt, self._prompt_price))
         fixed = self._attention - (self._prompt_attention if role == "decode" else 0.0)
         if role != "decode":

@@ -19,7 +19,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats
 from partita.problems.serving.capacities import UnitCapacity, drawn_of, kinds_of
 from partita.problems.serving.evaluate import most_late
-from partita.problems.serving.mixes import ROOM, Multipliers
+from partita.problems.serving.mixes import ROOM, StepMultipliers
 from partita.problems.serving.packing import blocks_of
 from partita.problems.serving.problem import Role, ServingProblem, UnitLayout
 from partita.problems.serving.request_values import Item, values_of
@@ -42,7 +42,7 @@ class FleetBound:
             "any": ("both", "prefill", "decode"),
         }
         self.items: list[Item] = []
-        known: dict[tuple[str, UnitLayout], dict[tuple[Role, float, int], Multipliers]] = {}
+        known: dict[tuple[str, UnitLayout], dict[tuple[Role, float, int], StepMultipliers]] = {}
         # Of equal layouts the one with the largest steps says what prices are good.
         order = sorted(range(len(problem.units)), key=lambda number: -problem.units[number].rules.tokens)
         for number in order:

@@ -13,7 +13,7 @@ ROOM = 1e-9
 
 
 @dataclass(frozen=True)
-class Multipliers:
+class StepMultipliers:
     """Arrays of one shape: the prices ν, μ, α and θ of the module."""
 
     prompt: Floats
@@ -23,7 +23,7 @@ class Multipliers:
 
 
 @dataclass(frozen=True)
-class Steps:
+class DecidingSteps:
     """Steps that decide: tokens of prompts, decodes, seconds but for attention, and seconds from end to end.
 
     Contexts are from ``least`` to ``most`` tokens, and a token of them adds ``reading`` to the latency.
@@ -38,13 +38,13 @@ class Steps:
     reading: float
     rare: Floats  #: The share of decodes that may be computed anew and find all that they held.
 
-    def prices(self, at: Multipliers, anew: Anew, tpot_s: float | None, cache: float) -> tuple[Floats, Floats]:
+    def prices(self, at: StepMultipliers, anew: Anew, tpot_s: float | None, cache: float) -> tuple[Floats, Floats]:
         """κ and ω; with ``anew`` what decodes that are computed anew save, at most."""
         ask, delay, worth, room = (one[..., None] for one in (at.prompt, at.latency, at.context, at.cache))
         base = self.time - ask * self.prompts
         # Of latency times contexts the line at the least contexts.
         worth = worth - room * (self.latency + self.reading * self.least) / cache
-        wide = Multipliers(ask, delay, worth, room)
+        wide = StepMultipliers(ask, delay, worth, room)
         often, rare = (anew.least(wide, pair) for pair in (anew.often, anew.rare))
         others = (base - np.maximum(worth * self.least, worth * self.most)) / self.decodes
         others = others - anew.saves(wide, often, 0.0) - self.rare * anew.saves(wide, rare, 0.0)
@@ -75,12 +75,12 @@ class Anew:
     rare: tuple[Floats, Floats]
     shorter_s: float
 
-    def least(self, at: Multipliers, pair: tuple[Floats, Floats]) -> Floats:
+    def least(self, at: StepMultipliers, pair: tuple[Floats, Floats]) -> Floats:
         """Seconds that computing anew takes more at least, by one of the pairs; infinite where none is."""
         more: Floats = (at.prompt[..., None] * (pair[0] - 1) + pair[1]).min(-1, initial=np.inf)
         return more
 
-    def saves(self, at: Multipliers, more: Floats, latency: Floats | float) -> Floats:
+    def saves(self, at: StepMultipliers, more: Floats, latency: Floats | float) -> Floats:
         """Seconds that such a decode takes less at most, where the latency of its step has a price."""
         found: Floats = np.maximum(0.0, (latency + at.cache) * self.shorter_s - more)
         return found

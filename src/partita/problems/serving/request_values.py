@@ -36,7 +36,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Values:
+class RequestValues:
     """V rows of values of requests by kind, K of them."""
 
     #: (V, K) Of a prompt, of decodes that keep the target, and of others.
@@ -66,7 +66,7 @@ def _most(value: Floats, time: Floats) -> Floats:
     return found
 
 
-def values_of(problem: ServingProblem, kinds: RequestKinds, items: Sequence[Item]) -> Values:
+def values_of(problem: ServingProblem, kinds: RequestKinds, items: Sequence[Item]) -> RequestValues:
     """Rows of values that are tried."""
     rows = [row for one in _valued(problem, items) for row in _lacking(problem, kinds, items, *one)]
     rows = [row for row in rows if row[-1] > 0]
@@ -74,7 +74,7 @@ def values_of(problem: ServingProblem, kinds: RequestKinds, items: Sequence[Item
     shape = len(rows), number
     columns = [np.array([row[place] for row in rows]).reshape(shape) for place in range(3)]
     late = np.array([row[3] for row in rows], np.bool_)
-    return Values(columns[0], columns[1], columns[2], late, np.array([row[4] for row in rows]))
+    return RequestValues(columns[0], columns[1], columns[2], late, np.array([row[4] for row in rows]))
 
 
 def _valued(problem: ServingProblem, items: Sequence[Item]) -> Iterator[tuple[Floats, Floats, Floats]]:

@@ -27,7 +27,7 @@ from partita.simulator.program import End, Message, Place, Streams
 Made = TypeVar("Made")
 
 
-class Run:
+class PlanRun:
     """A plan and how it is asked to run. ``InputError``: it has no operators, or some cannot run where it puts them.
 
     Attributes
@@ -70,14 +70,14 @@ class Run:
         if reloads and problem.communication != "sum":
             self.notes = ("What does not fit into memory is fetched one after the other with transfers and work.",)
 
-    def asked(self, request: RunRequest) -> Run:
+    def asked(self, request: RunRequest) -> PlanRun:
         """The same as it is asked to run."""
         found = copy.copy(self)
         found.request = request
         found.microbatches = self.usual_microbatches if request.microbatches is None else request.microbatches
         return found
 
-    def once(self, make: Callable[[Run], Made]) -> Made:
+    def once(self, make: Callable[[PlanRun], Made]) -> Made:
         """What is the same however the plan is asked to run, made once for all of these."""
         if make not in self._made:
             self._made[make] = make(self)
@@ -142,7 +142,7 @@ def _capacity(time_per_unit: float) -> float:
     return 1 / time_per_unit if time_per_unit > 0 else math.inf
 
 
-def lowered(run: Run) -> Pipeline:
+def lowered(run: PlanRun) -> Pipeline:
     """What the stages of a plan do, hand on and synchronise; in the plan's order where they wait in a circle."""
     problem, plan = run.problem, run.plan
     order = run.used if run.order is None else run.order
@@ -185,7 +185,7 @@ def lowered(run: Run) -> Pipeline:
     )
 
 
-def _handovers(run: Run, position: Ints) -> Iterator[Handover]:
+def _handovers(run: PlanRun, position: Ints) -> Iterator[Handover]:
     """Tensors, each once for every stage that reads it."""
     home = dict(zip((op.id for op in run.problem.operators), position[run.stage_of].tolist(), strict=True))
     backward = {op.id for op in run.problem.operators if op.backward}
@@ -197,7 +197,7 @@ def _handovers(run: Run, position: Ints) -> Iterator[Handover]:
     return (Handover(*key[:2], size, key[2]) for key, size in sorted(moved.items()) if size > 0)
 
 
-def _stage(run: Run, place: int, order: Sequence[int], nodes: Nodes) -> PipelineStage:
+def _stage(run: PlanRun, place: int, order: Sequence[int], nodes: Nodes) -> PipelineStage:
     """One stage with what it costs its devices."""
     stage, back = order[place], len(order) + place
     problem, entry, worth = run.problem, run.plan.stages[stage], run.evaluation.stages[stage]

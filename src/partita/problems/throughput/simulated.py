@@ -13,7 +13,7 @@ from partita.problems.facets.timeline import Remembered, RunRequest
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.nodes import between, edges_of, nodes_of, stage_of_operators, virtual_stages
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.running import Run
+from partita.problems.throughput.running import PlanRun
 from partita.problems.throughput.timeline import program_of
 from partita.simulator.program import Program
 from partita.simulator.simulate import simulate
@@ -83,7 +83,7 @@ class SimulatedPipeline:
 
 
 def _simulated(problem: ThroughputProblem, plan: Plan, evaluation: Evaluation) -> SimulatedPipeline | None:
-    formula, run = sample_latency(problem, plan, evaluation), Run(problem, plan, evaluation)
+    formula, run = sample_latency(problem, plan, evaluation), PlanRun(problem, plan, evaluation)
 
     def make(microbatches: int, interval: float = 0.0) -> Program:
         return program_of(run, RunRequest(microbatches=microbatches, interval=interval))

@@ -19,7 +19,7 @@ from partita.problems.facets.timeline import RunRequest, TimeLine
 from partita.problems.throughput.evaluation import Evaluation
 from partita.problems.throughput.nodes import Nodes, nodes_of, virtual_stages
 from partita.problems.throughput.problem import ThroughputProblem
-from partita.problems.throughput.running import Run, lowered
+from partita.problems.throughput.running import PlanRun, lowered
 from partita.simulator.pipeline import Pipeline
 from partita.simulator.program import Place, Program, Step
 from partita.simulator.schedules import find_schedule
@@ -27,7 +27,7 @@ from partita.simulator.stages import staged_program
 from partita.simulator.timeline import BACKWARD, FORWARD, SYNC, TRANSFER
 
 
-def program_of(run: Run, request: RunRequest) -> Program:
+def program_of(run: PlanRun, request: RunRequest) -> Program:
     """What happens when a plan runs as asked; an ``InputError`` if it cannot run so."""
     run, training, name = run.asked(request), run.problem.training, request.schedule
     streams = name is None and (not training or run.order is None)
@@ -48,7 +48,7 @@ def program_of(run: Run, request: RunRequest) -> Program:
     )
 
 
-def _in_rounds(run: Run) -> Program:
+def _in_rounds(run: PlanRun) -> Program:
     """Virtual stages, each a step of its own."""
     problem, plan = run.problem, run.plan
     nodes, forward = run.once(_phases if problem.gpipe else _pieces)
@@ -103,7 +103,7 @@ def _in_rounds(run: Run) -> Program:
     )
 
 
-def _pieces(run: Run) -> tuple[Nodes, list[bool]]:
+def _pieces(run: PlanRun) -> tuple[Nodes, list[bool]]:
     """Virtual stages, and which of them go forward."""
     node_of = virtual_stages(run.stage_of, len(run.plan.stages), run.edges)
     nodes = nodes_of(run.problem, run.plan, run.stage_of, node_of, run.edges)
@@ -111,7 +111,7 @@ def _pieces(run: Run) -> tuple[Nodes, list[bool]]:
     return nodes, [node in ahead for node in range(len(nodes.stage))]
 
 
-def _phases(run: Run) -> tuple[Nodes, list[bool]]:
+def _phases(run: PlanRun) -> tuple[Nodes, list[bool]]:
     """As ``_pieces``, with the backward part after all of the forward part.
 
     What forward operators make belongs to the forward part, whoever reads it, and running them again to the backward
@@ -151,7 +151,7 @@ class ThroughputTimeLine(TimeLine[ThroughputProblem, Plan, Evaluation]):
     """Rounds for inference and free splits, the problem's schedule for training in a pipeline."""
 
     def program(self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, request: RunRequest) -> Program:
-        return program_of(Run(problem, plan, evaluation), request)
+        return program_of(PlanRun(problem, plan, evaluation), request)
 
     def expected(
         self, problem: ThroughputProblem, plan: Plan, evaluation: Evaluation, program: Program
@@ -186,4 +186,4 @@ class ThroughputStages(Staging[ThroughputProblem, Plan, Evaluation]):
                 f"problem {problem.name!r} gives times of transfers, not bytes of tensors, so that links of a topology "
                 "mean nothing to it; only plans of models can be placed"
             )
-        return lowered(Run(problem, plan, evaluation))
+        return lowered(PlanRun(problem, plan, evaluation))

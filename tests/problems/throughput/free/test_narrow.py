@@ -15,7 +15,7 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.evaluate import evaluate
 from partita.problems.throughput.free import narrow
 from partita.problems.throughput.free.bound import FreeCoveringBound, covering
-from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.columns import DeviceSets
 from partita.problems.throughput.free.covers import split_of_sets
 from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
@@ -63,7 +63,7 @@ def finders(free: FreeInstance) -> dict[int, NarrowSets]:
     return found
 
 
-def richest_of_all(columns: Columns, kind: int, charge: Floats, target: float) -> float:
+def richest_of_all(columns: DeviceSets, kind: int, charge: Floats, target: float) -> float:
     """The same by looking at every set."""
     best = 0.0
     for chosen in itertools.product((False, True), repeat=columns.items):
@@ -83,7 +83,7 @@ def test_the_richest_set_is_the_richest_of_all(coarse: bool, monkeypatch: pytest
     for seed in range(60):
         rng = np.random.default_rng(seed)
         free = free_instance(drawn(seed, items=9))
-        columns = Columns(start(free.problem), lambda: False)
+        columns = DeviceSets(start(free.problem), lambda: False)
         for kind, finder in finders(free).items():
             for target in rng.uniform(2, 40, size=2).tolist():
                 charge = rng.random(free.items) * (rng.random(free.items) < 0.8)
@@ -112,7 +112,7 @@ def test_a_search_with_too_many_labels_says_what_is_known(monkeypatch: pytest.Mo
     for seed in range(20):
         rng = np.random.default_rng(seed)
         free = free_instance(drawn(seed, items=9))
-        columns, charge = Columns(start(free.problem), lambda: False), rng.random(free.items)
+        columns, charge = DeviceSets(start(free.problem), lambda: False), rng.random(free.items)
         for kind, finder in finders(free).items():
             most = finder.richest(charge, 20.0, 0.0, exact=True).most
             assert most >= richest_of_all(columns, kind, charge, 20.0)

@@ -123,7 +123,7 @@ def look_ahead(a: NarrowStates, charge: Floats, limit: float, out: Outlooks) -> 
     return out.charge[0, out.number[0] - 1] if out.number[0] > 0 else 0.0
 
 
-class Labels(NamedTuple):
+class LabelRoom(NamedTuple):
     """Room for labels: ``parent`` and ``taken`` (L,) of all; ``first`` (2, S' + 1), ``load`` and ``charge`` (2, L').
 
     S' is the most states and L' the most labels of one place; ``hope`` (L',) the most that a label can come to carry.
@@ -138,7 +138,7 @@ class Labels(NamedTuple):
 
 
 @called
-def _thinned(room: Labels, row: int, begin: int, count: int, base: int, limit: float, most: int) -> int:
+def _thinned(room: LabelRoom, row: int, begin: int, count: int, base: int, limit: float, most: int) -> int:
     """Keep of a state's labels, ``begin`` to ``count``, the most hopeful one of each of ``most`` parts of the limit."""
     kept, part, best = begin, -1, -np.inf
     for label in range(begin, count):
@@ -162,7 +162,7 @@ def richest_labels(
     prices: Floats,
     ahead: Floats,
     out: Outlooks,
-    room: Labels,
+    room: LabelRoom,
     places: tuple[int, int],
     begin: int,
     end: int,
@@ -244,7 +244,7 @@ def richest_labels(
 
 
 @compiled
-def set_of_label(room: Labels, label: int, chosen: Bools) -> None:
+def set_of_label(room: LabelRoom, label: int, chosen: Bools) -> None:
     """Fill ``chosen`` (n,) with the set of one of the last labels, a number among all."""
     for i in range(chosen.shape[0] - 1, -1, -1):
         chosen[i] = room.taken[label]

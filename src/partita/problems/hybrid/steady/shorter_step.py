@@ -18,7 +18,7 @@ from partita.problems.facets.model import RefinedPlan
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.steady.baselines.layouts import Layouts
+from partita.problems.hybrid.steady.baselines.layouts import LayoutPlanner
 from partita.problems.hybrid.steady.baselines.recipes import every
 from partita.problems.hybrid.steady.baselines.restricted import change_weights
 from partita.problems.hybrid.steady.evaluate import evaluate
@@ -61,7 +61,7 @@ def shorter_steps(
 
 def _others(problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> list[Rival]:
     """Equal stages, and the best plans with fewer and fewer replicas at once."""
-    layouts = Layouts(problem)
+    layouts = LayoutPlanner(problem)
     shortest = layouts.best(every(layouts), monitor, by_step=True)
     plans: list[tuple[str, Any]] = [("equal stages, by step", shortest.plan)]
     size = problem.microbatches

@@ -23,7 +23,7 @@ from partita.problems.hybrid.training import LayerState
 DEVICES_PER_CPU = 4
 
 
-class Host(NamedTuple):
+class HostShare(NamedTuple):
     """What each device has of its host."""
 
     link: float  #: Bytes per second over its link, each way.
@@ -33,7 +33,7 @@ class Host(NamedTuple):
     optimizer: bool
 
 
-def host_of(cluster: Cluster, *, activations: bool, optimizer: bool) -> Host | None:
+def host_of(cluster: Cluster, *, activations: bool, optimizer: bool) -> HostShare | None:
     """The host of each accelerator of a cluster of one kind of them; None if nothing is kept there.
 
     Without CPUs in the cluster, each machine counts as one with a CPU of the catalogue for every four devices.
@@ -50,7 +50,7 @@ def host_of(cluster: Cluster, *, activations: bool, optimizer: bool) -> Host | N
     ]
     memory = min(cpus) or max(1, devices // DEVICES_PER_CPU) * _rate(load_catalogue().device("CPU"))
     link = cluster.links[group.spec.to_host].achievable_bytes_per_s
-    return Host(link, memory / devices, activations, optimizer)
+    return HostShare(link, memory / devices, activations, optimizer)
 
 
 def _rate(cpu: DeviceSpec) -> float:
@@ -76,7 +76,7 @@ def kept_on_host(entry: LayerStrategy, plain: Configuration, link: float) -> Con
     )
 
 
-def updated_on_host(state: LayerState, trained: float, host: Host) -> LayerState:
+def updated_on_host(state: LayerState, trained: float, host: HostShare) -> LayerState:
     """Weights whose optimizer is on the host, ``trained`` bytes of which it trains.
 
     Gradients come, the host reads them, reads and writes states and writes weights, and these go back, part after part
@@ -87,7 +87,7 @@ def updated_on_host(state: LayerState, trained: float, host: Host) -> LayerState
     return msgspec.structs.replace(state, optimizer_bytes=0.0, update_time=max(down, work, up))
 
 
-def host_notes(host: Host | None, states: float) -> list[str]:
+def host_notes(host: HostShare | None, states: float) -> list[str]:
     """What a reader should know, given the bytes of all states of one replica."""
     if host is None or not host.optimizer:
         return []

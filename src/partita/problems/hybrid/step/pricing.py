@@ -21,7 +21,7 @@ from partita.nouns.topology.read import read_cluster
 from partita.problems.hybrid.layer import Configuration, ContextExpertLayers, Edge, Layer
 from partita.problems.hybrid.spaces import Offload, StrategySpaces, offloaded, priced_model, pricing_notes, reserve_of
 from partita.problems.hybrid.step.degrees import DegreeChoices, choose_degrees, degree_notes, spaces_at_degrees
-from partita.problems.hybrid.step.host import Host, host_notes, host_of, kept_on_host, updated_on_host
+from partita.problems.hybrid.step.host import HostShare, host_notes, host_of, kept_on_host, updated_on_host
 from partita.problems.hybrid.training import LayerState, Training
 
 
@@ -96,7 +96,7 @@ def step_layers(
     gradient_dtype: str,
     sequence_parallel: bool,
     offload: Offload | None,
-    host: Host | None = None,
+    host: HostShare | None = None,
 ) -> tuple[Layer, ...]:
     """The layers of spaces with their configurations, and their states apart from these.
 
@@ -142,7 +142,7 @@ def _configuration(entry: LayerStrategy, reserve: float, tables: Mapping[str, An
     )
 
 
-def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str, host: Host | None) -> LayerState:
+def _state(entry: LayerStrategy, bandwidth: float, gradient_dtype: str, host: HostShare | None) -> LayerState:
     """Weights with their gradients and states; those of experts that a group shares out apart.
 
     The optimizer's step takes its memory traffic: gradients are read, weights and states are read and written, on the

@@ -42,7 +42,7 @@ from partita.engines.search.result import Bound
 from partita.ground.rounding import SUMMED, TOLERANCE
 from partita.problems.kind import BoundMethod
 from partita.problems.layer_placement.bounds.area import most_by_area, seconds_per_token
-from partita.problems.layer_placement.bounds.sides import Item, Side, cheapest
+from partita.problems.layer_placement.bounds.sides import PricedMachine, Side, cheapest
 from partita.problems.layer_placement.instance import LayerInstance
 from partita.problems.layer_placement.problem import LayerPlacementProblem
 
@@ -159,7 +159,7 @@ class Rows:
             self.known += fresh
         return False
 
-    def _dear(self, flow: float, items: list[Item], spare: float) -> bool:
+    def _dear(self, flow: float, items: list[PricedMachine], spare: float) -> bool:
         """Whether every bundle gets more than ``spare`` beyond its layers.
 
         In a bundle that does not, no machine's own layers get more; without the machines of which they do, those of
@@ -210,17 +210,17 @@ class Rows:
     def _passes(self, side: Side, flow: float) -> bool:
         return flow - sum(float(self.tables[kind][k]) for kind, _, k in side) <= SUMMED * flow
 
-    def _items(self, classes: list[_Class], weights: list[float]) -> list[Item]:
+    def _items(self, classes: list[_Class], weights: list[float]) -> list[PricedMachine]:
         """Machines of every class with every number of layers, the best rate for the weight first."""
         found = [
-            Item((one.kind, one.single, k), float(rate), weight / k)
+            PricedMachine((one.kind, one.single, k), float(rate), weight / k)
             for one, weight in zip(classes, weights, strict=True)
             for k, rate in enumerate(self.tables[one.kind])
             if rate > 0
         ]
         return sorted(found, key=lambda item: (item.weight / item.rate, item.what))
 
-    def _least(self, flow: float, items: list[Item]) -> tuple[float, float, list[Side]]:
+    def _least(self, flow: float, items: list[PricedMachine]) -> tuple[float, float, list[Side]]:
         """What machines side by side bring at least, what a bundle gets at least beyond its layers, and who does."""
         least, more, sides = math.inf, math.inf, []
         sizes = sorted({item.what[2] for item in items}) if not self.instance.problem.overlap else [0]

@@ -15,7 +15,7 @@ _TRIED = 20_000
 Side = tuple[tuple[int, bool, int], ...]
 
 
-class Item(NamedTuple):
+class PricedMachine(NamedTuple):
     """A machine, what it passes, and what it costs."""
 
     what: tuple[int, bool, int]
@@ -23,7 +23,9 @@ class Item(NamedTuple):
     weight: float
 
 
-def cheapest(items: Sequence[Item], flow: float, first: Sequence[Item] | None = None) -> tuple[float, Side | None]:
+def cheapest(
+    items: Sequence[PricedMachine], flow: float, first: Sequence[PricedMachine] | None = None
+) -> tuple[float, Side | None]:
     """The least weight of two or more machines, of any numbers, that pass a flow, and one such set; infinite for none.
 
     One of them is one of ``first``, if that is given. Items come with the best rate for their weight first.
@@ -57,6 +59,6 @@ def cheapest(items: Sequence[Item], flow: float, first: Sequence[Item] | None = 
     return min(best, opened) * (1 - SUMMED), found
 
 
-def _rest(items: Sequence[Item], start: int, need: float, chosen: int, floor: float) -> float:
+def _rest(items: Sequence[PricedMachine], start: int, need: float, chosen: int, floor: float) -> float:
     """The least that is still to be spent: at the best rate for its weight, and on a second machine."""
     return max(max(0.0, need) * items[start].weight / items[start].rate, floor if chosen < 2 else 0.0)

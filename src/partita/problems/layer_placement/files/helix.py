@@ -13,7 +13,7 @@ from partita.documents.document import decode
 from partita.problems.layer_placement.problem import LayerMachine, LayerPlacementProblem, PublishedFlow, TokenLink
 
 
-class _Machine(msgspec.Struct):
+class _HelixMachine(msgspec.Struct):
     name: str
     tokens_per_s: dict[int, float]
     type: str = ""
@@ -31,9 +31,9 @@ class _Published(msgspec.Struct):
     seconds: float | None = None
 
 
-class _Workload(msgspec.Struct):
+class _HelixWorkload(msgspec.Struct):
     layers: int
-    machines: list[_Machine]
+    machines: list[_HelixMachine]
     links: list[_Link]
     name: str = ""
     source: str = ""
@@ -46,7 +46,7 @@ def read_helix(data: bytes, path: str | Path, *, scale_communication: float = 1.
 
     Raises ``FormatError`` if the file is malformed; ``InputError`` if the problem is invalid.
     """
-    document = decode(data, _Workload, path)
+    document = decode(data, _HelixWorkload, path)
     one = document.published
     problem = LayerPlacementProblem(
         name=document.name or Path(path).stem,

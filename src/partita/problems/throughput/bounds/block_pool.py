@@ -29,7 +29,7 @@ INWARDS, BEYOND = 0.97, 1.02
 STEPS_OF = 1_000
 
 
-class Prices(NamedTuple):
+class BlockCharges(NamedTuple):
     """Charges (n,) of which no known block carries more than 1, and the most that such charges can add up to."""
 
     charge: Floats
@@ -164,7 +164,7 @@ class BlockPool:
         covered = np.bincount(member, np.repeat(weight, np.diff(ptr)), n)
         return inside * charge, weight * max(1.0, BEYOND / float(covered.min()))
 
-    def charges(self, target: float, gap: float, stop: Callable[[], bool]) -> Prices | None:
+    def charges(self, target: float, gap: float, stop: Callable[[], bool]) -> BlockCharges | None:
         """Charges of which no known block of load <= target carries more than 1; None if stopped.
 
         Their sum lacks about the share ``gap`` of the largest possible, and they keep away from corners of what is
@@ -193,7 +193,7 @@ class BlockPool:
             broken = np.flatnonzero(carried > 1 + max(BROKEN, ROUGHLY * gap))
             if len(broken) == 0:
                 active[carried < LOOSE] = False
-                return Prices(charge / max(1.0, float(carried.max(initial=0.0))), most)
+                return BlockCharges(charge / max(1.0, float(carried.max(initial=0.0))), most)
             active[broken[np.argsort(-carried[broken], kind="stable")][:BATCH]] = True
 
 

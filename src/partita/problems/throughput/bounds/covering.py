@@ -19,7 +19,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.ground.rounding import GAP, NOT_ZERO
-from partita.problems.throughput.bounds.block_pool import BlockPool, Prices
+from partita.problems.throughput.bounds.block_pool import BlockCharges, BlockPool
 from partita.problems.throughput.bounds.block_search import BlockSearch
 from partita.problems.throughput.bounds.knowledge import FEW_BLOCKS, HierarchyBound, Knowledge, suits_programs
 
@@ -105,14 +105,14 @@ class Covering:
                 self.longest = max(self.longest, left - self.left_s())
             self.step = NEXT * min(1.0, max(0.0, self.left_s()) / (TIMES * self.longest))
 
-    def _charges(self, target: float) -> Prices | None:
+    def _charges(self, target: float) -> BlockCharges | None:
         """Charges at a target, whose sum lacks a part of what it had to spare the last time."""
         prices = self.pool.charges(target, min(COARSE, max(FINE, EVEN * self.spare)), self.stop)
         if prices is not None:
             self.spare = max(0.0, prices.most / self.knowledge.uniform.devices - 1)
         return prices
 
-    def _share(self, prices: Prices) -> float:
+    def _share(self, prices: BlockCharges) -> float:
         """What a device has to carry of charges."""
         return float(prices.charge.sum()) / self.knowledge.uniform.devices
 

@@ -20,7 +20,7 @@ from partita.problems.throughput.free.search import FreeIncumbent
 MASTER_S = 10.0
 
 
-class Column(NamedTuple):
+class DeviceSet(NamedTuple):
     """A set of items that a device of a kind can hold, with its load."""
 
     kind: int
@@ -28,7 +28,7 @@ class Column(NamedTuple):
     load: float
 
 
-class Columns:
+class DeviceSets:
     """The known sets; kinds without transfers have none, a knapsack's relaxation stands for them."""
 
     def __init__(self, best: FreeIncumbent, stop: Callable[[], bool]) -> None:
@@ -36,7 +36,7 @@ class Columns:
         self.kinds, self.moving = kinds_of(self.arrays)
         self.knapsacks = [k for k in self.kinds if k not in self.moving]
         self.number = {k: int((self.arrays.kind_of == k).sum()) for k in self.kinds}
-        self.known: list[Column] = []
+        self.known: list[DeviceSet] = []
         self._keys: set[tuple[int, bytes]] = set()
         if best.answer is not None:
             load = best.free.state(best.answer).load
@@ -49,10 +49,10 @@ class Columns:
         if key in self._keys or not items.any():
             return False
         self._keys.add(key)
-        self.known.append(Column(kind, items, load))
+        self.known.append(DeviceSet(kind, items, load))
         return True
 
-    def fitting(self, target: float) -> list[Column]:
+    def fitting(self, target: float) -> list[DeviceSet]:
         """The sets whose load is at most the target, of kinds that pay for transfers."""
         return [c for c in self.known if c.kind in self.moving and c.load <= up_to(target)]
 

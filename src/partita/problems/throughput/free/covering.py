@@ -25,7 +25,7 @@ from partita.engines.kernels.throughput.split_annealing import SplitMemory, anne
 from partita.engines.mip.model import Callbacks
 from partita.engines.mip.solve import solve_program
 from partita.ground.rounding import GAP, TOLERANCE, clearly_below
-from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.columns import DeviceSets
 from partita.problems.throughput.free.program import Representatives
 from partita.problems.throughput.free.search import FreeIncumbent
 
@@ -46,7 +46,7 @@ class FreeCovering:
     def __init__(self, best: FreeIncumbent, stop: Callable[[], bool], seed: int = 0) -> None:
         self.free, self.best, self.stop, self.seed = best.free, best, stop, seed
         self.rng = np.random.default_rng(seed)
-        self.columns = Columns(best, stop)
+        self.columns = DeviceSets(best, stop)
         self.rounds = 0
         self.programs = 0
 

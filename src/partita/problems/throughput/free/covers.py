@@ -14,7 +14,7 @@ from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import solve_program
 from partita.ground.rounding import NOT_ZERO, clearly_below
-from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.columns import DeviceSets
 from partita.problems.throughput.free.search import FreeIncumbent
 
 #: How far above the bound the loads of sets may be, in turn.
@@ -25,7 +25,7 @@ COVER_S = 5.0
 MOST_LEFT = 100
 
 
-def split_of_sets(best: FreeIncumbent, columns: Columns, charge: Floats, stop: Callable[[], bool]) -> bool:
+def split_of_sets(best: FreeIncumbent, columns: DeviceSets, charge: Floats, stop: Callable[[], bool]) -> bool:
     """Whether a better split was made of known sets whose loads are near the bound."""
     for above in ABOVE:
         target = best.bound * (1 + above)
@@ -38,7 +38,7 @@ def split_of_sets(best: FreeIncumbent, columns: Columns, charge: Floats, stop: C
 
 
 def _covering(
-    best: FreeIncumbent, columns: Columns, charge: Floats, target: float, stop: Callable[[], bool]
+    best: FreeIncumbent, columns: DeviceSets, charge: Floats, target: float, stop: Callable[[], bool]
 ) -> Ints | None:
     """The split by the sets that cover most charge; items in several go to one of them, those in none fill up."""
     chosen = columns.fitting(target)

@@ -17,7 +17,7 @@ from partita.engines.kernels.arrays import Bools, Floats, Ints
 from partita.engines.kernels.graph_arrays import Sets
 from partita.engines.kernels.throughput.free_splits import FreeArrays
 from partita.engines.kernels.throughput.narrow_sets import (
-    Labels,
+    LabelRoom,
     NarrowStates,
     Outlooks,
     best_path,
@@ -173,7 +173,7 @@ class Richest(NamedTuple):
     loads: list[float]
 
 
-class Search(NamedTuple):
+class LabelSearch(NamedTuple):
     """What ``richest_labels`` reads, apart from the states; charges in their order."""
 
     charge: Floats
@@ -182,7 +182,7 @@ class Search(NamedTuple):
     prices: Floats
     ahead: Floats
     out: Outlooks
-    room: Labels
+    room: LabelRoom
 
 
 class NarrowSets:
@@ -191,7 +191,7 @@ class NarrowSets:
     def __init__(self, states: NarrowStates, order: Ints, stop: Callable[[], bool]) -> None:
         self.states, self.order, self.stop = states, order, stop
         most = int(np.diff(states.ptr).max())
-        self.room = Labels(
+        self.room = LabelRoom(
             parent=np.empty(MOST_LABELS, dtype=np.int32),
             taken=np.empty(MOST_LABELS, dtype=bool),
             first=np.zeros((2, most + 1), dtype=np.int64),
@@ -225,7 +225,7 @@ class NarrowSets:
         ahead = np.empty((len(prices), int(a.ptr[-1])))
         for row, one in zip(ahead, prices.tolist(), strict=True):
             worth_ahead(a, own, one, row)
-        search = Search(own, limit, floor - slack, prices, ahead, self.outlooks, self.room)
+        search = LabelSearch(own, limit, floor - slack, prices, ahead, self.outlooks, self.room)
         floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
         if not exact and most > floor * (1 + CHEAP):
             return found._replace(most=raised(most))
@@ -242,7 +242,7 @@ class NarrowSets:
                 break
         return found._replace(most=raised(max(most, floor)))
 
-    def _searched(self, search: Search, found: Richest, most: int) -> float | None:
+    def _searched(self, search: LabelSearch, found: Richest, most: int) -> float | None:
         """The most charge of the sets that a search finds, which go to ``found``, or 0; None if labels are too many."""
         room, n, begin, end = self.room, len(search.charge), 0, 1
         self.searches += 1

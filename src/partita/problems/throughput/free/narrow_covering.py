@@ -13,7 +13,7 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats
 from partita.ground.rounding import GAP, NOT_ZERO, TOLERANCE, clearly_below, lowered
-from partita.problems.throughput.free.columns import Columns
+from partita.problems.throughput.free.columns import DeviceSets
 from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
 from partita.problems.throughput.free.program import kinds_of
 from partita.problems.throughput.free.search import FreeIncumbent
@@ -53,7 +53,7 @@ class NarrowCovering:
 
     def __init__(self, best: FreeIncumbent, sets: dict[int, NarrowSets], stop: Callable[[], bool]) -> None:
         self.best, self.sets, self.stop = best, sets, stop
-        self.columns = Columns(best, stop)
+        self.columns = DeviceSets(best, stop)
         self.rounds = 0
         #: The lowest target that no charges can refute.
         self.ceiling = math.inf

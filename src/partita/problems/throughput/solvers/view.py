@@ -88,7 +88,7 @@ class CapacityRule:
 
 
 @dataclass(frozen=True)
-class DevicePool:
+class AlikeDevices:
     """Devices that are alike: a kind of them in the problem, the group they are in, names and names of their kinds."""
 
     kind: int
@@ -132,7 +132,7 @@ class SearchView(ABC):
         return replace(self, backwards=not self.backwards)
 
     @cached_property
-    def pools(self) -> list[DevicePool]:
+    def pools(self) -> list[AlikeDevices]:
         """Devices that nothing tells apart; of the group filled first, the most become pool 0, which needs no code."""
         problem, instance = self.problem, self.instance
         group_of = problem.group_of() if self.variants else {}
@@ -142,10 +142,10 @@ class SearchView(ABC):
         for k, kind in enumerate(problem.kinds if self.max_replicas == 1 else ()):
             reload = kind.reload_time_per_byte if problem.streaming else 0.0
             alike[k] = float(instance.memory[k]), reload, *((column[:, k] + 0.0).tobytes() for column in columns)
-        pools: dict[object, DevicePool] = {}
+        pools: dict[object, AlikeDevices] = {}
         for name, k in problem.device_names():
             group = group_of.get(name, 0)
-            pool = pools.setdefault((alike[k], group), DevicePool(k, group, []))
+            pool = pools.setdefault((alike[k], group), AlikeDevices(k, group, []))
             pool.devices.append((name, problem.kinds[k].name))
         return sorted(pools.values(), key=lambda pool: (pool.group != self.filled, -len(pool.devices)))
 

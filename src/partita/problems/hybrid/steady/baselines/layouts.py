@@ -39,7 +39,7 @@ class LaidOutStage:
     machine_group: int | None = None
 
 
-class Layouts:
+class LayoutPlanner:
     """Turns layouts into plans: the fastest configurations that fit into memory, stage by stage.
 
     Stages are cut along one topological order of the problem's layers, ``order``.
@@ -143,11 +143,13 @@ class Layouts:
 class LaidOut(Baseline):
     """The best of a family of layouts, a usual way to lay out training by hand."""
 
-    family: Callable[[Layouts], Iterable[Sequence[LaidOutStage]]]  #: The layouts, each in the order of its stages.
+    family: Callable[
+        [LayoutPlanner], Iterable[Sequence[LaidOutStage]]
+    ]  #: The layouts, each in the order of its stages.
     without: str = _UNUSED  #: Why there is no plan where the family is empty.
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
-        layouts = Layouts(problem)
+        layouts = LayoutPlanner(problem)
         return layouts.best(self.family(layouts), monitor, self.without)
 
 

@@ -14,20 +14,20 @@ from partita.engines.search.monitor import Monitor
 from partita.problems.hybrid.blocks import LikeBlocks, divisors, find_blocks
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import HybridOptions, Outcome, Solver
-from partita.problems.hybrid.steady.baselines.layouts import LaidOut, LaidOutStage, Layouts, replica_degrees
+from partita.problems.hybrid.steady.baselines.layouts import LaidOut, LaidOutStage, LayoutPlanner, replica_degrees
 
 #: Tensor parallelism is not usual beyond this many devices; a machine has as many where nothing is said about that.
 _MOST = 8
 
 
-def _replicas(layouts: Layouts) -> Iterator[list[LaidOutStage]]:
+def _replicas(layouts: LayoutPlanner) -> Iterator[list[LaidOutStage]]:
     """One stage on every number of replicas of one device."""
     problem = layouts.problem
     for d in replica_degrees(problem, min(problem.devices, problem.microbatches)):
         yield [LaidOutStage(0, len(layouts.order), d, 1)]
 
 
-def _split(layouts: Layouts) -> Iterator[list[LaidOutStage]]:
+def _split(layouts: LayoutPlanner) -> Iterator[list[LaidOutStage]]:
     """One stage without replicas, on every degree above 1."""
     for t in layouts.problem.degrees():
         if t > 1:
@@ -52,7 +52,7 @@ def equal_stages(
     ]
 
 
-def every(layouts: Layouts, *, tensor: bool = True) -> Iterator[list[LaidOutStage]]:
+def every(layouts: LayoutPlanner, *, tensor: bool = True) -> Iterator[list[LaidOutStage]]:
     """All equal stages, the fewest devices per replica first; only with t = 1 without ``tensor``."""
     problem, blocks = layouts.problem, find_blocks(layouts.order)
     for stages in divisors(len(blocks.starts)):
@@ -73,7 +73,7 @@ class MegatronRecipe(Solver):
     summary = "tensor parallel in a machine, as few pipeline stages as fit, the rest data parallel"
 
     def solve(self, problem: HybridProblem, options: HybridOptions, monitor: Monitor) -> Outcome:
-        layouts = Layouts(problem)
+        layouts = LayoutPlanner(problem)
         blocks = find_blocks(layouts.order)
         shared = set.intersection(*(set(layer.configurations) for layer in layouts.order))
         machine = options.machine_devices if problem.hierarchy is None else problem.devices_per_machine
