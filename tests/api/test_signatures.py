@@ -15,8 +15,9 @@ import pytest
 import partita
 from partita.api import generate, using
 from partita.api.answer import Answer
-from partita.api.generate import COMMAND, FOLDER, FUNCTIONS, Function, generated
+from partita.api.generate import COMMAND, FOLDER, generated
 from partita.api.keywords import Imports, axes_of, keywords_of
+from partita.api.shared import FUNCTIONS, Function
 from partita.problems import PROBLEMS, find_kind
 from partita.problems.kind import AnyKind
 from partita.problems.settings import settings_of

@@ -1,8 +1,9 @@
 """Writes the public functions with a signature for every objective and problem: ``python -m partita.api.generate``.
 
 A function with settings (``partita.api.planning.plan`` …) takes those of any problem. What users call is the same with
-overloads, one for each objective or problem, whose settings are a ``TypedDict`` made from the declarations, and with
-all of them in its docstring. These files are in ``partita.api.typed``; a test holds them equal to what this writes.
+overloads, one for each objective or problem, whose settings are a ``TypedDict``: it derives from classes that all
+functions share (``partita.api.shared``), and the docstring is made from these (``partita.api.listing``). These files
+are in ``partita.api.typed``; a test holds them equal to what this writes.
 """
 
 from __future__ import annotations
@@ -11,28 +12,14 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Literal
 
-import msgspec
-
-from partita.api import comparing, judging, planning, solving, sweeping
-from partita.api.keywords import (
-    WIDTH,
-    Imports,
-    Keyword,
-    annotated,
-    attribute_doc,
-    axes_of,
-    keywords_of,
-    merged,
-    sections,
-)
+from partita.api.keywords import WIDTH, Imports, Keyword
+from partita.api.shared import FUNCTIONS, MODULE, Function, SharedSettings, Use, as_keyword, class_text, settings_of
 from partita.api.signatures import Argument, import_lines, read_source, signature_text, types_of
 from partita.api.tracing import Tracing
 from partita.conductor.place import placing_facet
 from partita.engines.search.result import PlanEvaluation
-from partita.problems import PROBLEMS, find_kind, importers
+from partita.problems import PROBLEMS, find_kind
 from partita.problems.kind import AnyKind, Stated
 
 #: Where the files are.
@@ -43,34 +30,6 @@ COMMAND = "make signatures"
 #: Parameters that are of a model, and of a file that states a problem.
 OF_MODEL = {"cluster", "objective", *(field.name for field in dataclasses.fields(Tracing))}
 OF_FILE = {"format", "kind", "scale_communication"}
-
-
-@dataclass(frozen=True)
-class Function:
-    """A public function with settings: where it is, what it plans, and what of a problem its settings are of."""
-
-    name: str
-    module: ModuleType
-    takes: Literal["model", "problem", "either", "placing", "plan", "file"]
-    pricing_only: bool = False  #: Whether nothing is searched.
-    axes: bool = False  #: Whether it takes lists of values.
-
-    @property
-    def title(self) -> str:
-        """In names of classes."""
-        return self.name.title().replace("_", "")
-
-
-FUNCTIONS = (
-    Function("plan", planning, "model"),
-    Function("price", planning, "model", pricing_only=True),
-    Function("solve", solving, "problem"),
-    Function("map_stages", solving, "placing"),
-    Function("compare", comparing, "either"),
-    Function("sweep", sweeping, "either", axes=True),
-    Function("evaluate", judging, "plan"),
-    Function("read_problem", importers, "file"),
-)
 
 
 @dataclass(frozen=True)
@@ -85,27 +44,20 @@ class Overload:
 class Writer:
     """One generated file."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, shared: SharedSettings) -> None:
         self.function = function
+        self.shared = shared
         self.imports = Imports()
         self.source = read_source(function.module, function.name, self.imports)
         self.explicit = {one.name for one in self.source.parameters}
         self.kinds = [find_kind(name) for name in PROBLEMS]
         self.classes: list[str] = []
+        #: Classes of parameters, by the names of these.
+        self.named: dict[frozenset[str], str] = {}
         self.variants: list[Overload] = []
-        self.help: list[tuple[str, Mapping[str, Keyword]]] = []
+        #: Titles in help, and the classes of what is below them.
+        self.help: dict[str, str] = {}
         self.unions: dict[str, list[str]] = {}
-
-    def settings_of(self, kind: AnyKind, *, model: bool) -> dict[str, Keyword]:
-        """The settings of a function for a kind of problem, as keywords."""
-        declarations: list[type[msgspec.Struct]] = [] if self.function.pricing_only else [kind.options]
-        if model and kind.model is not None:
-            declarations.append(kind.model.pricing)
-        axes = axes_of(kind, self.imports) if self.function.axes else {}
-        all_axes = {axis.name for one in self.kinds for axis in one.sweep.axes} if self.function.axes else ()
-        # What a search is asked for beside its settings has a parameter of its own, or is no matter of pricing.
-        but = {*self.explicit, *all_axes}
-        return axes | keywords_of([*declarations, kind.changes], self.imports, kind, but)
 
     def returned(self, kind: AnyKind | None) -> str:
         """What is returned for a kind of problem, None for any; and what all return, for the union of these."""
@@ -128,22 +80,31 @@ class Writer:
         self.unions[name] = list(dict.fromkeys(self.returned(kind) for kind in kinds))
         return name
 
-    def typed_dict(self, name: str, base: str, about: str, keywords: Mapping[str, Keyword], *, said: bool) -> str:
+    def add_class(
+        self, name: str, bases: Sequence[str], about: str, entries: Mapping[str, Keyword] | None = None
+    ) -> str:
         """A class of settings; its name."""
-        lines = [f"class {name}({base}, total=False):", f'    """{about}"""', ""]
-        for entry in keywords.values():
-            lines += annotated(entry.name, entry.types)
-            if said:
-                lines += attribute_doc(entry.sentence)
-        self.classes.append("\n".join(lines))
+        self.classes.append(class_text(name, bases, about, entries or {}, said=True))
         return name
 
+    def taken(self, use: Use, kind: AnyKind) -> list[str]:
+        """The shared classes of what is taken for a kind of problem, imported."""
+        return [self.imports.add(MODULE, name) for name in self.shared.taken(use, kind)]
+
     def common(self, name: str, about: str, but: Iterable[str]) -> str:
-        """A class of the parameters that are given by name, but for some."""
+        """A class of the parameters that are given by name, but for some; one that has them already."""
         left_out = set(but)
         kept = [one for one in self.source.parameters if one.named and one.name not in left_out]
-        entries = {one.name: Keyword(one.name, tuple(one.type.split(" | ")), "", "", "") for one in kept}
-        return self.typed_dict(name, "TypedDict", about, entries, said=False)
+        names = frozenset(one.name for one in kept)
+        if names in self.named:
+            return self.named[names]
+        bases = [group for group, own in self.shared.groups.items() if own <= names]
+        rest = names - {name for group in bases for name in self.shared.groups[group]}
+        entries = {one.name: as_keyword(one) for one in kept if one.name in rest}
+        bases = [self.imports.add(MODULE, group) for group in bases] or [self.imports.add("typing", "TypedDict")]
+        self.classes.append(class_text(name, bases, about, entries, said=False))
+        self.named[names] = name
+        return name
 
     def variant(self, settings: str, returns: str, but: Iterable[str] = (), **types: str) -> None:
         """One more overload: the parameters that are given by place, and those of some types."""
@@ -179,37 +140,34 @@ class Writer:
         modelled = [kind for kind in self.kinds if kind.model is not None]
         if takes == "placing":
             kind = find_kind(placing_facet().kind.name)
-            own = self.settings_of(kind, model=False)
-            self.help.append(("Settings", own))
-            self.typed_dict(f"{title}Settings", "TypedDict", f"What ``{self.function.name}`` takes.", own, said=True)
+            own = settings_of(function, self.explicit, kind, self.imports, model=False)
+            about = f"What ``{function.name}`` takes."
+            self.help["Settings"] = self.add_class(
+                f"{title}Settings", [self.imports.add("typing", "TypedDict")], about, own
+            )
             return
-        every: list[Mapping[str, Keyword]] = []
         model_type = self.imports.add("partita.api.arguments", "Model") if takes == "either" else ""
         of_model = {first: model_type} if model_type else {}
         no_file = OF_FILE if takes == "either" else set()
         if takes != "problem":
             common = self.common(f"{title}Keywords", "What it takes of any model.", {"objective", *no_file})
             for kind in modelled:
-                own = self.settings_of(kind, model=True)
-                every.append(own)
                 about = f'Of a model that is planned with objective "{kind.objective}".'
-                self.help.append((f"Settings with objective {kind.objective}", own))
-                name = self.typed_dict(
-                    f"{kind.objective.title().replace('-', '')}{title}Settings", common, about, own, said=True
-                )
+                name = f"{kind.objective.title().replace('-', '')}{title}Settings"
+                self.add_class(name, [common, *self.taken(Use(function, True), kind)], about)
+                self.help[f"Settings with objective {kind.objective}"] = name
                 objective = f'{self.imports.add("typing", "Literal")}["{kind.objective}"]'
                 self.variant(name, self.returned(kind), **of_model, objective=objective)
         stated: list[tuple[AnyKind, str]] = []
         if takes != "model":
             common = self.common(f"{title}ProblemKeywords", "What it takes of any problem.", OF_MODEL | OF_FILE)
             for kind in self.kinds:
-                own = self.settings_of(kind, model=False)
-                every.append(own)
-                self.help.append((f"Settings of {kind.name} problems", own))
                 name = f"{kind.name.title()}{'Problem' if takes == 'either' else ''}{title}Settings"
-                stated.append((kind, self.typed_dict(name, common, f"Of {kind.name} problems.", own, said=True)))
-        own = merged(every)
-        self.typed_dict(f"Any{title}Settings", "TypedDict", "Of whatever it is.", own, said=False)
+                self.add_class(name, [common, *self.taken(Use(function, False), kind)], f"Of {kind.name} problems.")
+                self.help[f"Settings of {kind.name} problems"] = name
+                stated.append((kind, name))
+        parts = [self.imports.add(MODULE, name) for name in self.shared.of_any[function]]
+        self.add_class(f"Any{title}Settings", parts, "Of whatever it is.")
         keywords = self.common(f"{title}AnyKeywords", "What it takes of whatever it is.", {"objective"})
         anything = f"{title}Settings"
         self.classes.append(
@@ -241,7 +199,6 @@ class Writer:
         if plain:
             self.fill_plain()
         else:
-            self.imports.add("typing", "TypedDict")
             self.imports.add("typing", "Unpack")
             self.fill()
         function, source = self.function, self.source
@@ -258,7 +215,7 @@ class Writer:
             "\n".join(["@overload", signature_text(function.name, one.parameters, one.settings, one.returns, " ...")])
             for one in self.variants
         ]
-        doc = [*source.doc.splitlines(), *self.help_lines()]
+        doc = source.doc.splitlines()
         body = "\n".join(['    """' + doc[0], *(f"    {line}".rstrip() for line in doc[1:]), '    """'])
         home = function.module.__name__
         self.imports.add(home.rpartition(".")[0], home.rpartition(".")[2])
@@ -272,7 +229,7 @@ class Writer:
             *overloads,
             "\n".join(
                 [
-                    *([f"@listed({own})"] if own else []),
+                    *([self.decorator(own)] if own else []),
                     whole,
                     body,
                     *call,
@@ -295,17 +252,18 @@ class Writer:
             short = f"{name}: TypeAlias = {' | '.join(parts)}"
             yield short if len(short) <= WIDTH else f"{name}: TypeAlias = (\n    " + "\n    | ".join(parts) + "\n)"
 
-    def help_lines(self) -> list[str]:
-        """All settings, with meaning, unit and default, for the docstring."""
-        if not self.help:
-            return []
+    def decorator(self, own: str) -> str:
+        """What lists all settings in the signature and the docstring."""
         shared = "Settings with every objective" if self.function.takes == "model" else "Settings of every problem"
-        return [line for section in sections(self.help, shared) for line in section.lines()]
+        titled = [f'        "{title}": {name},' for title, name in self.help.items()]
+        return "\n".join(["@listed(", f"    {own},", "    {", *titled, "    },", f'    "{shared}",', ")"])
 
 
 def generated() -> dict[Path, str]:
     """Every file that is written, by its path."""
-    return {FOLDER / f"{function.name}.py": Writer(function).text() for function in FUNCTIONS}
+    shared = SharedSettings()
+    files = {FOLDER / f"{function.name}.py": Writer(function, shared).text() for function in FUNCTIONS}
+    return {FOLDER / f"{MODULE.rpartition('.')[2]}.py": shared.text(), **files}
 
 
 def main() -> None:

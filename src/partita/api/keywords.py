@@ -7,7 +7,7 @@ import re
 import textwrap
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, Literal
@@ -24,7 +24,6 @@ WIDTH = 120
 
 #: ``module:name`` in a hint.
 _NAMED = re.compile(r"([\w.]+):(\w+)")
-_LITERAL = re.compile(r"Literal\[([^\]]*)\]")
 
 
 class Imports:
@@ -157,43 +156,6 @@ def merged(parts: Iterable[Mapping[str, Keyword]]) -> dict[str, Keyword]:
         for name, entry in part.items():
             found[name] = found[name].merged(entry) if name in found else entry
     return found
-
-
-@dataclass(frozen=True)
-class Section:
-    """Settings with a title, for help."""
-
-    title: str
-    keywords: Mapping[str, Keyword] = field(default_factory=dict)
-
-    def lines(self) -> list[str]:
-        """As in the docstring of a function, without its indentation."""
-        if not self.keywords:
-            return []
-        shown = [self.title, "-" * len(self.title)]
-        for entry in self.keywords.values():
-            types = _LITERAL.sub(r"{\1}", " | ".join(entry.types))
-            shown += _wrapped(f"{entry.name} : {types}", "        ", "") + _wrapped(entry.sentence, "    ", "    ")
-        return ["", *shown]
-
-
-def _wrapped(text: str, indent: str, first: str) -> list[str]:
-    wrapper = textwrap.TextWrapper(
-        112, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    return wrapper.wrap(text)
-
-
-def sections(titled: Sequence[tuple[str, Mapping[str, Keyword]]], shared: str) -> list[Section]:
-    """Settings by title; those that all have, and mean alike, come first, under a title of their own."""
-    first = titled[0][1]
-    alike = {
-        name: entry
-        for name, entry in first.items()
-        if len(titled) > 1 and all(own.get(name) == entry for _, own in titled)
-    }
-    rest = [Section(title, {name: entry for name, entry in own.items() if name not in alike}) for title, own in titled]
-    return [Section(shared, alike), *rest]
 
 
 def annotated(name: str, types: Sequence[str]) -> list[str]:

@@ -122,16 +122,22 @@ def types_of(kind: AnyKind, imports: Imports) -> list[str]:
     return names
 
 
+def call_text(head: str, parts: Sequence[str], tail: str) -> str:
+    """What has parts in brackets, on as many lines as the formatter gives it."""
+    joined = ", ".join(parts)
+    if len(head) + len(joined) + len(tail) <= WIDTH:
+        return head + joined + tail
+    if len(joined) + 4 <= WIDTH:
+        return f"{head}\n    {joined}\n{tail}"
+    return "\n".join([head, *(f"    {part}," for part in parts), tail])
+
+
 def signature_text(name: str, parameters: Sequence[Argument], settings: str, returns: str, end: str) -> str:
     """The first lines of a function."""
     placed = [str(one) for one in parameters if not one.named]
     named = [str(one) for one in parameters if one.named]
     rest = [f"**settings: Unpack[{settings}]"] if settings else []
-    parts = [*placed, *(["*"] if named else []), *named, *rest]
-    for text in (f"def {name}({', '.join(parts)}) -> {returns}:{end}", f"    {', '.join(parts)}"):
-        if len(text) <= WIDTH:
-            return text if text[0] == "d" else f"def {name}(\n{text}\n) -> {returns}:{end}"
-    return "\n".join([f"def {name}(", *(f"    {part}," for part in parts), f") -> {returns}:{end}"])
+    return call_text(f"def {name}(", [*placed, *(["*"] if named else []), *named, *rest], f") -> {returns}:{end}")
 
 
 def import_lines(imports: Imports) -> str:

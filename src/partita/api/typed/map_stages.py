@@ -24,7 +24,13 @@ class MapStagesSettings(TypedDict, total=False):
     """Replicas of each stage. [replicas; unchanged unless given]"""
 
 
-@listed(MapStagesSettings)
+@listed(
+    MapStagesSettings,
+    {
+        "Settings": MapStagesSettings,
+    },
+    "Settings of every problem",
+)
 def map_stages(
     what: AnyAnswer | Stated | str | Path,
     topology: Devices | None = None,
@@ -55,13 +61,6 @@ def map_stages(
         If a setting has no meaning, the plan has no stages, or the topology cannot hold it.
     UnsupportedError
         If plans of the problem are not made of stages.
-
-    Settings
-    --------
-    form : {"both", "point-to-point", "all-reduce"} | None
-        Terms of the time of a replica: transfers and all-reduce, or one of them. [unchanged unless given]
-    replicas : int | None
-        Replicas of each stage. [replicas; unchanged unless given]
     """
     return solving.map_stages(
         what,

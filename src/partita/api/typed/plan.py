@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias, TypedDict, Unpack, overload
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias, Unpack, overload
 
 from partita.api import planning
 from partita.api.answer import Answer
 from partita.api.arguments import Devices, Inputs, Model
 from partita.api.listing import listed
-from partita.costs.roofline import CostSource
+from partita.api.typed.settings import (
+    AnyOfPlanPrice,
+    AnyOfPlanPriceCompareSweep,
+    AnyOfPlanPriceSolveCompare,
+    AnyOfPlanPriceSolveCompareSweep,
+    AnyOfPlanSolveCompareSweep,
+    HybridChangesKeywords,
+    HybridChangesValueKeywords,
+    HybridPricingKeywords,
+    HybridSearchKeywords,
+    LatencyChangesKeywords,
+    LatencyChangesValueKeywords,
+    LayerPlacementChangesKeywords,
+    LayerPlacementChangesValueKeywords,
+    LayerPlacementPricingKeywords,
+    MakespanChangesKeywords,
+    MakespanChangesValueKeywords,
+    MakespanPricingKeywords,
+    MakespanSearchKeywords,
+    ModelPricingKeywords,
+    SearchKeywords,
+    ServingChangesValueKeywords,
+    ServingPricingKeywords,
+    ServingPricingValueKeywords,
+    ThroughputChangesKeywords,
+    ThroughputChangesValueKeywords,
+    ThroughputPricingKeywords,
+    ThroughputSearchKeywords,
+    TracingKeywords,
+)
 from partita.engines.processes.pool import Backend
 from partita.engines.search.result import PlanEvaluation, Progress
-from partita.nouns.graph import Graph
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.spaces import Offload
 from partita.problems.kind import Stated
 from partita.problems.latency.evaluate import LatencyEvaluation
 from partita.problems.latency.plan import LatencyPlan
@@ -40,523 +67,92 @@ PlanReturned: TypeAlias = (
 )
 
 
-class PlanKeywords(TypedDict, total=False):
+class PlanKeywords(SearchKeywords, TracingKeywords, total=False):
     """What it takes of any model."""
 
-    time_limit_s: float | None
-    seed: int
-    solver: str | None
-    threads: int
-    progress: Progress | None
     baselines: bool
-    training: bool
-    batch_size: int | None
-    sequence_length: int | None
-    dtype: str | None
-    set: Mapping[str, object] | None
-    task: str | None
-    decode: int | None
-    lora: int | None
-    lora_targets: Sequence[str]
-    inputs: Inputs | None
     search_replicas: bool
     jobs: int
     backend: Backend
     address: str | None
 
 
-class ThroughputPlanSettings(PlanKeywords, total=False):
+class ThroughputPlanSettings(
+    PlanKeywords,
+    ThroughputSearchKeywords,
+    ModelPricingKeywords,
+    ThroughputPricingKeywords,
+    ThroughputChangesValueKeywords,
+    ThroughputChangesKeywords,
+    total=False,
+):
     """Of a model that is planned with objective "throughput"."""
 
-    contiguity: Literal["acyclic", "free"]
-    """acyclic: stages in a row; free: any assignment. [default: "acyclic"]"""
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    """The optimizer whose state is held. [default: "adam"]"""
-    optimizer_dtype: str
-    """The number format of the optimizer's state. [default: "float32"]"""
-    costs: CostSource | str | None
-    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-    roofline if None. [default: None]
-    """
-    runtime: str | None
-    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
-    master_weights: bool | None
-    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-    None]
-    """
-    name: str | None
-    """The problem's name; the model's and the cluster's if None. [default: None]"""
-    microbatches: int | None
-    """Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]"""
-    schedule: Literal["1f1b", "gpipe"]
-    """The schedule of the microbatches. [default: "1f1b"]"""
-    weights: Literal["nf4"] | None
-    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
-    [default: None]
-    """
-    recompute: bool
-    """Keep only what enters a stage, and run its forward part again. [default: False]"""
-    tied: Literal["copy", "together"]
-    """Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]"""
-    cuts: Literal["operator", "module", "layer"]
-    """Where stages may begin: between operators, modules of a layer, or layers. [default: "operator"]"""
-    hierarchy: bool
-    """Machines are groups: fast links inside, the network between. [default: False]"""
-    working_memory: Literal["largest", "peak"]
-    """Memory of a running stage: the largest workspace, or the peak of the order in which operators run (which
-    streams). [default: "largest"]
-    """
-    devices: int | None
-    """Number of accelerators. [devices; unchanged unless given]"""
-    memory: float | str | None
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-    weight_sync_per_batch: bool
-    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
-    cpus: int | None
-    """Number of CPUs. [CPUs; unchanged unless given]"""
-    communication: Literal["sum", "overlap", "duplex"] | None
-    """Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]"""
-    max_replicas: int | None
-    """Most devices that share a stage. [devices; unchanged unless given]"""
-    groups: int | None
-    """Devices in G groups behind slower links. [groups; unchanged unless given]"""
-    group_bandwidth: float
-    """With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
-    bandwidth; default: 0.1]
-    """
-    streaming: bool
-    """Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]"""
-    reload_bandwidth: float | None
-    """With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
-    given]
-    """
 
-
-class HybridPlanSettings(PlanKeywords, total=False):
+class HybridPlanSettings(
+    PlanKeywords,
+    HybridSearchKeywords,
+    ModelPricingKeywords,
+    HybridPricingKeywords,
+    HybridChangesValueKeywords,
+    HybridChangesKeywords,
+    total=False,
+):
     """Of a model that is planned with objective "hybrid"."""
 
-    machine_devices: int | None
-    """Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
-    if None, and without one 8. [devices; default: None]
-    """
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    """The optimizer whose state is held. [default: "adam"]"""
-    optimizer_dtype: str
-    """The number format of the optimizer's state. [default: "float32"]"""
-    costs: CostSource | str | None
-    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-    roofline if None. [default: None]
-    """
-    runtime: str | None
-    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
-    master_weights: bool | None
-    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-    None]
-    """
-    name: str | None
-    """The problem's name; the model's and the cluster's if None. [default: None]"""
-    microbatches: int | Sequence[int]
-    """Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device if not given.
-    [microbatches; default: ()]
-    """
-    global_batch: int | None
-    """Samples of a step, instead of its microbatches. [samples; default: None]"""
-    minimise: Literal["step", "steady"]
-    """What is minimised: the time of an optimizer step, or per sample of an endless stream of microbatches.
-    [default: "step"]
-    """
-    mesh: Literal["uniform", "free"] | None
-    """uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps. [default:
-    None]
-    """
-    schedule: (
-        Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
-        | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
-    )
-    """Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]"""
-    zero: int | Sequence[int]
-    """Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]"""
-    zero_shards: int | Sequence[int]
-    """Groups of devices among which that is shared out while others hold the same (hybrid sharding), to choose
-    from; 0 for all of the same weights, and all if not given. [groups; default: ()]
-    """
-    layout: str | None
-    """Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]"""
-    uneven: bool | None
-    """Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
-    with more than 16 like layers that are no multiple of four. [default: None]
-    """
-    weight_sync: Literal["behind", "after"]
-    """Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]"""
-    gradient_dtype: str
-    """Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
-    [default: "float32"]
-    """
-    weights: Literal["nf4"] | None
-    """What frozen weights of linear layers are kept in, unpacked for each product; their own number format if None.
-    [default: None]
-    """
-    zero1: bool
-    """Replicas share out the optimizer's states, as zero 1. [default: False]"""
-    sequence_parallel: bool
-    """Whether tensor-parallel groups share out tokens between their products. [default: True]"""
-    fused: bool | None
-    """Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
-    None]
-    """
-    precision: Literal["bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"]
-    """Number format in which the products of weights in repeated layers run; bf16 for that of the model. Attention,
-    the embedding, the head, weights and states keep theirs. [default: "bf16"]
-    """
-    hide: Literal["tensor", "expert"] | Sequence[Literal["tensor", "expert"]]
-    """Exchanges that the runtime hides: tensor, those of tensor-parallel groups behind their products; expert,
-    those of experts behind the work of another microbatch. [default: ()]
-    """
-    expert_dispatch: Literal["rows", "tokens"]
-    """What travels to the experts of a token: a row for each of them (rows), or the token once to each device that
-    has some (tokens). [default: "rows"]
-    """
-    tensor_parallel_degrees: int | Sequence[int]
-    """Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
-    ()]
-    """
-    context_parallel_degrees: int | Sequence[int]
-    """Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]"""
-    expert_parallel_degrees: int | Sequence[int]
-    """Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]"""
-    expert_tensor_parallel_degrees: int | Sequence[int]
-    """Devices that share out each expert's features: 0 for a tensor-parallel group, or 1 for experts that stay
-    whole and are shared out over all devices of a stage; both if not given. [devices; default: ()]
-    """
-    expert_capacity: float
-    """Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]"""
-    recompute_options: (
-        Literal["none", "elementwise", "selective", "full"]
-        | Sequence[Literal["none", "elementwise", "selective", "full"]]
-    )
-    """What layers may recompute; none,selective,full if not given; elementwise: all but products, attention.
-    [default: ()]
-    """
-    offload_activations: bool
-    """Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]"""
-    offload_optimizer: bool
-    """Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
-    [default: False]
-    """
-    offload: Offload | None
-    """Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
-    [default: None]
-    """
-    trace: Callable[[int], Graph] | None
-    """The model traced with so many samples in a microbatch: with global_batch their number is then chosen.
-    [default: None]
-    """
-    devices: int | None
-    """Number of accelerators. [devices; unchanged unless given]"""
-    memory: float | str | None
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-    weight_sync_per_batch: bool
-    """Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]"""
 
-
-class HostMemoryPlanSettings(PlanKeywords, total=False):
+class HostMemoryPlanSettings(
+    PlanKeywords, ModelPricingKeywords, LatencyChangesValueKeywords, LatencyChangesKeywords, total=False
+):
     """Of a model that is planned with objective "host-memory"."""
 
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    """The optimizer whose state is held. [default: "adam"]"""
-    optimizer_dtype: str
-    """The number format of the optimizer's state. [default: "float32"]"""
-    costs: CostSource | str | None
-    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-    roofline if None. [default: None]
-    """
-    runtime: str | None
-    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
-    master_weights: bool | None
-    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-    None]
-    """
-    name: str | None
-    """The problem's name; the model's and the cluster's if None. [default: None]"""
-    devices: int | None
-    """Number of accelerators. [devices; unchanged unless given]"""
-    memory: float | str | None
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-    pieces: int | None
-    """Most contiguous pieces of an accelerator. [pieces; unchanged unless given]"""
 
-
-class LatencyPlanSettings(PlanKeywords, total=False):
+class LatencyPlanSettings(
+    PlanKeywords,
+    MakespanSearchKeywords,
+    ModelPricingKeywords,
+    MakespanPricingKeywords,
+    MakespanChangesValueKeywords,
+    MakespanChangesKeywords,
+    total=False,
+):
     """Of a model that is planned with objective "latency"."""
 
-    episodes: int
-    """Episodes that the learned baseline trains for. [episodes; default: 200]"""
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    """The optimizer whose state is held. [default: "adam"]"""
-    optimizer_dtype: str
-    """The number format of the optimizer's state. [default: "float32"]"""
-    costs: CostSource | str | None
-    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-    roofline if None. [default: None]
-    """
-    runtime: str | None
-    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
-    master_weights: bool | None
-    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-    None]
-    """
-    name: str | None
-    """The problem's name; the model's and the cluster's if None. [default: None]"""
-    tied: Literal["copy", "together"]
-    """Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]"""
-    fuse: bool
-    """Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [default:
-    False]
-    """
-    fusion_rules: str | None
-    """Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [default: None]"""
-    memory: float | str | None
-    """Bytes (or what the file counts memory in) per device, or inf. [bytes; unchanged unless given]"""
-    ignore_sender_congestion: bool
-    """Flows that leave one device may overlap. [unchanged unless given]"""
-    ignore_receiver_congestion: bool
-    """Flows that enter one device may overlap. [unchanged unless given]"""
-    parallel_operators: bool
-    """Operators on one device may overlap. [unchanged unless given]"""
 
-
-class Layer_PlacementPlanSettings(PlanKeywords, total=False):
+class Layer_PlacementPlanSettings(
+    PlanKeywords,
+    ModelPricingKeywords,
+    LayerPlacementPricingKeywords,
+    LayerPlacementChangesValueKeywords,
+    LayerPlacementChangesKeywords,
+    total=False,
+):
     """Of a model that is planned with objective "layer_placement"."""
 
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    """The optimizer whose state is held. [default: "adam"]"""
-    optimizer_dtype: str
-    """The number format of the optimizer's state. [default: "float32"]"""
-    costs: CostSource | str | None
-    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-    roofline if None. [default: None]
-    """
-    runtime: str | None
-    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
-    master_weights: bool | None
-    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-    None]
-    """
-    name: str | None
-    """The problem's name; the model's and the cluster's if None. [default: None]"""
-    prompt_tokens: int | None
-    """Tokens of every prompt. [tokens; default: None]"""
-    output_tokens: int | None
-    """Tokens of every output. [tokens; default: None]"""
-    engine: Literal["vllm", "trtllm", "sglang"]
-    """The serving engine. [default: "vllm"]"""
-    weights: str | None
-    """Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]"""
-    cache: str | None
-    """Format of the cache: bf16, fp8, …. [default: None]"""
-    tensor: int | None
-    """Devices of one kind in a machine that work as one, tensor-parallel; powers of two are tried if not given.
-    [devices; default: None]
-    """
-    layers: int | None
-    """Layers of the model. [layers; unchanged unless given]"""
-    overlap: bool | None
-    """Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]"""
-    worth: Literal["flow", "served"] | None
-    """What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room for
-    caches and the length of paths. [unchanged unless given]
-    """
-    run_requests: int | None
-    """Requests of the run in which tokens served are counted. [requests; unchanged unless given]"""
-    layer_requests: int | None
-    """Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
-    known. [requests; unchanged unless given]
-    """
 
-
-class ServingPlanSettings(PlanKeywords, total=False):
+class ServingPlanSettings(
+    PlanKeywords,
+    ModelPricingKeywords,
+    ServingPricingKeywords,
+    ServingPricingValueKeywords,
+    ServingChangesValueKeywords,
+    total=False,
+):
     """Of a model that is planned with objective "serving"."""
 
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    """The optimizer whose state is held. [default: "adam"]"""
-    optimizer_dtype: str
-    """The number format of the optimizer's state. [default: "float32"]"""
-    costs: CostSource | str | None
-    """Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-    roofline if None. [default: None]
-    """
-    runtime: str | None
-    """Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]"""
-    master_weights: bool | None
-    """Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-    None]
-    """
-    name: str | None
-    """The problem's name; the model's and the cluster's if None. [default: None]"""
-    prompt_tokens: int | None
-    """Tokens of every prompt. [tokens; default: None]"""
-    output_tokens: int | None
-    """Tokens of every output. [tokens; default: None]"""
-    requests: str | None
-    """Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]"""
-    concurrency: int | None
-    """A closed loop: so many requests in flight, 10 times as many in all. [requests; default: None]"""
-    rate: float | None
-    """An open loop: requests per second, Poisson or a trace's times scaled. [requests/s; default: None]"""
-    prefix_tokens: int
-    """Tokens that all prompts of a group begin with, and that are reused. [tokens; default: 0]"""
-    prefix_groups: int
-    """Groups with such a prefix each. [groups; default: 1]"""
-    workload_seed: int
-    """Of drawn lengths and arrivals. [a seed; default: 0]"""
-    engine: Literal["vllm", "trtllm", "sglang"]
-    """The serving engine. [default: "vllm"]"""
-    weights: str | None
-    """Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]"""
-    expert_weights: str | None
-    """Format of the weights of experts; that of the dense ones if not given. [default: None]"""
-    cache: str | None
-    """Format of the cache: bf16, fp8, …. [default: None]"""
-    ttft: float | None
-    """Seconds to the first token, at most. [seconds; default: None]"""
-    tpot: float | None
-    """Seconds per token after that, at most. [seconds; default: None]"""
-    percentile: float
-    """Share of requests that keeps these. [a share; default: 0.9]"""
-    roles: Literal["both", "split", "any"] | None
-    """Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
-    better (any); any if None, but both for a closed loop or a layout. [default: None]
-    """
-    price_per_hour: Mapping[str, float] | str | None
-    """What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
-    are looked for. [default: None]
-    """
-    layout: str | None
-    """Price one unit, without search:
-    tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
-    """
-    devices: int | None
-    """Number of devices. [devices; unchanged unless given]"""
 
-
-class AnyPlanSettings(TypedDict, total=False):
+class AnyPlanSettings(
+    AnyOfPlanSolveCompareSweep,
+    AnyOfPlanPriceCompareSweep,
+    AnyOfPlanPrice,
+    AnyOfPlanPriceSolveCompare,
+    AnyOfPlanPriceSolveCompareSweep,
+    total=False,
+):
     """Of whatever it is."""
 
-    contiguity: Literal["acyclic", "free"]
-    optimizer: Literal["adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"]
-    optimizer_dtype: str
-    costs: CostSource | str | None
-    runtime: str | None
-    master_weights: bool | None
-    name: str | None
-    microbatches: int | Sequence[int] | None
-    schedule: (
-        Literal["1f1b", "gpipe"]
-        | Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]
-        | Sequence[Literal["1f1b", "interleaved", "zero-bubble", "gpipe"]]
-    )
-    weights: Literal["nf4"] | str | None
-    recompute: bool
-    tied: Literal["copy", "together"]
-    cuts: Literal["operator", "module", "layer"]
-    hierarchy: bool
-    working_memory: Literal["largest", "peak"]
-    devices: int | None
-    memory: float | str | None
-    weight_sync_per_batch: bool
-    cpus: int | None
-    communication: Literal["sum", "overlap", "duplex"] | None
-    max_replicas: int | None
-    groups: int | None
-    group_bandwidth: float
-    streaming: bool
-    reload_bandwidth: float | None
-    machine_devices: int | None
-    global_batch: int | None
-    minimise: Literal["step", "steady"]
-    mesh: Literal["uniform", "free"] | None
-    zero: int | Sequence[int]
-    zero_shards: int | Sequence[int]
-    layout: str | None
-    uneven: bool | None
-    weight_sync: Literal["behind", "after"]
-    gradient_dtype: str
-    zero1: bool
-    sequence_parallel: bool
-    fused: bool | None
-    precision: Literal["bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"]
-    hide: Literal["tensor", "expert"] | Sequence[Literal["tensor", "expert"]]
-    expert_dispatch: Literal["rows", "tokens"]
-    tensor_parallel_degrees: int | Sequence[int]
-    context_parallel_degrees: int | Sequence[int]
-    expert_parallel_degrees: int | Sequence[int]
-    expert_tensor_parallel_degrees: int | Sequence[int]
-    expert_capacity: float
-    recompute_options: (
-        Literal["none", "elementwise", "selective", "full"]
-        | Sequence[Literal["none", "elementwise", "selective", "full"]]
-    )
-    offload_activations: bool
-    offload_optimizer: bool
-    offload: Offload | None
-    trace: Callable[[int], Graph] | None
-    pieces: int | None
-    episodes: int
-    fuse: bool
-    fusion_rules: str | None
-    ignore_sender_congestion: bool
-    ignore_receiver_congestion: bool
-    parallel_operators: bool
-    prompt_tokens: int | None
-    output_tokens: int | None
-    engine: Literal["vllm", "trtllm", "sglang"]
-    cache: str | None
-    tensor: int | None
-    layers: int | None
-    overlap: bool | None
-    worth: Literal["flow", "served"] | None
-    run_requests: int | None
-    layer_requests: int | None
-    requests: str | None
-    concurrency: int | None
-    rate: float | None
-    prefix_tokens: int
-    prefix_groups: int
-    workload_seed: int
-    expert_weights: str | None
-    ttft: float | None
-    tpot: float | None
-    percentile: float
-    roles: Literal["both", "split", "any"] | None
-    price_per_hour: Mapping[str, float] | str | None
 
-
-class PlanAnyKeywords(TypedDict, total=False):
-    """What it takes of whatever it is."""
-
-    time_limit_s: float | None
-    seed: int
-    solver: str | None
-    threads: int
-    progress: Progress | None
-    baselines: bool
-    training: bool
-    batch_size: int | None
-    sequence_length: int | None
-    dtype: str | None
-    set: Mapping[str, object] | None
-    task: str | None
-    decode: int | None
-    lora: int | None
-    lora_targets: Sequence[str]
-    inputs: Inputs | None
-    search_replicas: bool
-    jobs: int
-    backend: Backend
-    address: str | None
-
-
-class PlanSettings(PlanAnyKeywords, AnyPlanSettings, total=False):
+class PlanSettings(PlanKeywords, AnyPlanSettings, total=False):
     """Of what is known when it is read: a model."""
 
 
@@ -628,11 +224,22 @@ def plan(
 
 @overload
 def plan(
-    model: Model, cluster: Devices | None = None, *, objective: str, **settings: Unpack[PlanAnyKeywords]
+    model: Model, cluster: Devices | None = None, *, objective: str, **settings: Unpack[PlanKeywords]
 ) -> Answer[Stated, object, PlanEvaluation]: ...
 
 
-@listed(AnyPlanSettings)
+@listed(
+    AnyPlanSettings,
+    {
+        "Settings with objective throughput": ThroughputPlanSettings,
+        "Settings with objective hybrid": HybridPlanSettings,
+        "Settings with objective host-memory": HostMemoryPlanSettings,
+        "Settings with objective latency": LatencyPlanSettings,
+        "Settings with objective layer_placement": Layer_PlacementPlanSettings,
+        "Settings with objective serving": ServingPlanSettings,
+    },
+    "Settings with every objective",
+)
 def plan(
     model: Model,
     cluster: Devices | None = None,
@@ -706,256 +313,6 @@ def plan(
         If the model cannot be built or traced.
     MissingExtraError
         If what a model or a backend needs is not installed.
-
-    Settings with every objective
-    -----------------------------
-    optimizer : {"adam", "adamw", "adam-8bit", "adamw-8bit", "sgd", "sgd-momentum", "adafactor", "none"}
-        The optimizer whose state is held. [default: "adam"]
-    optimizer_dtype : str
-        The number format of the optimizer's state. [default: "float32"]
-    costs : CostSource | str | None
-        Where operator times come from: a source of costs, or the path of a table or profile of measured ones; the
-        roofline if None. [default: None]
-    runtime : str | None
-        Plan what this runtime can run, exactly: a name that `partita exporters` lists. [default: None]
-    master_weights : bool | None
-        Whether a copy of the weights in optimizer_dtype is kept; if None, where the weights are narrower. [default:
-        None]
-    name : str | None
-        The problem's name; the model's and the cluster's if None. [default: None]
-
-    Settings with objective throughput
-    ----------------------------------
-    contiguity : {"acyclic", "free"}
-        acyclic: stages in a row; free: any assignment. [default: "acyclic"]
-    microbatches : int | None
-        Microbatches of the whole batch; if None 1, or 4 per device for training. [microbatches; default: None]
-    schedule : {"1f1b", "gpipe"}
-        The schedule of the microbatches. [default: "1f1b"]
-    weights : {"nf4"} | None
-        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
-        None. [default: None]
-    recompute : bool
-        Keep only what enters a stage, and run its forward part again. [default: False]
-    tied : {"copy", "together"}
-        Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]
-    cuts : {"operator", "module", "layer"}
-        Where stages may begin: between operators, modules of a layer, or layers. [default: "operator"]
-    hierarchy : bool
-        Machines are groups: fast links inside, the network between. [default: False]
-    working_memory : {"largest", "peak"}
-        Memory of a running stage: the largest workspace, or the peak of the order in which operators run (which
-        streams). [default: "largest"]
-    devices : int | None
-        Number of accelerators. [devices; unchanged unless given]
-    memory : float | str | None
-        Bytes per accelerator, or inf. [bytes; unchanged unless given]
-    weight_sync_per_batch : bool
-        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
-    cpus : int | None
-        Number of CPUs. [CPUs; unchanged unless given]
-    communication : {"sum", "overlap", "duplex"} | None
-        Load of a device: work + transfers, max(work, transfers), or max(work, in, out). [unchanged unless given]
-    max_replicas : int | None
-        Most devices that share a stage. [devices; unchanged unless given]
-    groups : int | None
-        Devices in G groups behind slower links. [groups; unchanged unless given]
-    group_bandwidth : float
-        With groups: the bandwidth of a group's link, relative to an accelerator's. [share of an accelerator's
-        bandwidth; default: 0.1]
-    streaming : bool
-        Memory over the limit is allowed, and fetched for each sample. [unchanged unless given]
-    reload_bandwidth : float | None
-        With streaming: the bandwidth of reloading; the file's or the link's if None. [bytes/s; unchanged unless
-        given]
-
-    Settings with objective hybrid
-    ------------------------------
-    machine_devices : int | None
-        Devices of one machine, for baselines that keep tensor parallelism inside; those of the problem's hierarchy
-        if None, and without one 8. [devices; default: None]
-    microbatches : int | Sequence[int]
-        Microbatches of the whole batch, over all replicas; of several the best is chosen; 4 per device if not
-        given. [microbatches; default: ()]
-    global_batch : int | None
-        Samples of a step, instead of its microbatches. [samples; default: None]
-    minimise : {"step", "steady"}
-        What is minimised: the time of an optimizer step, or per sample of an endless stream of microbatches.
-        [default: "step"]
-    mesh : {"uniform", "free"} | None
-        uniform: the same degrees in every stage; free: each stage its own. If None, uniform for steps. [default:
-        None]
-    schedule : {"1f1b", "interleaved", "zero-bubble", "gpipe"} | Sequence[{"1f1b", "interleaved", "zero-bubble",
-            "gpipe"}]
-        Schedules of a step to choose from; 1f1b, interleaved and zero-bubble if not given. [default: ()]
-    zero : int | Sequence[int]
-        Stages of ZeRO to choose from; all if not given. [0, 1, 2 or 3; default: ()]
-    zero_shards : int | Sequence[int]
-        Groups of devices among which that is shared out while others hold the same (hybrid sharding), to choose
-        from; 0 for all of the same weights, and all if not given. [groups; default: ()]
-    layout : str | None
-        Price this layout, such as tensor=8,pipeline=4,data=2,recompute=full, without search. [default: None]
-    uneven : bool | None
-        Whether parts of stages under an interleaved schedule may have unlike numbers of layers; if None, of models
-        with more than 16 like layers that are no multiple of four. [default: None]
-    weight_sync : {"behind", "after"}
-        Replicas exchange gradients behind the last backward part, or after it. [default: "behind"]
-    gradient_dtype : str
-        Of a step, the number format in which gradients are added up and exchanged; parameter for that of weights.
-        [default: "float32"]
-    weights : {"nf4"} | None
-        What frozen weights of linear layers are kept in, unpacked for each product; their own number format if
-        None. [default: None]
-    zero1 : bool
-        Replicas share out the optimizer's states, as zero 1. [default: False]
-    sequence_parallel : bool
-        Whether tensor-parallel groups share out tokens between their products. [default: True]
-    fused : bool | None
-        Whether chains of elementwise operators run as one kernel; if None, where the model is compiled. [default:
-        None]
-    precision : {"bf16", "fp8", "fp8-block", "mxfp8", "nvfp4"}
-        Number format in which the products of weights in repeated layers run; bf16 for that of the model.
-        Attention, the embedding, the head, weights and states keep theirs. [default: "bf16"]
-    hide : {"tensor", "expert"} | Sequence[{"tensor", "expert"}]
-        Exchanges that the runtime hides: tensor, those of tensor-parallel groups behind their products; expert,
-        those of experts behind the work of another microbatch. [default: ()]
-    expert_dispatch : {"rows", "tokens"}
-        What travels to the experts of a token: a row for each of them (rows), or the token once to each device that
-        has some (tokens). [default: "rows"]
-    tensor_parallel_degrees : int | Sequence[int]
-        Devices that share out each operator; 1, 2, 4, … up to a machine's devices if not given. [devices; default:
-        ()]
-    context_parallel_degrees : int | Sequence[int]
-        Devices that share out the sequence; 1, 2, 4, … with 4,096 tokens each if not given. [devices; default: ()]
-    expert_parallel_degrees : int | Sequence[int]
-        Devices that share out experts; 1, 2, 4, … that divide them if not given. [devices; default: ()]
-    expert_tensor_parallel_degrees : int | Sequence[int]
-        Devices that share out each expert's features: 0 for a tensor-parallel group, or 1 for experts that stay
-        whole and are shared out over all devices of a stage; both if not given. [devices; default: ()]
-    expert_capacity : float
-        Rows of the busiest device that shares out experts, relative to the mean. [factor; default: 1.0]
-    recompute_options : {"none", "elementwise", "selective", "full"} | Sequence[{"none", "elementwise", "selective",
-            "full"}]
-        What layers may recompute; none,selective,full if not given; elementwise: all but products, attention.
-        [default: ()]
-    offload_activations : bool
-        Of a step: layers may keep activations in the host's memory, sent and brought back in time. [default: False]
-    offload_optimizer : bool
-        Of a step: the optimizer runs on the host, which keeps its states; gradients go there, weights back.
-        [default: False]
-    offload : Offload | None
-        Further ways to run a layer: by name and degree, or a function of its LayerStrategy (docs/hybrid.md).
-        [default: None]
-    trace : Callable[[int], Graph] | None
-        The model traced with so many samples in a microbatch: with global_batch their number is then chosen.
-        [default: None]
-    devices : int | None
-        Number of accelerators. [devices; unchanged unless given]
-    memory : float | str | None
-        Bytes per accelerator, or inf. [bytes; unchanged unless given]
-    weight_sync_per_batch : bool
-        Replicas synchronise weights once per batch, not per microbatch. [unchanged unless given]
-
-    Settings with objective host-memory
-    -----------------------------------
-    devices : int | None
-        Number of accelerators. [devices; unchanged unless given]
-    memory : float | str | None
-        Bytes per accelerator, or inf. [bytes; unchanged unless given]
-    pieces : int | None
-        Most contiguous pieces of an accelerator. [pieces; unchanged unless given]
-
-    Settings with objective latency
-    -------------------------------
-    episodes : int
-        Episodes that the learned baseline trains for. [episodes; default: 200]
-    tied : {"copy", "together"}
-        Tied parameters: a copy on each device that reads them, or their readers on one device. [default: "copy"]
-    fuse : bool
-        Operators are fused by rules over their types: one kernel for a group, as the runtime runs it. [default:
-        False]
-    fusion_rules : str | None
-        Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [default: None]
-    memory : float | str | None
-        Bytes (or what the file counts memory in) per device, or inf. [bytes; unchanged unless given]
-    ignore_sender_congestion : bool
-        Flows that leave one device may overlap. [unchanged unless given]
-    ignore_receiver_congestion : bool
-        Flows that enter one device may overlap. [unchanged unless given]
-    parallel_operators : bool
-        Operators on one device may overlap. [unchanged unless given]
-
-    Settings with objective layer_placement
-    ---------------------------------------
-    prompt_tokens : int | None
-        Tokens of every prompt. [tokens; default: None]
-    output_tokens : int | None
-        Tokens of every output. [tokens; default: None]
-    engine : {"vllm", "trtllm", "sglang"}
-        The serving engine. [default: "vllm"]
-    weights : str | None
-        Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]
-    cache : str | None
-        Format of the cache: bf16, fp8, …. [default: None]
-    tensor : int | None
-        Devices of one kind in a machine that work as one, tensor-parallel; powers of two are tried if not given.
-        [devices; default: None]
-    layers : int | None
-        Layers of the model. [layers; unchanged unless given]
-    overlap : bool | None
-        Tokens may enter a machine in the middle of its layers (Helix's overlap rule). [unchanged unless given]
-    worth : {"flow", "served"} | None
-        What counts: the largest flow of tokens, as published; or tokens served in a simulated run, with the room
-        for caches and the length of paths. [unchanged unless given]
-    run_requests : int | None
-        Requests of the run in which tokens served are counted. [requests; unchanged unless given]
-    layer_requests : int | None
-        Requests whose caches of a layer take as much memory as its weights, for machines of which only rates are
-        known. [requests; unchanged unless given]
-
-    Settings with objective serving
-    -------------------------------
-    prompt_tokens : int | None
-        Tokens of every prompt. [tokens; default: None]
-    output_tokens : int | None
-        Tokens of every output. [tokens; default: None]
-    requests : str | None
-        Requests of a trace (arrivals and lengths), or a histogram of lengths, in CSV. [default: None]
-    concurrency : int | None
-        A closed loop: so many requests in flight, 10 times as many in all. [requests; default: None]
-    rate : float | None
-        An open loop: requests per second, Poisson or a trace's times scaled. [requests/s; default: None]
-    prefix_tokens : int
-        Tokens that all prompts of a group begin with, and that are reused. [tokens; default: 0]
-    prefix_groups : int
-        Groups with such a prefix each. [groups; default: 1]
-    workload_seed : int
-        Of drawn lengths and arrivals. [a seed; default: 0]
-    engine : {"vllm", "trtllm", "sglang"}
-        The serving engine. [default: "vllm"]
-    weights : str | None
-        Format of dense weights: bf16, fp8, int8, int4, nvfp4, mxfp4, …. [default: None]
-    expert_weights : str | None
-        Format of the weights of experts; that of the dense ones if not given. [default: None]
-    cache : str | None
-        Format of the cache: bf16, fp8, …. [default: None]
-    ttft : float | None
-        Seconds to the first token, at most. [seconds; default: None]
-    tpot : float | None
-        Seconds per token after that, at most. [seconds; default: None]
-    percentile : float
-        Share of requests that keeps these. [a share; default: 0.9]
-    roles : {"both", "split", "any"} | None
-        Units that do all of a request (both), units for prompts and units for decoding (split), or whichever is
-        better (any); any if None, but both for a closed loop or a layout. [default: None]
-    price_per_hour : Mapping[str, float] | str | None
-        What a card costs an hour, by kind, as a mapping or as in 'H100=2.5,L40S=0.8'; with a rate the cheapest ones
-        are looked for. [default: None]
-    layout : str | None
-        Price one unit, without search:
-        tensor=T,pipeline=P,expert=E,expert_tensor=X,attention_data=D,requests=B,tokens=N. [default: None]
-    devices : int | None
-        Number of devices. [devices; unchanged unless given]
     """
     return planning.plan(
         model,
