@@ -15,8 +15,8 @@ import argparse
 from pathlib import Path
 
 from _common import add_out, write
+from partita.api.solving import solve
 from partita.conductor.judge import judge_plan
-from partita.conductor.solve import solve
 from partita.ground.errors import InputError
 from partita.problems import kind_of
 from partita.problems.importers import read_problem

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from partita.api.solving import solve
 from partita.conductor import ahead
-from partita.conductor.solve import solve
 from partita.engines.kernels.compiled import is_compiled
 from partita.engines.search import compiling
 from partita.problems import find_kind, kinds

@@ -11,7 +11,7 @@ import pytest
 
 from instances.cost_graphs import make_graph
 from instances.profiles import make_machine, make_profile
-from partita.conductor.plan import price
+from partita.api.planning import price
 from partita.costs.profile import Measured, Profile, read_profile
 from partita.costs.roofline import Roofline
 from partita.costs.signatures import fingerprint, signatures

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import partita as pt
-from partita.conductor.plan import price
+from partita.api.planning import price
 from partita.frontends.models import load_model
 from partita.ground.errors import InputError
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from contracts.cases import all_kinds, families_of
+from partita.api.solving import solve
 from partita.conductor.documents import result_document
 from partita.conductor.simulate import simulate_plan
-from partita.conductor.solve import solve
 from partita.documents.result_file import with_problem
 from partita.ground.errors import FormatError, InputError, MissingExtraError
 from partita.ground.units import format_time

@@ -7,7 +7,7 @@ from typing import Any
 
 from partita.api.answer import Answer
 from partita.checker.document import Verdict
-from partita.conductor.bound import bound as bound_problem
+from partita.conductor.bound import proof
 from partita.conductor.check import check as check_found
 from partita.conductor.judge import evaluate as evaluate_plan
 from partita.engines.search.result import Bound, PlanEvaluation, Result
@@ -71,7 +71,7 @@ def bound(problem: Stated | str | Path, method: str | None = None, *, time_limit
     InputError
         If there is no such method, it proves nothing for this problem, or the problem is infeasible.
     """
-    return bound_problem(stated_of(problem), method, time_limit_s=time_limit_s)
+    return proof(stated_of(problem), method, time_limit_s=time_limit_s).best
 
 
 def check(

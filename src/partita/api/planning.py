@@ -12,8 +12,7 @@ from partita.api.search import Search
 from partita.api.source import ModelSource, read_model
 from partita.api.tracing import Tracing, traced
 from partita.conductor.place import PLACE_S, PlacedPlan, place, uneven
-from partita.conductor.plan import plan_priced
-from partita.conductor.plan import price as price_graph
+from partita.conductor.plan import choose_problem, plan_priced, price_all, sort_settings
 from partita.conductor.search_model import search_model
 from partita.conductor.solve import check_time_limit, options_of
 from partita.engines.processes.pool import Backend, Pool
@@ -22,7 +21,7 @@ from partita.engines.search.result import Event, Progress, StopReason
 from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError, PartitaError
 from partita.nouns.topology.read import read_cluster
-from partita.problems import kind_of
+from partita.problems import kind_of, kinds
 from partita.problems.facets.model import ModelPlan
 from partita.problems.kind import Stated
 
@@ -252,6 +251,16 @@ def price(
         lora_targets=lora_targets,
         inputs=inputs,
     )
-    machines = read_cluster(cluster)
-    problem: Stated = price_graph(traced(model, asked), machines, objective=objective, **settings)
+    graph, machines = traced(model, asked), read_cluster(cluster)
+    if objective is None:
+        known = next(kind for kind in kinds() if kind.model is not None)
+    else:
+        known, _ = choose_problem(objective, machines, graph.workload, settings.get("runtime"))
+    options, pricing, changes = sort_settings(known, settings)
+    if options:
+        raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
+    candidates = price_all(known, graph, machines, pricing, changes, usual=False)
+    if len(candidates) > 1:
+        raise InputError(f"these settings make {len(candidates)} problems; price makes one, plan takes the best")
+    problem: Stated = candidates[0].problem
     return problem

@@ -19,28 +19,8 @@ from partita.problems.kind import Proof
 ADDED = 0.25
 
 
-def bound(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Bound:
-    """A proven lower bound.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    method
-        A bound's name, or a solver's that proves one; None takes all that fit together.
-    time_limit_s
-        Wall time; the bound reached by then is returned.
-
-    Raises
-    ------
-    InputError
-        If there is no such method, it proves nothing for this problem, or the problem is infeasible.
-    """
-    return proof(problem, method, time_limit_s=time_limit_s).best
-
-
 def proof(problem: Any, method: str | None = None, *, time_limit_s: float | None = 60.0) -> Proof:
-    """As ``bound``, with the share of each method."""
+    """A proven lower bound, with the share of each method; see ``partita.bound``."""
     check_time_limit(time_limit_s)
     monitor = Monitor(time_limit_s)
     with interruptible(monitor):

@@ -23,27 +23,7 @@ from partita.problems.kind import AnyResult
 
 
 def check(result: Any, problem: Any = None) -> Verdict:
-    """Whether the plan of a result keeps every rule and is worth what it says, and whether its bound is proven.
-
-    Parameters
-    ----------
-    result
-        The path of a result file, or what ``solve`` returns.
-    problem
-        The problem, or the path of its file, if the result file does not hold it.
-
-    Returns
-    -------
-    Verdict
-        ``verified`` is true where plan and bound are; what is wrong or not covered is said of each.
-
-    Raises
-    ------
-    FormatError
-        If the file is no result file, or the problem's is malformed.
-    InputError
-        If a file cannot be read, or nobody says what the problem is.
-    """
+    """``check_result`` for a result, or the path of its file; FormatError if the file is no result file."""
     if isinstance(result, Result):
         return check_result(result, as_in_file(with_problem(result_document(result), result.problem)), problem)
     document = decode(read_bytes(result), dict[str, Any], result)

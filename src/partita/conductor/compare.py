@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from partita.conductor.judge import adopt_better, judge_plan
-from partita.conductor.solve import options_of
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Rival, Status, StopReason
@@ -18,33 +17,16 @@ from partita.problems.kind import AnyResult
 LATE_S = 1.0
 
 
-def compare(
-    problem: Any, *, seed: int = 0, threads: int = 2, time_limit_s: float | None = None, **options: Any
-) -> list[Rival]:
-    """Every baseline on a problem.
-
-    Parameters
-    ----------
-    problem, seed, threads, options
-        As for ``solve``; baselines that do not give what was asked for are rows without a plan.
-    time_limit_s
-        Wall time of each, the problem's own unless stated. Ctrl-C ends the baseline that runs and leaves out the rest.
-
-    Raises
-    ------
-    InputError
-        If an option has no meaning.
-    """
-    return run_baselines(problem, options_of(kind_of(problem), seed, threads, options), time_limit_s)
-
-
 def run_baselines(
     problem: Any, options: Any, time_limit_s: float | None = None, clock: Monitor | None = None, wanted: bool = False
 ) -> list[Rival]:
-    """``compare`` with the problem's options as one value; all baselines share the time of ``clock``, if there is one.
+    """Every baseline on a problem; those that do not give what the options ask for are rows without a plan.
 
-    Those that it leaves no time are rows without a plan. If a plan is still wanted, the simplest go on for a moment
-    until one has a plan: who asks for an answer within less than that is better off with it.
+    Each has ``time_limit_s`` of wall time, the problem's own unless stated; all share the time of ``clock``, if there
+    is one. Ctrl-C ends the baseline that runs and leaves out the rest.
+
+    Those that the clock leaves no time are rows without a plan. If a plan is still wanted, the simplest go on for a
+    moment until one has a plan: who asks for an answer within less than that is better off with it.
     """
     kind = kind_of(problem)
     whole = Monitor() if clock is None else clock

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from partita.conductor.compare import beside_baselines
 from partita.conductor.judge import adopt, judge_stated
-from partita.conductor.solve import check_time_limit, find_solver, options_of, run_solver, why_not
+from partita.conductor.solve import find_solver, run_solver, why_not
 from partita.costs.profile import Measured
 from partita.costs.table import cost_source
 from partita.engines.search.interrupt import interruptible
@@ -18,7 +17,6 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Rival, Status, StopReason
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.graph import Workload
-from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
 from partita.problems.facets.model import ModelPlan, Priced, RefinedPlan
@@ -28,7 +26,6 @@ from partita.problems.settings import read_settings
 if TYPE_CHECKING:
     from partita.nouns.cluster import Cluster
     from partita.nouns.graph import Graph
-    from partita.nouns.topology.topology import Topology
 
 #: Of a time limit, the share of the search; and of what that leaves, the shares of the baselines, of the plan without a
 #: runtime's limits, of what is better than the answer beyond its objective, and of the answer without a limit.
@@ -113,87 +110,6 @@ def price_all(
     return model.price(graph, cluster, settings, lambda problem: kind.change(problem, wanted))
 
 
-def price(
-    graph: Graph, cluster: Cluster | Topology | str | Path, *, objective: str | None = None, **settings: Any
-) -> Any:
-    """The problem of a model on a cluster, in seconds and bytes.
-
-    Parameters
-    ----------
-    graph, cluster
-        As for ``plan``.
-    objective
-        What is planned for; None for the first problem in the list that models become.
-    settings
-        How it is priced: ``microbatches``, ``optimizer``, and so on (``FromModel.pricing`` of the problem), and
-        changes of the priced problem.
-
-    Raises
-    ------
-    InputError
-        If a setting is unknown or out of range, or does not fit the model or the cluster.
-    """
-    cluster = read_cluster(cluster)
-    if objective is None:
-        kind = next(kind for kind in kinds() if kind.model is not None)
-    else:
-        kind, _ = choose_problem(objective, cluster, graph.workload, settings.get("runtime"))
-    options, pricing, changes = sort_settings(kind, settings)
-    if options:
-        raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
-    candidates = price_all(kind, graph, cluster, pricing, changes, usual=False)
-    if len(candidates) > 1:
-        raise InputError(f"these settings make {len(candidates)} problems; price makes one, plan takes the best")
-    return candidates[0].problem
-
-
-def plan(
-    graph: Graph,
-    cluster: Cluster | Topology | str | Path,
-    *,
-    objective: str | None = None,
-    time_limit_s: float | None = 60.0,
-    seed: int = 0,
-    solver: str | None = None,
-    threads: int = 2,
-    progress: Progress | None = None,
-    baselines: bool = True,
-    **settings: Any,
-) -> ModelPlan[Any]:
-    """Price a model on a cluster, plan it, and compare the plan with what people do by hand.
-
-    Parameters
-    ----------
-    graph
-        A traced model.
-    cluster
-        The devices, or what ``read_cluster`` takes: a short form such as ``4xL4``, or a file's path.
-    objective
-        What is planned for: the name of a problem; None for what suits the model and the cluster.
-    time_limit_s
-        Wall time of everything: searches, baselines, and what is looked at beside the plan. Pricing comes before it,
-        and compiling is not counted.
-    seed, solver, threads, progress
-        As for ``solve``.
-    baselines
-        Whether to compare.
-    settings
-        The problem's own: options of its search, of its pricing, and changes of the priced problem.
-
-    Raises
-    ------
-    InputError
-        As ``price`` and ``solve`` do.
-    """
-    cluster = read_cluster(cluster)
-    kind, _ = choose_problem(objective, cluster, graph.workload, settings.get("runtime"))
-    options, pricing, changes = sort_settings(kind, settings)
-    asked = options_of(kind, seed, threads, options)
-    check_time_limit(time_limit_s)
-    candidates = price_all(kind, graph, cluster, pricing, changes)
-    return plan_priced(candidates, asked, Monitor(time_limit_s), solver, progress=progress, baselines=baselines)
-
-
 def plan_priced(
     candidates: Sequence[Priced[Any]],
     options: Any,
@@ -203,7 +119,7 @@ def plan_priced(
     progress: Progress | None = None,
     baselines: bool = True,
 ) -> ModelPlan[Any]:
-    """``plan`` for candidate problems that are priced already, with the problem's options as one value."""
+    """Plan the best of candidate problems, and compare the plan with what people do by hand, all within ``clock``."""
     kind = kind_of(candidates[0].problem)
     model = kind.model
     assert model is not None

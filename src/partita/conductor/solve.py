@@ -9,7 +9,7 @@ from partita.conductor.ahead import compile_ahead
 from partita.conductor.judge import explained, judge
 from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Progress, Status
+from partita.engines.search.result import Status
 from partita.ground.errors import InputError, UnsupportedError
 from partita.problems import kind_of, kinds
 from partita.problems.kind import MOST_SEED, AnyKind, AnyResult, Solver
@@ -53,61 +53,12 @@ def check_time_limit(time_limit_s: float | None) -> None:
         raise InputError(f"the time limit is {time_limit_s}; it must be positive")
 
 
-def solve(
-    problem: Any,
-    *,
-    time_limit_s: float | None = 60.0,
-    seed: int = 0,
-    solver: str | None = None,
-    threads: int = 2,
-    progress: Progress | None = None,
-    target: float | None = None,
-    explain: bool = True,
-    **options: Any,
-) -> AnyResult:
-    """Find the best plan of a problem, and prove how good it is.
-
-    Parameters
-    ----------
-    problem
-        What to plan: what ``read_problem`` or ``price`` returns.
-    time_limit_s
-        Wall time after which the best plan so far is returned; None runs until the proof is done.
-    seed
-        Same seed, same answer, when the clock is not what stops the run.
-    solver
-        A solver's or baseline's name; None for the default.
-    threads
-        Most threads to use.
-    progress
-        Called with an ``Event`` for every better plan or bound.
-    target
-        Stop as soon as a plan at most this good is known.
-    explain
-        For an infeasible problem, look for what would be enough.
-    options
-        The problem's own: ``contiguity`` of throughput problems, for example (``partita.problems``).
-
-    Returns
-    -------
-    Result
-        Never raises for a time limit or Ctrl-C; the result says why it stopped.
-
-    Raises
-    ------
-    InputError
-        If an option has no meaning or the solver does not support the problem.
-    DisagreementError
-        If a solver's claim does not survive the evaluator: a defect.
-    """
-    kind = kind_of(problem)
-    check_time_limit(time_limit_s)
-    asked = options_of(kind, seed, threads, options)
-    return run_solver(problem, solver, asked, Monitor(time_limit_s, progress, target), explain=explain)
-
-
 def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor, *, explain: bool = True) -> AnyResult:
-    """``solve`` with the problem's options as one value, on a given clock."""
+    """Find the best plan of a problem, and prove how good it is, with the problem's options as one value.
+
+    Never raises for a time limit or Ctrl-C; the result says why it stopped. UnsupportedError if the solver does not
+    support the problem; DisagreementError if its claim does not survive the evaluator, which is a defect.
+    """
     kind = kind_of(problem)
     compile_ahead(kind)
     chosen = find_solver(problem, solver, options)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import partita as pt
-from partita.conductor.compare import compare
+from partita.conductor.compare import run_baselines
 from partita.conductor.judge import adopt_better, evaluate
 from partita.engines.search.monitor import Monitor
 from partita.ground.units import GIB
@@ -80,7 +80,7 @@ def test_a_recipe_makes_a_plan_of_its_kind_or_says_why(recipe: Solver, problem: 
 def test_no_recipe_beats_the_planner(problem: HybridProblem) -> None:
     best = pt.solve(problem, explain=False)
     assert best.objective == 0 or best.status in (pt.Status.OPTIMAL, pt.Status.INFEASIBLE)
-    for row in compare(problem):
+    for row in run_baselines(problem, HybridOptions()):
         if row.feasible:
             assert row.plan is not None
             value, broken = judge(problem, row.plan)
@@ -256,7 +256,7 @@ def test_published_equal_stages_are_reached(devices: int, published: float, publ
 def test_a_better_recipe_replaces_an_unfinished_plan() -> None:
     """Only a search that was cut short can be beaten, and a proof that is contradicted is a defect."""
     problem = transformer(4)
-    rows = compare(problem)
+    rows = run_baselines(problem, HybridOptions())
     best = pt.solve(problem)
     (worse,) = [row for row in rows if row.name == "pure pipeline"]
     cut = dataclasses.replace(
@@ -278,7 +278,7 @@ def test_a_better_recipe_replaces_an_unfinished_plan() -> None:
 
 def test_what_a_slower_layout_spends_more_on() -> None:
     problem = transformer(4)
-    rows = {row.name: row for row in compare(problem)}
+    rows = {row.name: row for row in run_baselines(problem, HybridOptions())}
     plan = pt.solve(problem)
     mine = device_time(problem, plan.plan, plan.evaluation)
     alone = rows["pure pipeline"]

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 import partita as pt
-from partita.conductor.plan import price
+from partita.api.planning import price
 from partita.conductor.split import split_of
 from partita.costs.roofline import Roofline
 from partita.engines.search.result import Status

@@ -12,7 +12,8 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import partita as pt
-from partita.conductor.plan import plan, price_all
+from partita.api.planning import plan
+from partita.conductor.plan import price_all
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 from partita.problems import kind_of

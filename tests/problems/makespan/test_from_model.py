@@ -12,8 +12,9 @@ from rich.console import Console
 
 import partita as pt
 from instances.strategies import examples
+from partita.api.planning import plan, price
 from partita.conductor.documents import answer_document
-from partita.conductor.plan import choose_problem, plan, price
+from partita.conductor.plan import choose_problem
 from partita.costs.roofline import Roofline
 from partita.costs.table import CostRow, CostTable
 from partita.engines.search.monitor import Monitor
@@ -277,7 +278,7 @@ def test_plans_of_models_are_schedules(graph: Graph, tied: str) -> None:
 def test_the_report_says_what_runs_where() -> None:
     answer = plan(GRAPH, CLUSTER, objective="latency", time_limit_s=10)
     report = kind_of(answer.problem).report
-    document = answer_document(answer)
+    document = answer_document(answer.model_plan)
     devices = document["plan"]["devices"]
     assert [device["name"] for device in devices] == ["T4", "CPU", "L4"]
     assert [device["kind"] for device in devices] == ["accelerator", "cpu", "accelerator"]

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import partita as pt
-from partita.conductor.plan import plan
+from partita.api.planning import plan
 from partita.ground.errors import InputError
 from partita.nouns.graph import Graph
 from partita.problems.serving.options import parse_unit_layout

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 
 from instances.strategies import examples, throughput_problems
-from partita.conductor.compare import compare
+from partita.api.solving import solve
+from partita.conductor.compare import run_baselines
 from partita.conductor.judge import adopt_better, best_of, judge_plan
-from partita.conductor.solve import solve
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Status
 from partita.ground.errors import DisagreementError
@@ -144,14 +144,14 @@ def test_scotch_cuts_where_little_crosses() -> None:
 def test_a_better_row_is_adopted_and_a_contradiction_raises() -> None:
     """A result cut short takes the best feasible row; one that claims a proof does not survive a better one."""
     exact = solve(DIAMOND)
-    rows = compare(DIAMOND)
+    rows = run_baselines(DIAMOND, ThroughputOptions())
     best = best_of(rows, ThroughputOptions())
     assert best is not None
     assert best.evaluation is not None
     assert adopt_better(exact, rows, ThroughputOptions()) == exact
     import dataclasses
 
-    worse = evaluate(DIAMOND, compare(DIAMOND)[0].plan)  # type: ignore[arg-type]
+    worse = evaluate(DIAMOND, run_baselines(DIAMOND, ThroughputOptions())[0].plan)  # type: ignore[arg-type]
     cut_short = dataclasses.replace(exact, evaluation=worse, bound=None, status=Status.FEASIBLE)
     adopted = adopt_better(cut_short, rows, ThroughputOptions())
     assert adopted.objective == best.evaluation.objective

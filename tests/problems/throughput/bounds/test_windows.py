@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from instances.strategies import examples
-from partita.conductor.bound import bound
+from partita.api.judging import bound
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.kernels.throughput.mincut import block_network
 from partita.engines.kernels.throughput.windows import dividing_item, new_window_room, settle_windows

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from instances.strategies import throughput_problems
-from partita.conductor.bound import bound
-from partita.conductor.solve import solve
+from partita.api.judging import bound
+from partita.api.solving import solve
 from partita.engines.mip.solve import available
 from partita.engines.search.result import Status
 from partita.problems.throughput.free.search import FreeIncumbent, FreeRounds, free_instance, refusal

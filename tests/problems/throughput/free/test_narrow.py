@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from partita.conductor.solve import solve
+from partita.api.solving import solve
 from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.solve import available
 from partita.engines.search.monitor import Monitor
