@@ -103,7 +103,7 @@ def test_calibration(partita: Callable[..., Run], profile: Path) -> None:
         (("hf:gpt2", "--calibrate", "p.json"), "runs no model; leave hf:gpt2 out"),
         (("hf:gpt2", "--against", "L4"), "--against goes with --calibrate"),
         (("hf:gpt2", "--decode", 3), "leave --decode out"),
-        (("--calibrate", "none.json"), "cannot read none.json"),
+        (("--calibrate", "none.json"), "none.json: there is no such file"),
         (("graph.json",), "cannot be run|not of a form"),
     ],
 )

@@ -74,7 +74,7 @@ def test_traces_are_run(partita: Callable[..., Any], tmp_path: Path) -> None:
         ((*FIXED, "--layout", "data=2"), "'data=2' is not one of tensor=…"),
         ((*FIXED, "--weights", "fp3"), "there is no number format 'fp3'"),
         (("--prompt-tokens", "-1", "--output-tokens", "1"), "--prompt-tokens -1 is out of range"),
-        (("--requests", "nowhere.csv"), "cannot read nowhere.csv"),
+        (("--requests", "nowhere.csv"), "nowhere.csv: there is no such file"),
         ((*FIXED, "--price-per-hour", "T4=1"), "names T4, and the cluster has L4; name these"),
         ((*FIXED, "--price-per-hour", "L4"), "'L4' is not of the form KIND=X"),
         ((*FIXED, "--roles", "none"), "--roles 'none' is not one of both, split, any"),

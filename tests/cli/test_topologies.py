@@ -74,7 +74,7 @@ def test_a_topology_is_drawn(spec: str, partita: Call, tmp_path: Path) -> None:
         (["mesh:4x4", "--plot", "nowhere/out.png"], "does not exist"),
         (["mesh", "--plot", "out.png"], "mesh has no size; write for example: partita topologies dgx1:4"),
         (["--plot", "out.png"], "there is no topology to draw"),
-        (["missing.csv"], "cannot read missing.csv"),
+        (["missing.csv"], "missing.csv: there is no such file"),
     ],
 )
 def test_what_is_wrong_is_said(

@@ -95,5 +95,5 @@ def test_wrong_files_are_refused(name: str, text: str, error: type[Exception], m
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="there is no such file"):
         read_cost_table(tmp_path / "none.csv")

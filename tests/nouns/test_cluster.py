@@ -348,13 +348,13 @@ def test_a_wrong_file_is_refused(text: str, error: type[Exception], message: str
 
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="there is no such file"):
         read_cluster(str(tmp_path / "none.toml"))
     path = tmp_path / "list.json"
     path.write_text("[1]", encoding="utf-8")
     with pytest.raises(FormatError, match="must hold a table"):
         read_cluster(path)
-    path.write_bytes(b"\xff\xfe")
+    path.write_bytes(b"\xff")
     with pytest.raises(FormatError, match="UTF-8"):
         read_cluster(path)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import fnmatch
+import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from partita.costs.profile import Measured, Profile, read_profile
 from partita.costs.roofline import CostSource, Roofline
 from partita.ground.checks import check_fields
 from partita.ground.errors import FormatError, InputError
+from partita.ground.files import text_of
 from partita.nouns.catalogue.files import check_keys, converted, read_document
 from partita.nouns.catalogue.specs import DeviceSpec
 from partita.nouns.graph import Graph
@@ -130,11 +132,8 @@ def _document_rows(path: Path) -> list[Mapping[str, Any]]:
 
 def _csv_rows(path: Path) -> list[Mapping[str, Any]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            found = list(csv.DictReader(file))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+        found = list(csv.DictReader(io.StringIO(text_of(path), newline="")))
+    except csv.Error as error:
         raise FormatError(f"{path} is not a table in CSV: {error}") from None
     rows: list[Mapping[str, Any]] = []
     for number, row in enumerate(found, start=1):

@@ -17,21 +17,14 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from partita.ground.errors import FormatError, InputError
+from partita.ground.files import content_of
 
 T = TypeVar("T")
 
 
 def read_bytes(path: str | Path) -> bytes:
     """The content of a file."""
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder; name a file") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    data = content_of(path)
     if not data.strip():
         raise FormatError(f"{path} is empty; it should hold a JSON object")
     return data

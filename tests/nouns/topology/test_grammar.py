@@ -92,8 +92,8 @@ def test_bandwidths(text: str, expected: float) -> None:
         ("random-blk-2:4:nodes=4", "no two devices are in one machine"),
         ("torsu:4x4", "is it the topology torus?"),
         ("nosuch:4:seed=1", "neither a file nor one of flat, two-level"),
-        ("nowhere.txt", "cannot read nowhere.txt"),
-        ("nowhere.xml:device=L4", "cannot read nowhere.xml"),
+        ("nowhere.txt", "nowhere.txt: there is no such file"),
+        ("nowhere.xml:device=L4", "nowhere.xml: there is no such file"),
     ],
 )
 def test_what_is_wrong_is_said(spec: str, message: str) -> None:

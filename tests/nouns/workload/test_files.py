@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said(text: str, said: str, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="there is no such file"):
         read_requests(tmp_path / "nothing.csv")
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FormatError, match="not text in UTF-8"):

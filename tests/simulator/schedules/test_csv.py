@@ -115,10 +115,10 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"own\.csv: there is no such file"):
         find_schedule(str(tmp_path / "own.csv"))
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(InputError, match=r"folder\.csv cannot be read: Is a directory; name a CSV file"):
+    with pytest.raises(InputError, match=r"folder\.csv is a folder; name a file"):
         find_schedule(str(tmp_path / "folder.csv"))
     (tmp_path / "own.csv").write_bytes(b"\xff\xfe0F0")
-    with pytest.raises(FormatError, match=r"own\.csv is not a CSV file: .* cells such as 0F0"):
+    with pytest.raises(FormatError, match=r"own\.csv is not text in UTF-8"):
         find_schedule(str(tmp_path / "own.csv"))
     (tmp_path / "own.csv").write_text("0F0," + "0" * 200_000)
     with pytest.raises(FormatError, match=r"own\.csv is not a CSV file: field larger"):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from partita.ground.errors import FormatError, InputError
+from partita.ground.files import text_of
 
 T = TypeVar("T")
 
@@ -35,12 +36,7 @@ def converted(where: str, data: Any, kind: type[T], *, strict: bool = True) -> T
 
 def read_document(path: Path) -> dict[str, Any]:
     """The table a TOML or JSON file holds; a file without either suffix is tried as JSON, then as TOML."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    text = text_of(path)
     is_json = path.suffix.lower() == ".json" or (path.suffix.lower() != ".toml" and text.lstrip()[:1] == "{")
     try:
         data = json.loads(text) if is_json else tomllib.loads(text)

@@ -16,12 +16,14 @@ Other columns are ignored.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from partita.ground.errors import FormatError, InputError
+from partita.ground.files import text_of
 from partita.nouns.workload.workload import LengthShare, RequestTrace
 
 _AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -39,12 +41,7 @@ def read_requests(path: str | Path) -> RequestTrace | tuple[LengthShare, ...]:
         fall.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            return _read(csv.DictReader(file, strict=True), str(path))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+        return _read(csv.DictReader(io.StringIO(text_of(path), newline=""), strict=True), str(path))
     except csv.Error as error:
         raise FormatError(f"{path} is not valid CSV: {error}") from None
 

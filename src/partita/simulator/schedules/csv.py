@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 
 from partita.documents.document import write_atomic
 from partita.ground.errors import FormatError, InputError
+from partita.ground.files import text_of
 from partita.simulator.schedules.check import find_fault
 from partita.simulator.schedules.protocol import Action, Letter, Schedule
 
@@ -95,14 +96,10 @@ def read_schedule(path: str | Path) -> UserSchedule:
 
 def _rows(path: str | Path) -> list[list[str]]:
     """The rows of a file."""
+    text = text_of(path)
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
         rows = list(csv.reader(io.StringIO(text, newline="")))
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; name a CSV file") from None
-    except (UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise FormatError(f"{path} is not a CSV file: {error}; it should have cells such as 0F0") from None
     if not text.strip():
         raise FormatError(f"{path} is empty; it should have a row for each rank, with cells such as 0F0")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from partita.ground.errors import FormatError, InputError, require
+from partita.ground.errors import FormatError, require
+from partita.ground.files import text_of
 
 #: No topology is nested deeper.
 MAX_DEPTH = 200
@@ -31,16 +32,7 @@ class TextFile:
 
 def read_text_file(path: str | Path) -> TextFile:
     """Read a text file; ``InputError`` if it cannot be read, ``FormatError`` if it is no text."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    try:
-        # Windows' shells write a mark before redirected output, and two bytes for a character.
-        encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        return TextFile(str(path), data.decode(encoding))
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    return TextFile(str(path), text_of(path))
 
 
 @dataclass
