@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.documents.tables.text import new_figure, new_table, save_figure
+from partita.ground.fronts import front
 from partita.ground.units import format_time
 from partita.problems.facets.sweep import Axis, Sweep
 
@@ -126,16 +127,6 @@ def draw_sweep(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None 
     return found
 
 
-def pareto(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Numbers of the points that no other one is as good as in both values and better in one, by the first value."""
-    best, found = math.inf, []
-    for place in sorted(range(len(points)), key=lambda place: (*points[place], place)):
-        if points[place][1] < best:
-            best = points[place][1]
-            found.append(place)
-    return found
-
-
 def draw_pareto(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None = None) -> Axes:
     """Draw the objective over the first axis of the grid with several values, and the points that none dominates.
 
@@ -144,10 +135,10 @@ def draw_pareto(along: Sequence[Axis], document: dict[str, Any], ax: Axes | None
     found = new_figure(7.0, 4.5).add_subplot() if ax is None else ax
     first = varied(along, document["rows"])[0]
     rows = [row for row in document["rows"] if row["objective"] is not None and row[first.row_key] is not None]
-    points = [(float(row[first.row_key]), float(row["objective"])) for row in rows]
-    front = [points[place] for place in pareto(points)]
-    found.plot([x for x, _ in points], [y for _, y in points], "o", color="0.6", label="plans")
-    found.step([x for x, _ in front], [y for _, y in front], "o-", where="post", color="C0", label="not dominated")
+    x, y = [float(row[first.row_key]) for row in rows], [float(row["objective"]) for row in rows]
+    best = front(x, y).tolist()
+    found.plot(x, y, "o", color="0.6", label="plans")
+    found.step([x[v] for v in best], [y[v] for v in best], "o-", where="post", color="C0", label="not dominated")
     found.set_ylim(bottom=0)
     found.set_xlabel(first.title)
     found.set_ylabel(f"objective ({document['unit']})")

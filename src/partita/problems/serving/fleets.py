@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
+from partita.ground.fronts import front
 from partita.problems.serving.capacities import UnitCapacity, drawn_of, kinds_of
 from partita.problems.serving.evaluate import most_late
 from partita.problems.serving.mixes import ROOM, StepMultipliers
@@ -131,7 +132,8 @@ class FleetBound:
             choices = [(0.0, 0.0)]
             for pool in self.problem.pools:
                 price, curve = pool.cost_per_device, self._curve(pool.kind, capacities)
-                choices = _pareto([(c + price * n, v + more) for c, v in choices for n, more in enumerate(curve)])
+                choices = [(c + price * n, v + more) for c, v in choices for n, more in enumerate(curve)]
+                choices = [choices[place] for place in front(*np.transpose(choices) * [[1.0], [-1.0]]).tolist()]
             asked = total / self.longest_s * (1 - ROOM) if self.longest_s > 0 else math.inf
             found = max(found, min((cost for cost, made in choices if made >= asked), default=math.inf))
         return found * (1 - ROOM)
@@ -159,13 +161,4 @@ def knapsack(worth: dict[int, float], room: int) -> list[float]:
         found[size] = max(
             [found[size - 1]] + [found[size - own] + value for own, value in worth.items() if own <= size]
         )
-    return found
-
-
-def _pareto(choices: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Choices of cost and worth that no other beats in both."""
-    found: list[tuple[float, float]] = []
-    for cost, worth in sorted(choices, key=lambda one: (one[0], -one[1])):
-        if not found or worth > found[-1][1]:
-            found.append((cost, worth))
     return found

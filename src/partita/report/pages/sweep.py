@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from partita.ground.fronts import front
 from partita.ground.units import format_bytes, format_time
 from partita.report.pages.again import again, notes
 from partita.report.pages.assemble import assembled
@@ -198,21 +201,19 @@ def _efficiency(rows: Sequence[Row], axes: Sequence[str], unit: str) -> Markup:
 
 def pareto(rows: Sequence[Row], cost: str) -> list[Row]:
     """Rows that no other one beats in both the cost and the objective, the cheapest first."""
-    found: list[Row] = []
     there = [row for row in rows if row["objective"] is not None and row[cost] is not None]
-    for row in sorted(there, key=lambda row: (row[cost], row["objective"])):
-        if not found or row["objective"] < found[-1]["objective"]:
-            found.append(row)
-    return found
+    # Not all costs are numbers.
+    _, rank = np.unique([row[cost] for row in there], return_inverse=True)
+    return [there[v] for v in front(rank, [row["objective"] for row in there]).tolist()]
 
 
 def _pareto(rows: Sequence[Row], axes: Sequence[str], unit: str) -> Markup:
     """What is best for its cost, where more than one thing varies."""
-    if len(axes) < 2 or len(pareto(rows, axes[0])) < 2:
+    best = pareto(rows, axes[0]) if len(axes) > 1 else []
+    if len(best) < 2:
         return Markup("")
     from plotly.graph_objects import Scatter
 
-    front = pareto(rows, axes[0])
     there = [row for row in rows if row["objective"] is not None and row[axes[0]] is not None]
     factor, axis = scaled(max(row["objective"] for row in there), unit)
     traces = [
@@ -226,8 +227,8 @@ def _pareto(rows: Sequence[Row], axes: Sequence[str], unit: str) -> Markup:
             hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
         ),
         Scatter(
-            x=[row[axes[0]] for row in front],
-            y=[row["objective"] * factor for row in front],
+            x=[row[axes[0]] for row in best],
+            y=[row["objective"] * factor for row in best],
             mode="lines+markers",
             line={"shape": "hv", "color": WORK, "width": 2},
             marker={"size": 9},
@@ -241,9 +242,9 @@ def _pareto(rows: Sequence[Row], axes: Sequence[str], unit: str) -> Markup:
         xaxis={"title": {"text": _title(axes[0])}},
         yaxis={"title": {"text": f"objective ({axis})"}, "rangemode": "tozero"},
     )
-    listed = [(point_words(axes, row, unit), time(row["objective"], unit)) for row in front]
+    listed = [(point_words(axes, row, unit), time(row["objective"], unit)) for row in best]
     numbers = table("Points that no other one beats in both", ("point", "objective"), listed)
-    says = f"{len(front)} of {len(there)} points are best for their {_title(axes[0])}."
+    says = f"{len(best)} of {len(there)} points are best for their {_title(axes[0])}."
     return section("pareto", "Best for its cost", chart("front", found, says, numbers))
 
 

@@ -26,6 +26,7 @@ from partita.engines.kernels.arrays import Floats, Longs
 from partita.engines.kernels.latency.blocks import block_options
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
+from partita.ground.fronts import front
 from partita.ground.rounding import rounded_down
 from partita.problems.kind import BoundMethod
 from partita.problems.latency.bounds.relaxation import RelaxedChain, chain_of, side_times, spine_of
@@ -184,13 +185,8 @@ def _front(rows: list[tuple[Floats, Floats]], limit: float) -> tuple[Floats, Flo
     times, held = (np.concatenate([row[i] for row in rows]) for i in (0, 1))
     fits = (held <= limit) & (times < np.inf)
     times, held = times[fits], held[fits]
-    order = np.lexsort((times, held))
-    times, held = times[order], held[order]
-    if not len(times):
-        return times, held
-    least = np.minimum.accumulate(times)
-    better = np.concatenate([[True], least[1:] < least[:-1]])
-    return times[better], held[better]
+    best = front(held, times)
+    return times[best], held[best]
 
 
 def block_ways(

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.search.monitor import Monitor
-from partita.ground.rounding import lowered, up_to
+from partita.ground.fronts import front
+from partita.ground.rounding import SUMMED, lowered, up_to
 from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.blocks import choices_of
@@ -244,15 +245,9 @@ def fastest_choices(
 
 def _front(memory: npt.NDArray[np.float64], time: npt.NDArray[np.float64], limit: float) -> npt.NDArray[np.int64]:
     """Places of the points within the limit that no other one beats, by memory."""
-    order = np.lexsort((time, memory))
-    order = order[memory[order] <= limit]
-    if not len(order):
-        return order
-    least = np.minimum.accumulate(time[order])
-    better = np.ones(len(order), dtype=bool)
+    within = np.flatnonzero(memory <= limit)
     # A hair less time is rounding, not a better point.
-    better[1:] = time[order][1:] < lowered(least[:-1])
-    order = order[better]
-    if len(order) > _MOST_POINTS:
-        order = order[np.linspace(0, len(order) - 1, _MOST_POINTS).round().astype(np.int64)]
-    return order
+    kept = within[front(memory[within], time[within], margin=SUMMED)]
+    if len(kept) > _MOST_POINTS:
+        kept = kept[np.linspace(0, len(kept) - 1, _MOST_POINTS).round().astype(np.int64)]
+    return kept
