@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict
 import msgspec
 
 from partita.api.frames import Frame, frame
-from partita.api.plots import draw_stages
+from partita.api.pictures import draw_stages
 from partita.api.saved import saved_rows, saved_tables
 from partita.conductor.documents import answer_document, result_document, runtime_sentences
 from partita.conductor.place import PlacedPlan, placement_document

@@ -15,9 +15,9 @@ from typing import Any
 from partita.exporters.deployment_exporter import DeploymentExporter, longest_note, priced_for, share_notes
 from partita.exporters.engine_arguments import EngineArguments
 from partita.exporters.serve_flags import FlagError
-from partita.exporters.sglang_arguments import SglangArguments
+from partita.exporters.sglang import SglangArguments
 from partita.exporters.unit_facts import UnitFacts, machines_of_units, unlike
-from partita.exporters.vllm_arguments import VllmArguments
+from partita.exporters.vllm_serve import VllmArguments
 from partita.ground.errors import UnsupportedError, require
 from partita.nouns.deployment import DeployedUnits, Deployment, UnitRole
 

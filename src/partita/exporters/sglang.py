@@ -1,10 +1,121 @@
-"""SGLang: a ``sglang.launch_server`` command for every unit."""
+"""SGLang: a ``sglang.launch_server`` command for every unit, and what its arguments say.
+
+Sources: SGLang 0.5.23 and 0.5.21, ``sglang/srt/arg_groups/fields``, ``parallel_hook.py`` (groups of
+attention share out tokens of a chunk, and requests), ``choices.py``; https://docs.sglang.io/advanced_features/server_arguments.html,
+https://docs.sglang.io/advanced_features/pd_disaggregation.html.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from partita.exporters.engine_arguments import Cards, EngineArguments, Node
+from partita.exporters.serve_flags import SGLANG
 from partita.exporters.serve_script import ServeScript
-from partita.exporters.sglang_arguments import SglangArguments
+from partita.exporters.unit_facts import Numbers, UnitFacts
 from partita.exporters.unit_places import PlacedUnit
+from partita.nouns.deployment import DeployedUnits, Deployment
+
+#: What hands caches on.
+BACKEND = "nixl"
+
+
+#: By format of weights, and of the cache, what it is called here.
+_QUANTIZATIONS = {
+    "fp8": "fp8",
+    "fp8_block": "fp8",
+    "int8": "w8a8_int8",
+    "int4": "awq_marlin",
+    "fp4": "modelopt_fp4",
+    "nvfp4": "modelopt_fp4",
+}
+_CACHES = {"bf16": "bf16", "fp8": "fp8_e4m3", "nvfp4": "nvfp4"}
+
+
+class SglangArguments(EngineArguments):
+    """``python3 -m sglang.launch_server``.
+
+    Groups that share out attention are inside the tensor-parallel size, and sizes are of all of them; groups apart are
+    replicas with sizes of their own. Experts are shared out over ``--ep-size`` groups of a stage.
+    """
+
+    name = "sglang"
+    title = "SGLang 0.5.23"
+    model_flag = "--model-path"
+    flags = SGLANG
+    quantizations = _QUANTIZATIONS
+    caches = _CACHES
+
+    def _arguments(self, group: DeployedUnits, longest: int, numbers: Numbers) -> list[str]:
+        together = 1 if group.apart else group.attention_data
+        found = [f"--tp-size {group.tensor * together}", f"--pp-size {group.pipeline}"]
+        if group.attention_data > 1:
+            found.append(f"--dp-size {group.attention_data}")
+        if together > 1:
+            found.append("--enable-dp-attention")
+        if group.expert is not None:
+            found.append(f"--ep-size {group.expert}")
+        found.append(f"--max-running-requests {group.requests * together}")
+        found.append(f"--chunked-prefill-size {group.tokens * together if group.chunked else -1}")
+        found.append(f"--max-prefill-tokens {group.tokens}")
+        found += ["--enable-mixed-chunk"] if group.mixed else []
+        found += [f"--page-size {group.block_tokens}", f"--context-length {longest}"]
+        if group.memory_share is not None:
+            found.append(f"--mem-fraction-static {group.memory_share!r}")
+        told = (
+            ("--dtype", numbers.dtype),
+            ("--quantization", numbers.quantization),
+            ("--kv-cache-dtype", numbers.cache),
+        )
+        found += [f"{name} {value}" for name, value in told if value is not None]
+        if group.role != "both":
+            found += [f"--disaggregation-mode {group.role}", f"--disaggregation-transfer-backend {BACKEND}"]
+        return " ".join(found).split()
+
+    def _said(self, found: dict[str, Any], cards: Cards) -> UnitFacts:
+        data = found.get("--dp-size", 1)
+        together = data if "--enable-dp-attention" in found else 1
+        chunk = found["--chunked-prefill-size"]
+        mode = found.get("--disaggregation-mode", "null")
+        return UnitFacts(
+            role="both" if mode == "null" else mode,
+            tensor=found.get("--tp-size", 1) // together,
+            pipeline=found.get("--pp-size", 1),
+            attention_data=data,
+            expert=found.get("--ep-size", 1),
+            requests=found["--max-running-requests"] // together,
+            tokens=found["--max-prefill-tokens"] if chunk == -1 else chunk // together,
+            block_tokens=found["--page-size"],
+            chunked=chunk != -1,
+            mixed="--enable-mixed-chunk" in found,
+            longest=found["--context-length"],
+            memory_share=found.get("--mem-fraction-static"),
+            numbers=Numbers(*(found.get(name) for name in ("--dtype", "--quantization", "--kv-cache-dtype"))),
+            cards=cards,
+        )
+
+    def node_arguments(self, group: DeployedUnits, node: Node) -> list[str]:
+        return f"--nnodes {node.ranks} --node-rank {node.rank} --dist-init-addr {node.head}:{node.port}".split()
+
+    def node_reasons(self, group: DeployedUnits, machines: int) -> Iterator[str]:
+        if machines > 1 and group.attention_data > 1 and group.apart:
+            yield (
+                f"sglang has replicas (--dp-size {group.attention_data}) on one machine, and {group.label} is on "
+                f"{machines}; plan units without attention-data groups"
+            )
+        if group.pipeline % machines and machines % group.pipeline:
+            yield (
+                f"sglang has equally many stages on each machine, and {group.label} has {group.pipeline} on "
+                f"{machines} machines"
+            )
+
+    def own_reasons(self, group: DeployedUnits, deployment: Deployment) -> Iterator[str]:
+        if group.mixed and not group.chunked:
+            yield "sglang mixes prompts and decodes only where it cuts prompts into chunks, and the plan has them whole"
+        if group.expert is not None and group.apart and group.attention_data > 1:
+            yield "sglang shares experts out over all groups of a stage, and the plan has them in each group"
+
 
 #: Where units for decode ask those for prefill for caches, counted by unit.
 _BOOTSTRAP = 8998

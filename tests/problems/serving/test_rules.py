@@ -7,7 +7,6 @@ import pytest
 from partita.engines.search.monitor import Monitor
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.kind import SearchOptions
-from partita.problems.serving.baselines import DEFAULT_BASELINES
 from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.problem import (
@@ -20,7 +19,15 @@ from partita.problems.serving.problem import (
     UnitGroup,
     UnitLayout,
 )
-from partita.problems.serving.rules import Estimates, growing, halved_split, one_kind, rate_matching, smallest_units
+from partita.problems.serving.rules import (
+    RULES,
+    Estimates,
+    growing,
+    halved_split,
+    one_kind,
+    rate_matching,
+    smallest_units,
+)
 from partita.problems.serving.samples import sample_prices
 
 
@@ -73,7 +80,7 @@ def test_matched_rates_are_near_each_other() -> None:
 
 
 @pytest.mark.parametrize("problem", [FLEET, AT_RATE], ids=["rate", "cost"])
-@pytest.mark.parametrize("baseline", DEFAULT_BASELINES, ids=lambda one: one.name)
+@pytest.mark.parametrize("baseline", RULES, ids=lambda one: one.name)
 def test_every_rule_makes_a_fleet(problem: ServingProblem, baseline: object) -> None:
     options = SearchOptions()
     assert baseline.supports(problem, options) is None  # type: ignore[attr-defined]
@@ -87,7 +94,7 @@ def test_every_rule_makes_a_fleet(problem: ServingProblem, baseline: object) -> 
 
 
 def test_a_rule_stops_where_units_are_enough() -> None:
-    greedy = next(one for one in DEFAULT_BASELINES if one.name == "greedy-covering")
+    greedy = next(one for one in RULES if one.name == "greedy-covering")
     few = greedy.solve(AT_RATE, SearchOptions(), Monitor(30)).plan
     more = AT_RATE.replace(workload=RequestWorkload(prompt_tokens=100, output_tokens=20, requests=300, rate_per_s=40.0))
     many = greedy.solve(more, SearchOptions(), Monitor(30)).plan
@@ -97,8 +104,8 @@ def test_a_rule_stops_where_units_are_enough() -> None:
 
 
 def test_roles_that_are_not_asked_for_are_refused() -> None:
-    split = next(one for one in DEFAULT_BASELINES if one.name == "rate-matching")
-    joint = next(one for one in DEFAULT_BASELINES if one.name == "one-kind")
+    split = next(one for one in RULES if one.name == "rate-matching")
+    joint = next(one for one in RULES if one.name == "one-kind")
     assert "use --roles any" in str(split.supports(FLEET.replace(roles="both"), SearchOptions()))
     assert "use --roles any" in str(joint.supports(FLEET.replace(roles="split"), SearchOptions()))
 

@@ -32,7 +32,7 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
     solvers: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.solvers:DEFAULT_SOLVERS")
     usual_solver = "every-deployment"
     bounds: lazy[Bounds[ServingProblem]] = lazy("partita.problems.serving.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.baselines:DEFAULT_BASELINES")
+    baselines: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.rules:RULES")
     files: lazy[ServingPlanFiles] = lazy("partita.problems.serving.files:ServingPlanFiles")
     report: lazy[ServingReport] = lazy("partita.problems.serving.report:ServingReport")
     sweep: lazy[ServingSweep] = lazy("partita.problems.serving.sweep:ServingSweep")

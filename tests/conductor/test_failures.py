@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from partita.costs.failures import best_interval_s, expected_s
+from partita.conductor.training_run import best_interval_s, expected_s
 
 
 def drawn_s(rng: random.Random, work: float, checkpoint: float, restart: float, between: float) -> float:
