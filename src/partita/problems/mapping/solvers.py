@@ -20,6 +20,7 @@ from partita.problems.mapping.bounds.columns import PROGRAM_S, Columns, columns_
 from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
+from partita.problems.mapping.bounds.rounds import Rounds, rounds_bound
 from partita.problems.mapping.counted_search import counted_search
 from partita.problems.mapping.exact import QUICK, settle
 from partita.problems.mapping.instance import MappingInstance, listable
@@ -91,6 +92,9 @@ class MappingCombined(MappingSolver):
         def report(value: float) -> None:
             best.prove(value, Columns.name)
 
+        def report_rounds(value: float) -> None:
+            best.prove(value, Rounds.name)
+
         def report_thresholds(value: float) -> None:
             best.prove(value, Thresholds.name)
 
@@ -100,14 +104,16 @@ class MappingCombined(MappingSolver):
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
             least, counts = lowered(instance, assignment_bound(instance)), Columns().supports(instance.problem) is None
             low = least
+            # Mappings are made of what is counted, so that it is theirs that say which targets are asked.
+            shares = [high]
+
+            def found(device: Ints) -> None:
+                shares.append(search.settle_shares(device))
+
+            if Rounds().supports(instance.problem) is None:
+                low = rounds_bound(instance, low, lambda: min(shares), done, report_rounds, found)
             if counts:
-                # Easy programs first: they often know more than anything else, and later ones begin there. Mappings
-                # are made of their solutions, so that it is theirs that say which targets are asked.
-                shares = [high]
-
-                def found(device: Ints) -> None:
-                    shares.append(search.settle_shares(device))
-
+                # Easy programs first: they often know more than anything else, and later ones begin there.
                 low = columns_bound(instance, low, lambda: min(shares), done, report, found, program_s=_EASY_S)
             if done():
                 return []

@@ -1,0 +1,101 @@
+"""Rounds of columns: one after another along the rings, through islands that they fill together.
+
+Source: own; ``partita.problems.mapping.bounds.closed_walks`` says what a round is, and how a target is refuted. Against
+counting layouts (``partita.problems.mapping.bounds.layout_program``), all rings of a column lead to the same next one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Ints
+from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Bound, Status
+from partita.ground.rounding import GAP
+from partita.problems.kind import BoundMethod
+from partita.problems.mapping.bounds.closed_walks import Round, round_within
+from partita.problems.mapping.bounds.composing import placed
+from partita.problems.mapping.bounds.moving import lowered
+from partita.problems.mapping.bounds.neighbours import assignment_bound
+from partita.problems.mapping.bounds.parts import Island, partitions
+from partita.problems.mapping.evaluate import evaluate
+from partita.problems.mapping.instance import MappingInstance, listable
+from partita.problems.mapping.problem import MappingProblem
+
+#: Width of the interval at which bisection ends, as a share of its upper end; how far above the bound targets are
+#: at first and at most, as a share of it; and targets given up after which there are no more.
+_PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 3
+
+
+class Rounds(BoundMethod[MappingProblem]):
+    """See the module."""
+
+    name = "rounds"
+    summary = "columns one after another through groups of devices with fast links that they fill; needs few groups"
+    argument = "no round of columns within the target fills all groups of devices, whichever begins it"
+
+    def supports(self, problem: MappingProblem) -> str | None:
+        if not listable(problem):
+            return "machines are counted, and too many"
+        if len(set(problem.counts)) > 1:
+            return "stages have different numbers of replicas"
+        return None if problem.replicas > 1 else "there is one replica of every stage"
+
+    def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
+        instance = MappingInstance(problem)
+        value = assignment_bound(instance)
+        if math.isfinite(value):
+            first = instance.plan(np.arange(instance.count, dtype=np.int32))
+            high = evaluate(problem, first).objective
+            value = rounds_bound(instance, value, lambda: high, lambda: monitor.stopping)
+        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+
+
+def rounds_bound(
+    instance: MappingInstance,
+    low: float,
+    high: Callable[[], float],
+    stopping: Callable[[], bool],
+    report: Callable[[float], object] = lambda value: None,
+    found: Callable[[Ints], object] = lambda device: None,
+) -> float:
+    """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
+
+    There are devices enough, and as many replicas of every stage, more than one. ``high`` is asked again for every
+    target, after ``found`` got a mapping that is made of a round; ``stopping`` is polled, and true ends it.
+    """
+    for number, islands in enumerate(partitions(instance)):
+        upper, vain = high(), 0
+
+        def refuted(target: float, islands: list[Island] = islands) -> Round:
+            answer = round_within(instance, islands, target, stopping)
+            if answer.islands is not None:
+                found(placed(instance, islands, answer.islands.T))
+            elif answer.status is Status.INFEASIBLE:
+                report(lowered(instance, target))
+            return answer
+
+        # Targets far below are refuted soon, those far above have too many layouts. Finer islands have to show that
+        # they know more at all.
+        step = 2 * _PRECISION if number else _STEP
+        target = low * (1 + step)
+        while target < upper and upper - low > _PRECISION * upper and vain < _VAIN and not stopping():
+            answer = refuted(target)
+            if answer.status is Status.INFEASIBLE:
+                low, step = target, min(2 * step, _LONGEST)
+            elif number and step == 2 * _PRECISION:
+                break
+            else:
+                upper = target
+                vain += answer.status is Status.UNKNOWN and answer.looked
+            upper = min(upper, high())
+            target = min(low * (1 + step), (low + upper) / 2)
+        # Often nothing is left between.
+        last = high() * (1 - GAP)
+        near = low < last <= (1 + 2 * _PRECISION) * low and not stopping()
+        if near and refuted(last).status is Status.INFEASIBLE:
+            low = last
+    return low
