@@ -33,9 +33,9 @@ def test_files_are_what_the_declarations_say() -> None:
     assert {path.name for path in FOLDER.glob("*.py")} == {"__init__.py", *(path.name for path in generated())}
 
 
-def explicit(public: Callable[..., Any]) -> set[str]:
+def explicit(function: Function) -> set[str]:
     """Parameters that a function has beside its settings."""
-    return {*public.__code__.co_varnames[: public.__code__.co_argcount], *(public.__kwdefaults__ or ())}
+    return inspect.signature(getattr(function.module, function.name)).parameters.keys() - {"settings"}
 
 
 def settings_named(overloaded: Callable[..., Any], **annotations: str) -> type:
@@ -69,7 +69,7 @@ def test_an_objective_has_its_settings(function: Function, kind: AnyKind) -> Non
     # Without an objective, price takes the first: two overloads have its settings.
     found = settings_named(public, objective=f"Literal['{kind.objective}']").__annotations__
     assert found.keys() >= wanted
-    assert found.keys() - wanted <= explicit(public)
+    assert found.keys() - wanted <= explicit(function)
 
 
 @pytest.mark.parametrize("function", [one for one in WITH_SETTINGS if one.takes in ("problem", "either")])
@@ -80,7 +80,7 @@ def test_a_problem_has_its_settings(function: Function, kind: AnyKind) -> None:
     found = settings_named(public, **{first: kind.problem.__name__}).__annotations__
     wanted = declared(kind, model=False, axes=function.axes, pricing_only=False)
     assert found.keys() >= wanted
-    assert found.keys() - wanted <= explicit(public)
+    assert found.keys() - wanted <= explicit(function)
 
 
 @pytest.mark.parametrize("function", WITH_SETTINGS)
@@ -99,7 +99,7 @@ def test_help_names_every_setting(function: Function) -> None:
             parts.append(kind.model.pricing)
         parts.append(kind.changes)
         imports = Imports()
-        found = keywords_of(parts, imports, kind, explicit(public) | axes)
+        found = keywords_of(parts, imports, kind, explicit(function) | axes)
         for entry in {**found, **(axes_of(kind, imports) if function.axes else {})}.values():
             assert f" {entry.name} : " in shown
             assert entry.meaning in shown
@@ -164,7 +164,7 @@ def test_signatures_list_every_setting(function: Function) -> None:
     public = getattr(partita, function.name)
     *given, rest = inspect.signature(public).parameters.values()
     assert rest.kind is inspect.Parameter.VAR_KEYWORD
-    assert {one.name for one in given} > explicit(public)
+    assert {one.name for one in given} > explicit(function)
     for each in typing.get_overloads(public):
         name = inspect.signature(each).parameters["settings"].annotation.removeprefix("Unpack[").removesuffix("]")
         assert {one.name for one in given} >= vars(sys.modules[public.__module__])[name].__annotations__.keys()

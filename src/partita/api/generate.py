@@ -201,50 +201,21 @@ class Writer:
         else:
             self.imports.add("typing", "Unpack")
             self.fill()
-        function, source = self.function, self.source
-        own = f"{function.title}Settings" if function.takes == "placing" else f"Any{function.title}Settings"
-        if plain:
-            returns, own = self.variants[-1].returns, ""
-        else:
-            self.imports.add("partita.api.listing", "listed")
-            returns = self.returned(find_kind(placing_facet().kind.name) if function.takes == "placing" else None)
-        whole = signature_text(function.name, source.parameters, own, returns, "")
-        if self.variants:
-            self.imports.add("typing", "overload")
+        name = self.function.name
         overloads = [
-            "\n".join(["@overload", signature_text(function.name, one.parameters, one.settings, one.returns, " ...")])
+            f"@overload\n{signature_text(name, one.parameters, one.settings, one.returns, ' ...')}"
             for one in self.variants
         ]
-        doc = source.doc.splitlines()
-        body = "\n".join(['    """' + doc[0], *(f"    {line}".rstrip() for line in doc[1:]), '    """'])
-        home = function.module.__name__
-        self.imports.add(home.rpartition(".")[0], home.rpartition(".")[2])
-        given = [f"{one.name}={one.name}" if one.named else one.name for one in source.parameters]
-        stored = function.takes == "file"
-        call = [f"    {f'found: {returns} =' if stored else 'return'} {home.rpartition('.')[2]}.{function.name}("]
-        call += [f"        {part}," for part in [*given, *([] if plain else ["**settings"])]]
-        blocks = [
-            *self.unions_text(),
-            *self.classes,
-            *overloads,
-            "\n".join(
-                [
-                    *([self.decorator(own)] if own else []),
-                    whole,
-                    body,
-                    *call,
-                    "    )",
-                    *(["    return found"] if stored else []),
-                ]
-            ),
-        ]
+        if overloads:
+            self.imports.add("typing", "overload")
+        blocks = [*self.unions_text(), *self.classes, *overloads, self.body_text(plain=plain)]
         header = (
-            f'"""``{function.name}`` with a signature for every problem: written by ``{COMMAND}``, not by hand."""\n\n'
+            f'"""``{name}`` with a signature for every problem: written by ``{COMMAND}``, not by hand."""\n\n'
             "from __future__ import annotations\n\n"
         )
         # An alias stands closer to the imports than a class.
-        gap = "\n" if self.unions else "\n\n"
-        return header + import_lines(self.imports) + gap + "\n\n\n".join(blocks) + "\n"
+        gap, body = "\n" if self.unions else "\n\n", "\n\n\n".join(blocks)
+        return header + import_lines(self.imports.used_in(body)) + gap + body + "\n"
 
     def unions_text(self) -> Iterator[str]:
         """Aliases of what is returned for one of several kinds."""
@@ -252,11 +223,31 @@ class Writer:
             short = f"{name}: TypeAlias = {' | '.join(parts)}"
             yield short if len(short) <= WIDTH else f"{name}: TypeAlias = (\n    " + "\n    | ".join(parts) + "\n)"
 
-    def decorator(self, own: str) -> str:
-        """What lists all settings in the signature and the docstring."""
-        shared = "Settings with every objective" if self.function.takes == "model" else "Settings of every problem"
-        titled = [f'        "{title}": {name},' for title, name in self.help.items()]
-        return "\n".join(["@listed(", f"    {own},", "    {", *titled, "    },", f'    "{shared}",', ")"])
+    def body_text(self, *, plain: bool) -> str:
+        """The function behind the overloads, which calls the one that is written; without any with its parameters."""
+        function, source = self.function, self.source
+        folder, _, home = function.module.__name__.rpartition(".")
+        written = f"{self.imports.add(folder, home)}.{function.name}"
+        doc = source.doc.splitlines()
+        docstring = ['    """' + doc[0], *(f"    {line}".rstrip() for line in doc[1:]), '    """']
+        if plain:
+            self.imports.add("partita.api.listing", "calling")
+            decorator = [f"@calling({written})"]
+        else:
+            self.imports.add("partita.api.listing", "listed")
+            shared = "Settings with every objective" if function.takes == "model" else "Settings of every problem"
+            own = f"{function.title}Settings" if function.takes == "placing" else f"Any{function.title}Settings"
+            titled = [f'        "{title}": {name},' for title, name in self.help.items()]
+            decorator = ["@listed(", f"    {own},", "    {", *titled, "    },", f'    "{shared}",']
+            decorator += [f"    written={written},", ")"]
+        if self.variants:
+            whole = f"def {function.name}(*given: object, **named: object) -> object:"
+            return "\n".join([*decorator, whole, *docstring])
+        returns = self.returned(find_kind(placing_facet().kind.name))
+        whole = signature_text(function.name, source.parameters, f"{function.title}Settings", returns, "")
+        given = [f"{one.name}={one.name}" if one.named else one.name for one in source.parameters]
+        call = [f"    return {written}(", *(f"        {part}," for part in [*given, "**settings"]), "    )"]
+        return "\n".join([*decorator[:-2], decorator[-1], whole, *docstring, *call])
 
 
 def generated() -> dict[Path, str]:

@@ -42,6 +42,13 @@ class Imports:
         """The name of a class, imported."""
         return self.add(kind.__module__, kind.__name__)
 
+    def used_in(self, text: str) -> Imports:
+        """Those that a source text names, but for its docstrings."""
+        words = set(re.findall(r"\w+", re.sub(r'""".*?"""', "", text, flags=re.DOTALL)))
+        found = Imports()
+        found.homes = {name: home for name, home in self.homes.items() if name in words}
+        return found
+
     def hint(self, text: str) -> str:
         """A hint with plain names, imported."""
         return _NAMED.sub(lambda found: self.add(found[1], found[2]), text)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
@@ -38,7 +38,7 @@ class _Described:
         return _wrapped(f"{self.name} : {types}", "        ", "") + _wrapped(self.sentence, "    ", "    ")
 
 
-@cache
+@functools.cache
 def _classes(module: str) -> Mapping[str, ast.ClassDef]:
     """The classes of a module as they are written; of one whose source is not there none."""
     try:
@@ -86,24 +86,45 @@ def _help(titled: Mapping[str, type[Any]], shared: str) -> Iterator[str]:
 
 
 def listed(
-    settings: type[Any], titled: Mapping[str, type[Any]] | None = None, shared: str = ""
+    settings: type[Any],
+    titled: Mapping[str, type[Any]] | None = None,
+    shared: str = "",
+    *,
+    written: Callable[..., object] | None = None,
 ) -> Callable[[FunctionT], FunctionT]:
     """A function that takes ``**settings`` lists each of them, a ``TypedDict``'s, in its signature.
 
     Its docstring has those that are ``titled`` under their titles, and those that all of these have under one more.
+    One with overloads may be ``written`` elsewhere, whose parameters it then has.
     """
 
     def wrap(function: FunctionT) -> FunctionT:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function if written is None else written)
         *known, rest = signature.parameters.values()
         each = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_Unset(), annotation=kind.__forward_arg__)
             for name, kind in settings.__annotations__.items()
         ]
-        shown = signature.replace(parameters=[*known, *each, rest])
-        function.__signature__ = shown  # type: ignore[attr-defined]
-        if function.__doc__ is not None and titled is not None:
-            function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__), *_help(titled, shared)])
-        return function
+        rest = rest.replace(annotation=f"Unpack[{settings.__name__}]")
+        found = function if written is None else calling(written)(function)
+        found.__signature__ = signature.replace(parameters=[*known, *each, rest])  # type: ignore[attr-defined]
+        if found.__doc__ is not None and titled is not None:
+            found.__doc__ = "\n".join([inspect.cleandoc(found.__doc__), *_help(titled, shared)])
+        return found
+
+    return wrap
+
+
+def calling(written: Callable[..., object]) -> Callable[[FunctionT], FunctionT]:
+    """A function with overloads calls what is written elsewhere, whose parameters it has."""
+
+    def wrap(function: FunctionT) -> FunctionT:
+        @functools.wraps(function)
+        def called(*given: object, **named: object) -> object:
+            return written(*given, **named)
+
+        del called.__wrapped__
+        called.__signature__ = inspect.signature(written)  # type: ignore[attr-defined]
+        return cast("FunctionT", called)
 
     return wrap

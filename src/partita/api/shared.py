@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -145,8 +144,7 @@ class SharedSettings:
             if own and name not in self.groups:
                 self.groups[name] = {one.name for one in own}
                 self._add(name, about, {one.name: as_keyword(one) for one in own}, said=False)
-                for word in {word for one in own for word in re.findall(r"\w+", one.type)} & homes.homes.keys():
-                    self.imports.add(homes.homes[word], word)
+                self.imports.homes |= homes.used_in(" ".join(one.type for one in own)).homes
 
     def _of_kinds(self, kinds: Sequence[AnyKind]) -> None:
         uses: dict[str, dict[Keyword, list[Use]]] = {kind.name: {} for kind in kinds}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Unpack, overload
 
 from partita.api import comparing
-from partita.api.arguments import Devices, Inputs, Model
+from partita.api.arguments import Devices, Model
 from partita.api.comparing import Comparison
 from partita.api.listing import listed
 from partita.api.typed.settings import (
@@ -50,7 +50,6 @@ from partita.api.typed.settings import (
     ThroughputStatedKeywords,
     TracingKeywords,
 )
-from partita.engines.search.result import Progress
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
@@ -350,34 +349,9 @@ def compare(what: Stated, **settings: Unpack[CompareProblemKeywords]) -> Compari
         "Settings of serving problems": ServingProblemCompareSettings,
     },
     "Settings of every problem",
+    written=comparing.compare,
 )
-def compare(
-    what: Model | Stated,
-    cluster: Devices | None = None,
-    *,
-    experts: Sequence[str | Path] = (),
-    rank: Rank | None = None,
-    objective: str | None = None,
-    time_limit_s: float | None = 60.0,
-    seed: int = 0,
-    solver: str | None = None,
-    threads: int = 2,
-    progress: Progress | None = None,
-    training: bool = False,
-    batch_size: int | None = None,
-    sequence_length: int | None = None,
-    dtype: str | None = None,
-    set: Mapping[str, object] | None = None,
-    task: str | None = None,
-    decode: int | None = None,
-    lora: int | None = None,
-    lora_targets: Sequence[str] = (),
-    inputs: Inputs | None = None,
-    format: str | None = None,
-    kind: str | None = None,
-    scale_communication: float = 1.0,
-    **settings: Unpack[AnyCompareSettings],
-) -> Comparison:
+def compare(*given: object, **named: object) -> object:
     """Put every baseline beside the plan of a model, or of a problem.
 
     Parameters
@@ -405,29 +379,3 @@ def compare(
     InputError
         As ``plan`` and ``solve`` do, and if the plan of an expert is none of the problem.
     """
-    return comparing.compare(
-        what,
-        cluster,
-        experts=experts,
-        rank=rank,
-        objective=objective,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        solver=solver,
-        threads=threads,
-        progress=progress,
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-        format=format,
-        kind=kind,
-        scale_communication=scale_communication,
-        **settings,
-    )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import overload
 
 from partita.api import judging
+from partita.api.listing import calling
 from partita.engines.search.result import PlanEvaluation, Result
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import HybridEvaluation
@@ -74,7 +75,8 @@ def evaluate(
 def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation: ...
 
 
-def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
+@calling(judging.evaluate)
+def evaluate(*given: object, **named: object) -> object:
     """Objective and feasibility of a plan, from the problem alone.
 
     Parameters
@@ -96,7 +98,3 @@ def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
     InputError
         If the plan is not a plan of this problem, or a file cannot be read.
     """
-    return judging.evaluate(
-        problem,
-        plan,
-    )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, Unpack, overload
 
 from partita.api import planning
 from partita.api.answer import Answer
-from partita.api.arguments import Devices, Inputs, Model
+from partita.api.arguments import Devices, Model
 from partita.api.listing import listed
 from partita.api.typed.settings import (
     AnyOfPlanPrice,
@@ -40,7 +39,7 @@ from partita.api.typed.settings import (
     TracingKeywords,
 )
 from partita.engines.processes.pool import Backend
-from partita.engines.search.result import PlanEvaluation, Progress
+from partita.engines.search.result import PlanEvaluation
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
@@ -239,34 +238,9 @@ def plan(
         "Settings with objective serving": ServingPlanSettings,
     },
     "Settings with every objective",
+    written=planning.plan,
 )
-def plan(
-    model: Model,
-    cluster: Devices | None = None,
-    *,
-    objective: str | None = None,
-    time_limit_s: float | None = 60.0,
-    seed: int = 0,
-    solver: str | None = None,
-    threads: int = 2,
-    progress: Progress | None = None,
-    baselines: bool = True,
-    training: bool = False,
-    batch_size: int | None = None,
-    sequence_length: int | None = None,
-    dtype: str | None = None,
-    set: Mapping[str, object] | None = None,
-    task: str | None = None,
-    decode: int | None = None,
-    lora: int | None = None,
-    lora_targets: Sequence[str] = (),
-    inputs: Inputs | None = None,
-    search_replicas: bool = False,
-    jobs: int = 1,
-    backend: Backend = "processes",
-    address: str | None = None,
-    **settings: Unpack[AnyPlanSettings],
-) -> Answer[Stated, object, PlanEvaluation]:
+def plan(*given: object, **named: object) -> object:
     """Split a model over a cluster, compare the plan with what people do by hand, and place it.
 
     Parameters
@@ -314,29 +288,3 @@ def plan(
     MissingExtraError
         If what a model or a backend needs is not installed.
     """
-    return planning.plan(
-        model,
-        cluster,
-        objective=objective,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        solver=solver,
-        threads=threads,
-        progress=progress,
-        baselines=baselines,
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-        search_replicas=search_replicas,
-        jobs=jobs,
-        backend=backend,
-        address=address,
-        **settings,
-    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Literal, Unpack, overload
 
 from partita.api import planning
-from partita.api.arguments import Devices, Inputs, Model
+from partita.api.arguments import Devices, Model
 from partita.api.listing import listed
 from partita.api.typed.settings import (
     AnyOfPlanPrice,
@@ -178,24 +177,9 @@ def price(model: Model, cluster: Devices, *, objective: str, **settings: Unpack[
         "Settings with objective serving": ServingPriceSettings,
     },
     "Settings with every objective",
+    written=planning.price,
 )
-def price(
-    model: Model,
-    cluster: Devices,
-    *,
-    objective: str | None = None,
-    training: bool = False,
-    batch_size: int | None = None,
-    sequence_length: int | None = None,
-    dtype: str | None = None,
-    set: Mapping[str, object] | None = None,
-    task: str | None = None,
-    decode: int | None = None,
-    lora: int | None = None,
-    lora_targets: Sequence[str] = (),
-    inputs: Inputs | None = None,
-    **settings: Unpack[AnyPriceSettings],
-) -> Stated:
+def price(*given: object, **named: object) -> object:
     """The problem of a model on a cluster, in seconds and bytes.
 
     Parameters
@@ -215,19 +199,3 @@ def price(
     TraceError
         If the model cannot be built or traced.
     """
-    return planning.price(
-        model,
-        cluster,
-        objective=objective,
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-        **settings,
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, overload
 
+from partita.api.listing import calling
 from partita.problems import importers
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
@@ -68,9 +69,8 @@ def read_problem(
 ) -> Stated: ...
 
 
-def read_problem(
-    path: str | Path, format: str | None = None, problem: str | None = None, *, scale_communication: float = 1.0
-) -> Stated:
+@calling(importers.read_problem)
+def read_problem(*given: object, **named: object) -> object:
     """Read a problem file.
 
     ``format`` is one of ``format_names``, or None to recognise it by its content; ``problem`` says which problem a file
@@ -78,10 +78,3 @@ def read_problem(
     transfer time of the file. A malformed file raises ``FormatError``, a format that is unknown or does not state that
     problem ``InputError``.
     """
-    found: Stated = importers.read_problem(
-        path,
-        format,
-        problem,
-        scale_communication=scale_communication,
-    )
-    return found

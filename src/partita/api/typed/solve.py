@@ -39,7 +39,7 @@ from partita.api.typed.settings import (
     ThroughputSearchKeywords,
     ThroughputStatedKeywords,
 )
-from partita.engines.search.result import PlanEvaluation, Progress
+from partita.engines.search.result import PlanEvaluation
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.problem import HybridProblem
@@ -221,22 +221,9 @@ def solve(problem: Stated, **settings: Unpack[SolveProblemKeywords]) -> Answer[S
         "Settings of serving problems": ServingSolveSettings,
     },
     "Settings of every problem",
+    written=solving.solve,
 )
-def solve(
-    problem: Stated | str | Path,
-    *,
-    time_limit_s: float | None = 60.0,
-    seed: int = 0,
-    solver: str | None = None,
-    threads: int = 2,
-    progress: Progress | None = None,
-    target: float | None = None,
-    explain: bool = True,
-    format: str | None = None,
-    kind: str | None = None,
-    scale_communication: float = 1.0,
-    **settings: Unpack[AnySolveSettings],
-) -> Answer[Stated, object, PlanEvaluation]:
+def solve(*given: object, **named: object) -> object:
     """Find the best plan of a problem, and prove how good it is.
 
     Parameters
@@ -275,17 +262,3 @@ def solve(
     DisagreementError
         If a solver's claim does not survive the evaluator: a defect.
     """
-    return solving.solve(
-        problem,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        solver=solver,
-        threads=threads,
-        progress=progress,
-        target=target,
-        explain=explain,
-        format=format,
-        kind=kind,
-        scale_communication=scale_communication,
-        **settings,
-    )

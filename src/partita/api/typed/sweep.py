@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Literal, Unpack, overload
 
 from partita.api import sweeping
-from partita.api.arguments import Devices, Inputs, Model
+from partita.api.arguments import Devices, Model
 from partita.api.listing import listed
 from partita.api.sweeping import SweepAnswer
 from partita.api.typed.settings import (
@@ -47,7 +46,6 @@ from partita.api.typed.settings import (
     TracingKeywords,
 )
 from partita.engines.processes.pool import Backend
-from partita.engines.search.result import Progress
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
@@ -337,35 +335,9 @@ def sweep(what: Stated, **settings: Unpack[SweepProblemKeywords]) -> SweepAnswer
         "Settings of serving problems": ServingProblemSweepSettings,
     },
     "Settings of every problem",
+    written=sweeping.sweep,
 )
-def sweep(
-    what: Model | Stated,
-    cluster: Devices | None = None,
-    *,
-    objective: str | None = None,
-    time_limit_s: float | None = 60.0,
-    seed: int = 0,
-    solver: str | None = None,
-    threads: int = 2,
-    progress: Progress | None = None,
-    training: bool = False,
-    batch_size: int | None = None,
-    sequence_length: int | None = None,
-    dtype: str | None = None,
-    set: Mapping[str, object] | None = None,
-    task: str | None = None,
-    decode: int | None = None,
-    lora: int | None = None,
-    lora_targets: Sequence[str] = (),
-    inputs: Inputs | None = None,
-    jobs: int = 1,
-    backend: Backend = "processes",
-    address: str | None = None,
-    format: str | None = None,
-    kind: str | None = None,
-    scale_communication: float = 1.0,
-    **settings: Unpack[AnySweepSettings],
-) -> SweepAnswer:
+def sweep(*given: object, **named: object) -> object:
     """Plan a model, or solve a problem, at every combination of the values given.
 
     Parameters
@@ -392,30 +364,3 @@ def sweep(
     InputError
         As ``plan`` and ``solve`` do, and if the problem cannot be swept along an axis.
     """
-    return sweeping.sweep(
-        what,
-        cluster,
-        objective=objective,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        solver=solver,
-        threads=threads,
-        progress=progress,
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-        jobs=jobs,
-        backend=backend,
-        address=address,
-        format=format,
-        kind=kind,
-        scale_communication=scale_communication,
-        **settings,
-    )
