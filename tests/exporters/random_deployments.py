@@ -48,6 +48,8 @@ def random_deployment(seed: int) -> Deployment:
         count = max(1, draw.randint(1, max(1, left[kind] // size)) if draw.random() < 0.95 else left[kind] // size + 1)
         left[kind] = max(0, left[kind] - count * size)
         weights, experts, held = numbers
+        apart = not mixture or data == 1
+        spaced = role == "both" and engine == "vllm" and not apart and draw.random() < 0.5
         units.append(
             DeployedUnits(
                 kind=kind,
@@ -58,7 +60,8 @@ def random_deployment(seed: int) -> Deployment:
                 attention_data=data,
                 expert=expert,
                 expert_tensor=None if expert is None else stage // expert,
-                apart=not mixture or data == 1,
+                apart=apart,
+                interval=4 if spaced else 1,
                 requests=draw.choice((16, 256, 256, 1024)),
                 tokens=draw.choice((512, 2048, 8192, 8192)),
                 block_tokens=draw.choice((1, 16, 32)),

@@ -170,6 +170,7 @@ def test_what_is_exported_reads_back_as_the_plan(name: str, tmp_path: Path) -> N
         found["several kinds"] += len(deployment.kinds) > 1
         found["experts"] += any((group.expert or 1) > 1 for group in deployment.units)
         found["groups"] += any(group.attention_data > 1 for group in deployment.units)
+        found["spaced"] += any(group.interval > 1 for group in deployment.units)
         found["apart"] += any(group.attention_data > 1 and group.apart for group in deployment.units)
         if name != "dynamo":
             found["several machines"] += any(len(unit.cards) > 1 for unit in placed_units(deployment))
@@ -246,6 +247,12 @@ def test_what_is_exported_reads_back_as_the_plan(name: str, tmp_path: Path) -> N
             "mixes prompts and decodes only where it cuts prompts into chunks",
         ),
         ("sglang", deployed(changed(cache="int8")), "sglang has no cache in int8"),
+        ("sglang", deployed(changed(interval=4)), "sglang counts steps from the last one with prompts"),
+        (
+            "vllm",
+            deployed(changed(interval=4)),
+            "vllm spaces prompts of data-parallel ranks that step together only, and tensor 2 on L4 has none",
+        ),
         (
             "sglang",
             deployed(changed(attention_data=2, apart=True), machines=(2, 2)),

@@ -117,7 +117,7 @@ def _random_unit(draws: random.Random, role: str, longest: int, delay: float) ->
     layout = UnitLayout(pipeline=stages, attention_data=groups)
     link, per_token = draws.randint(0, 4) / 16, tuple(draws.randint(0, 4) / 16 for _ in prices.windows)
     form = ServingUnit(kind="gpu", layout=layout, rules=rules, prices=prices)
-    unit = RunningUnit(form, role, link, per_token)  # type: ignore[arg-type]
+    unit = RunningUnit(form, role, link, per_token, interval=draws.choice([1, 1, 2, 3]))  # type: ignore[arg-type]
     return unit, plain_unit(unit)
 
 
@@ -138,6 +138,8 @@ def plain_unit(unit: RunningUnit) -> PlainUnit:
         rules.reserve,
         rules.promise,
         rules.keeps,
+        unit.interval if unit.role == "both" else 1,
+        0,
         unit.link_s,
         dict(zip(prices.windows, unit.link_token_s, strict=True)),
     )

@@ -61,6 +61,8 @@ class PlainUnit:
     reserve: str = "chunk"
     promise: float = 1.0
     keeps: bool = False
+    interval: int = 1
+    turn: int = 0
     link: float = 0.0
     link_per_token: dict[int, float] = field(default_factory=dict)
     name: str = ""  #: Of its group, for requests with a route.
@@ -93,6 +95,7 @@ class PlainScheduler:
     doing: list[tuple[PlainRequest, int, int, bool]] = field(default_factory=list)
     peak: int = 0
     given: int = 0
+    crowded: bool = False
 
     @property
     def chunks(self) -> list[tuple[int, int]]:
@@ -191,6 +194,9 @@ class PlainServing:
                         self.choose(scheduler)
                     if any(s.doing for s in unit.schedulers):
                         self.launch(number, unit)
+                        unit.turn += 1
+                    elif not unit.steps:
+                        unit.turn = 0
         return self.now
 
     def shortest(self, roles: tuple[str, ...], route: str = "") -> PlainScheduler:
@@ -223,18 +229,22 @@ class PlainServing:
     def choose(self, s: PlainScheduler) -> None:
         """What one scheduler does in the next step of its unit."""
         s.doing = []
-        if s.unit.mixed:
-            budget, calm = self.go_on(s, s.unit.tokens, prompts_only=False)
-            if calm:
-                self.admit(s, budget)
+        decoding = any(r.tokens and r.computed >= r.prompt + len(r.tokens) - 1 for r in s.running)
+        if s.unit.turn % s.unit.interval and decoding and not s.crowded:
+            self.go_on(
+                s, max(s.unit.tokens, 0 if s.unit.mixed else len(s.running)), prompts_only=False, no_prompts=True
+            )
             return
-        budget, calm = self.go_on(s, s.unit.tokens, prompts_only=True)
+        budget, calm = self.go_on(s, s.unit.tokens, prompts_only=not s.unit.mixed)
         if calm:
             self.admit(s, budget)
-        if not s.doing:
+            s.crowded = bool(s.waiting)
+        if not s.unit.mixed and not s.doing:
             self.go_on(s, max(s.unit.tokens, len(s.running)), prompts_only=False)
 
-    def go_on(self, s: PlainScheduler, budget: int, *, prompts_only: bool) -> tuple[int, bool]:
+    def go_on(
+        self, s: PlainScheduler, budget: int, *, prompts_only: bool, no_prompts: bool = False
+    ) -> tuple[int, bool]:
         """Schedule those that run; the budget that is left, and whether others may be admitted."""
         unit, calm = s.unit, True
         decoding = sum(1 for r in s.running if r.tokens and r.computed >= r.prompt + len(r.tokens) - 1)
@@ -245,6 +255,8 @@ class PlainServing:
             if r not in s.running or r.left == 0:
                 continue
             if r.decodes and (prompts_only or len(s.decodes) >= share):
+                continue
+            if no_prompts and not r.decodes:
                 continue
             new = min(r.left, budget)
             extra = unit.holds(r.computed + new) - unit.holds(r.computed)

@@ -49,6 +49,7 @@ VLLM: Mapping[str, Flag] = {
     "--max-num-batched-tokens": _SIZE,
     "--enable-chunked-prefill": _NOTHING,
     "--no-enable-chunked-prefill": _NOTHING,
+    "--prefill-schedule-interval": _SIZE,
     "--kv-transfer-config": Flag("json"),
     "--nnodes": _SIZE,
     "--node-rank": _NUMBER,

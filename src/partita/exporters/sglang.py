@@ -89,6 +89,7 @@ class SglangArguments(EngineArguments):
             block_tokens=found["--page-size"],
             chunked=chunk != -1,
             mixed="--enable-mixed-chunk" in found,
+            interval=1,
             longest=found["--context-length"],
             memory_share=found.get("--mem-fraction-static"),
             numbers=Numbers(*(found.get(name) for name in ("--dtype", "--quantization", "--kv-cache-dtype"))),
@@ -111,6 +112,11 @@ class SglangArguments(EngineArguments):
             )
 
     def own_reasons(self, group: DeployedUnits, deployment: Deployment) -> Iterator[str]:
+        if group.interval > 1:
+            yield (
+                "sglang counts steps from the last one with prompts, and the plan has them in every so manieth step; "
+                "plan with --engine sglang"
+            )
         if group.mixed and not group.chunked:
             yield "sglang mixes prompts and decodes only where it cuts prompts into chunks, and the plan has them whole"
         if group.expert is not None and group.apart and group.attention_data > 1:

@@ -33,6 +33,7 @@ class UnitFacts:
     block_tokens: int
     chunked: bool
     mixed: bool
+    interval: int
     longest: int
     memory_share: float | None
     numbers: Numbers
@@ -58,6 +59,7 @@ def facts_of_unit(
         block_tokens=group.block_tokens,
         chunked=group.chunked,
         mixed=group.mixed,
+        interval=group.interval,
         longest=longest,
         memory_share=group.memory_share,
         numbers=numbers,

@@ -65,6 +65,8 @@ class VllmArguments(EngineArguments):
             found.append("--enable-expert-parallel")
         found += [f"--max-num-seqs {group.requests}", f"--max-num-batched-tokens {group.tokens}"]
         found.append("--enable-chunked-prefill" if group.chunked else "--no-enable-chunked-prefill")
+        if group.interval > 1:
+            found.append(f"--prefill-schedule-interval {group.interval}")
         found += [f"--block-size {group.block_tokens}", f"--max-model-len {longest}"]
         if group.memory_share is not None:
             found.append(f"--gpu-memory-utilization {group.memory_share!r}")
@@ -94,6 +96,7 @@ class VllmArguments(EngineArguments):
             block_tokens=found["--block-size"],
             chunked="--no-enable-chunked-prefill" not in found,
             mixed=True,
+            interval=found.get("--prefill-schedule-interval", 1),
             longest=found["--max-model-len"],
             memory_share=found.get("--gpu-memory-utilization"),
             numbers=Numbers(*(found.get(name) for name in ("--dtype", "--quantization", "--kv-cache-dtype"))),
@@ -122,6 +125,8 @@ class VllmArguments(EngineArguments):
         stage = group.tensor * group.attention_data
         if not group.mixed:
             yield "vllm mixes prompts and decodes, and the plan's units run prompts alone; plan with --engine vllm"
+        if group.interval > 1 and (group.apart or group.attention_data == 1):
+            yield f"vllm spaces prompts of data-parallel ranks that step together only, and {group.label} has none"
         if group.reserves:
             yield "vllm keeps no room for outputs, and the plan's units do; plan with --engine vllm"
         if group.expert is not None and group.apart and group.attention_data > 1:

@@ -39,6 +39,7 @@ class DeployedUnits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     block_tokens: int  #: Tokens in a page of the cache.
     chunked: bool = True  #: Whether prompts are cut into chunks.
     mixed: bool = True  #: Whether steps mix prompts and decodes.
+    interval: int = 1  #: Steps from one in which requests that decode have prompts beside them to the next.
     reserves: bool = False  #: Whether a request finds room for its output when it is admitted.
     #: By class of requests the share that it takes of those that arrive; empty where who has the fewest takes one.
     shares: tuple[float, ...] = ()
@@ -50,7 +51,7 @@ class DeployedUnits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cache: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("count", "tensor", "pipeline", "attention_data", "requests", "tokens", "block_tokens"):
+        for name in ("count", "tensor", "pipeline", "attention_data", "requests", "tokens", "block_tokens", "interval"):
             check_at_least(f"units: {name}", getattr(self, name))
 
     @property

@@ -69,7 +69,7 @@ def _parser(sizes: str, texts: str, switches: str) -> argparse.ArgumentParser:
 _VLLM = _parser(
     "port max-model-len block-size tensor-parallel-size pipeline-parallel-size data-parallel-size nnodes node-rank "
     "data-parallel-size-local data-parallel-start-rank data-parallel-rpc-port max-num-seqs max-num-batched-tokens "
-    "master-port",
+    "prefill-schedule-interval master-port",
     "host dtype quantization kv-cache-dtype gpu-memory-utilization data-parallel-address master-addr "
     "kv-transfer-config",
     "enable-expert-parallel enable-chunked-prefill headless",

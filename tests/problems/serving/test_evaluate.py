@@ -120,6 +120,41 @@ def test_what_was_put_back_may_find_its_cache_again() -> None:
     assert found.duration_s < anew.duration_s
 
 
+def in_step(**fields: Any) -> ServingProblem:
+    """A unit of two attention-data groups that step together, for the most requests per second."""
+    rules = EngineRules(requests=4, tokens=8, block_tokens=1)
+    unit = ServingUnit(kind="gpu", rules=rules, prices=prices(attention_data=2), layout=UnitLayout(attention_data=2))
+    workload = RequestWorkload(prompt_tokens=8, output_tokens=9, requests=40)
+    pools = (DevicePool(kind="gpu", machines=(2,)),)
+    return ServingProblem(workload=workload, units=(unit,), pools=pools, goal="rate", **fields)
+
+
+def spaced(interval: int, rate: float = 0.03) -> ServingPlan:
+    return ServingPlan(units=(UnitGroup(unit=0, interval=interval),), rate_per_s=rate)
+
+
+def test_spaced_prompts_hold_up_decodes_less_often() -> None:
+    worth = {interval: evaluate(in_step(intervals=(1, 4)), spaced(interval)) for interval in (1, 4)}
+    assert worth[4].tpot_s.mean < worth[1].tpot_s.mean
+    assert worth[4].ttft_s.mean > worth[1].ttft_s.mean
+    # Where nobody decodes, prompts wait for nothing.
+    alone = {interval: evaluate(in_step(intervals=(1, 4)), spaced(interval, 1e-4)) for interval in (1, 4)}
+    assert alone[1].ttft_s == alone[4].ttft_s
+
+
+def test_intervals_are_those_of_the_problem() -> None:
+    (said,) = evaluate(in_step(), spaced(4)).violations
+    assert "4 steps, and it is none of those" in said
+    with pytest.raises(InputError, match="an interval of 4 steps is stated of attention-data 2 for prefill"):
+        evaluate(in_step(), ServingPlan(units=(UnitGroup(unit=0, role="prefill", interval=4),)))
+    with pytest.raises(InputError, match="interval of 2 steps is stated of one device for both"):
+        evaluate(LOOP, ServingPlan(units=(UnitGroup(unit=0, interval=2),)))
+    with pytest.raises(InputError, match="must begin with 1 and ascend"):
+        in_step(intervals=(4, 1))
+    with pytest.raises(InputError, match="chosen where the rate is looked for"):
+        LOOP.replace(intervals=(1, 4))
+
+
 def test_shared_prefixes_are_computed_once() -> None:
     workload = RequestWorkload(prompt_tokens=12, output_tokens=2, concurrency=1, requests=5, prefix_tokens=8)
     found = evaluate(problem(workload), ONE)

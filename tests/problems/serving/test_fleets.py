@@ -30,6 +30,7 @@ from partita.problems.serving.problem import (
     ServingPlan,
     ServingTargets,
     UnitGroup,
+    UnitLayout,
 )
 from partita.problems.serving.routing import class_of, dealt
 from partita.problems.serving.samples import LOOP
@@ -202,6 +203,35 @@ def test_a_run_that_ends_at_the_first_broken_promise_says_the_same() -> None:
             assert keeps(problem, plan) == kept, seed
             seen[kept] += 1
     assert min(seen[True], seen[False]) > 50
+
+
+def test_neighbours_have_intervals_where_groups_step_together() -> None:
+    form = LOOP.units[0]
+    prices = msgspec.structs.replace(form.prices, attention_data=2)
+    together = msgspec.structs.replace(form, prices=prices, layout=UnitLayout(attention_data=2))
+    fleet = LOOP.replace(
+        workload=RequestWorkload(prompt_tokens=100, output_tokens=20, requests=40),
+        units=(form, together),
+        pools=(DevicePool(kind="gpu", machines=(4,)),),
+        goal="rate",
+        roles="any",
+        intervals=(1, 3, 5),
+    )
+    plan = ServingPlan(units=(UnitGroup(unit=1, count=2),), rate_per_s=0.1)
+    best: Incumbent[ServingPlan] = Incumbent()
+    best.offer(evaluate(fleet, plan).objective, plan, "start")
+    climb = Climb(FleetBound(fleet), best, "climb", 0)
+    units, seen = climb.ordered(plan.units), set()
+    for _ in range(300):
+        found = climb.changed(units)
+        if found is None or not climb.may_be_better(found):
+            continue
+        # Each of them is a plan, whatever has become of a group with an interval.
+        evaluate(fleet, ServingPlan(units=found, rate_per_s=0.1))
+        units = found
+        seen |= {(group.unit, group.role, group.interval) for group in units}
+    assert {(1, "both", 1), (1, "both", 3), (1, "both", 5)} < seen
+    assert {interval for unit, role, interval in seen if unit == 0 or role != "both"} == {1}
 
 
 @pytest.mark.parametrize("roles", ["both", "split"])

@@ -75,6 +75,13 @@ def test_layouts_of_experts(mixture: Graph) -> None:
     assert (unit.layout.expert, unit.layout.expert_tensor, unit.devices) == (4, 1, 4)
 
 
+def test_prompts_are_spaced_where_the_engine_can(dense: Graph, mixture: Graph) -> None:
+    free = {"concurrency": None}
+    assert priced(mixture, **free).intervals[:2] == (1, 2)
+    assert priced(mixture, **free, engine="sglang").intervals == priced(dense, **free).intervals == (1,)
+    assert priced(mixture, **free, rate=1.0).intervals == priced(mixture).intervals == (1,)
+
+
 def test_groups_of_a_dense_model_are_priced_alone(dense: Graph) -> None:
     (unit,) = priced(dense, layout="attention_data=4").units
     assert (unit.devices, unit.prices.attention_data) == (4, 1)

@@ -142,13 +142,15 @@ class Climb:
 
     def ordered(self, units: Sequence[UnitGroup]) -> Units:
         """Groups that are alike as one, in order; shares only where several take requests."""
-        counts: dict[tuple[int, str], UnitGroup] = {}
-        for group in units:
-            own = counts.get((group.unit, group.role))
+        counts: dict[tuple[str, int, int], UnitGroup] = {}
+        for one in units:
+            group = one if self.spaced(one) else msgspec.structs.replace(one, interval=1)
+            key = group.role, group.unit, group.interval
+            own = counts.get(key)
             if group.count > 0:
                 more = 0 if own is None else own.count
-                counts[group.unit, group.role] = msgspec.structs.replace(own or group, count=group.count + more)
-        found = [counts[key] for key in sorted(counts, key=lambda key: (key[1], key[0]))]
+                counts[key] = msgspec.structs.replace(own or group, count=group.count + more)
+        found = [counts[key] for key in sorted(counts)]
         taking = [group for group in found if group.role != "decode"]
         shared = len(taking) > 1 and all(group.shares is not None for group in taking)
         return tuple(
@@ -172,7 +174,8 @@ class Climb:
     def changed(self, units: Units) -> Units | None:
         """One change at random."""
         change = self.draws.choices(
-            (self.resized, self.relaid, self.exchanged, self.added, self.reshared), (25, 20, 35, 12, 8)
+            (self.resized, self.relaid, self.exchanged, self.added, self.reshared, self.respaced),
+            (25, 20, 35, 12, 8, 10 if len(self.problem.intervals) > 1 else 0),
         )[0]
         place = self.draws.randrange(len(units))
         found = change(list(units), place)
@@ -231,6 +234,17 @@ class Climb:
             return None
         count = self.draws.randint(1, self.left(units, kind) // item.form.devices)
         units.append(UnitGroup(unit=item.number, role=role, count=count))
+        return units
+
+    def spaced(self, group: UnitGroup) -> bool:
+        """Whether an interval changes what a group does."""
+        return group.role == "both" and self.problem.units[group.unit].in_step
+
+    def respaced(self, units: list[UnitGroup], place: int) -> list[UnitGroup] | None:
+        """Another interval from prompts to prompts."""
+        if not self.spaced(units[place]):
+            return None
+        units[place] = msgspec.structs.replace(units[place], interval=self.draws.choice(self.problem.intervals))
         return units
 
     def reshared(self, units: list[UnitGroup], place: int) -> list[UnitGroup] | None:

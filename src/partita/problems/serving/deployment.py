@@ -41,6 +41,7 @@ def _units(form: ServingUnit, group: UnitGroup) -> DeployedUnits:
         block_tokens=rules.block_tokens,
         chunked=rules.chunked,
         mixed=rules.mixed,
+        interval=group.interval,
         reserves=rules.reserve == "whole",
         memory_share=share,
         engine=form.engine,

@@ -41,6 +41,7 @@ class RunningUnit:
     link_s: float = 0.0
     link_token_s: tuple[float, ...] = ()
     group: int = 0  #: Number of its group in the plan.
+    interval: int = 1  #: As ``UnitGroup.interval``.
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def units_of(problem: ServingProblem, plan: ServingPlan) -> list[RunningUnit]:
         moved = form.prices.moved_bytes_per_token or tuple(0.0 for _ in form.prices.windows)
         rate = problem.link_bytes_per_s
         per_token = tuple(size / rate if rate else 0.0 for size in moved)
-        found += [RunningUnit(form, group.role, problem.link_s, per_token, number)] * (group.count * form.apart)
+        found += [RunningUnit(form, group.role, problem.link_s, per_token, number, group.interval)] * (
+            group.count * form.apart
+        )
     return found
 
 
@@ -153,6 +156,7 @@ def _units(units: Sequence[RunningUnit], tokens: int) -> Units:
             "reserve": [_RESERVES.index(form.rules.reserve) for form in forms],
             "promise": [form.rules.promise for form in forms],
             "keeps": [form.rules.keeps for form in forms],
+            "interval": [unit.interval if unit.role == "both" else 1 for unit in units],
             "block": [form.rules.block_tokens for form in forms],
             "windows": _padded([form.prices.windows for form in forms], (most,)),
             "page": _padded([_page(form, s) for form, s in zip(forms, stage, strict=True)], (most,)),

@@ -276,6 +276,11 @@ def _violations(problem: ServingProblem, plan: ServingPlan, kept: Sequence[float
         allowed = "one form, or one for prompts and one for decoding" if problem.split else "one form that does both"
         found.append(f"the units are of {len(roles)} groups ({', '.join(roles)}), and a deployment has {allowed}")
     found += _unshared(problem, plan)
+    found += [
+        f"the interval of a group is {group.interval} steps, and it is none of those that groups may have"
+        for group in plan.units
+        if group.interval not in problem.intervals
+    ]
     if problem.rates and plan.rate_per_s is not None and plan.rate_per_s not in problem.rates:
         found.append(f"the rate is {plan.rate_per_s:g} requests/s, and it is none of those that may be offered")
     targets = problem.targets
@@ -303,9 +308,18 @@ def _unshared(problem: ServingProblem, plan: ServingPlan) -> list[str]:
 
 
 def check_plan(problem: ServingProblem, plan: ServingPlan) -> None:
-    """Refuse a plan without units, with fewer than one of a group, or with shares that fit no class of requests."""
+    """Refuse a plan without units, with fewer than one of a group, with shares that fit no class of requests, or with
+    intervals of units that have none.
+    """
     if not plan.units or any(group.count < 1 for group in plan.units):
         raise InputError("a deployment has at least one group of units, each of at least one")
+    for group in plan.units:
+        form = problem.form(group.unit)
+        if group.interval > 1 and not (group.role == "both" and form.in_step):
+            raise InputError(
+                f"an interval of {group.interval} steps is stated of {form.layout.label} for {group.role}; only units "
+                "that do all of a request, in attention-data groups that step together, have one"
+            )
     taking, classes = [group for group in plan.units if group.role != "decode"], max(1, len(problem.classes))
     stated = [group.shares for group in taking if group.shares is not None]
     if any(group.shares is not None for group in plan.units if group.role == "decode"):

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: Tokens in the cache of the step of decoding that models are traced as: more than most sliding windows, less where a
 #: model has fewer positions, and, as primes, no other size of a model.
 TRACED_AFTER = (8209, 4099, 2039, 1021, 509)
+#: Steps from prompts to prompts that fleets are tried with.
+_INTERVALS = (1, 2, 4, 6, 8, 12, 16, 24)
 
 
 class ServingFromModel(FromModel[ServingProblem]):
@@ -92,6 +94,7 @@ class ServingFromModel(FromModel[ServingProblem]):
             units=tuple(units),
             pools=pools,
             goal=goal,
+            intervals=_INTERVALS if goal == "rate" and any(map(spaced, units)) else (1,),
             roles=settings.roles or ("any" if goal != "time" else "both"),
             link_bytes_per_s=link_of(cluster),
             targets=targets_of(settings),
@@ -132,6 +135,11 @@ def pools_of(cluster: Cluster, settings: ServingPricing) -> tuple[DevicePool, ..
         )
         for group in workers
     )
+
+
+def spaced(unit: ServingUnit) -> bool:
+    """Whether the engine of a form lets its attention-data groups have prompts in some steps only."""
+    return unit.in_step and unit.engine is not None and find_engine(unit.engine).spaces_prompts
 
 
 def goal_of(settings: ServingPricing) -> Goal:

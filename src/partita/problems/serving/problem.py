@@ -107,6 +107,11 @@ class ServingUnit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Groups of a unit that share no step: schedulers of their own."""
         return self.layout.attention_data if self.prices.attention_data == 1 else 1
 
+    @property
+    def in_step(self) -> bool:
+        """Whether it has attention-data groups that step together."""
+        return self.prices.attention_data > 1
+
     def document(self) -> dict[str, str | int]:
         """Its kind of device, degrees and sizes as plain values."""
         degrees = {name: getattr(self.layout, name) or 1 for name in self.layout.__struct_fields__}
@@ -153,8 +158,12 @@ class UnitGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     #: By class of requests the share that it takes of those that arrive, of units that take them as they arrive; shares
     #: of all groups need not sum to 1. None: whoever has the fewest requests takes the next one.
     shares: tuple[float, ...] | None = None
+    #: Steps from one in which requests that decode have prompts beside them to the next, the same steps for all
+    #: attention-data groups of a unit (vLLM's ``prefill_schedule_interval``); of units that do all of a request.
+    interval: int = 1
 
     def __post_init__(self) -> None:
+        check_at_least("group of units: interval", self.interval)
         for share in self.shares or ():
             check_number("group of units", "share", share)
 
@@ -205,6 +214,7 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
     #: Shares of requests are multiples of one of so many parts; None for any shares, 0 for none.
     share_parts: int | None = None
     rates: tuple[float, ...] = ()  #: That may be offered where the rate is looked for; empty for any.
+    intervals: tuple[int, ...] = (1,)  #: That groups of units may have where the rate is looked for.
     #: The link over which units for prompts hand caches on, of each unit; None where that takes no time.
     link_bytes_per_s: float | None = None
     link_s: float = 0.0
@@ -226,6 +236,8 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
             check_positive(where, "rates", rate)
         if list(self.rates) != sorted(set(self.rates)):
             raise InputError(f"{where}: rates {list(self.rates)} must ascend")
+        if self.intervals[:1] != (1,) or list(self.intervals) != sorted(set(self.intervals)):
+            raise InputError(f"{where}: intervals {list(self.intervals)} must begin with 1 and ascend")
         self._check_goal(where)
         for number, unit in enumerate(self.units):
             prices, layout = unit.prices, unit.layout
@@ -243,6 +255,8 @@ class ServingProblem(Stated, frozen=True, kw_only=True):
                 )
 
     def _check_goal(self, where: str) -> None:
+        if self.goal != "rate" and len(self.intervals) > 1:
+            raise InputError(f"{where} has intervals, which are chosen where the rate is looked for; leave them out")
         if self.goal == "rate" and (self.workload.concurrency or self.workload.rate_per_s):
             raise InputError(f"{where} looks for the rate of requests; leave the workload's concurrency and rate out")
         if self.goal != "rate" and not self.workload.loaded:

@@ -110,7 +110,8 @@ class _Search:
     @property
     def finite(self) -> bool:
         """Whether every fleet has finitely many plans."""
-        return self.problem.share_parts == 0 and bool(self.problem.goal == "cost" or self.problem.rates)
+        rated = self.problem.goal == "cost" or bool(self.problem.rates)
+        return rated and self.problem.share_parts == 0 and len(self.problem.intervals) == 1
 
     def every(self) -> Iterator[tuple[int, ...]]:
         """All numbers of units of each item that find room and can serve."""
@@ -226,9 +227,13 @@ class _Search:
         return found
 
     def shared(self, counts: Counter[int], rates: dict[int, float]) -> Iterator[tuple[UnitGroup, ...]]:
-        """The units, with shares in proportion to what they take, and without."""
+        """The units; with prompts in some steps only; and with shares in proportion to what they take."""
         units = tuple(UnitGroup(unit=n, count=count) for n, count in counts.items())
         yield units
+        if any(self.problem.form(n).in_step for n in counts):
+            for interval in self.problem.intervals[1::2]:
+                spaced = {n: interval if self.problem.form(n).in_step else 1 for n in counts}
+                yield tuple(msgspec.structs.replace(group, interval=spaced[group.unit]) for group in units)
         if len(units) > 1 and self.problem.share_parts is None:
             yield self.proportioned(units, [rates[n] * count for n, count in counts.items()])
 

@@ -42,6 +42,8 @@ def units_table(problem: ServingProblem, plan: ServingPlan, evaluation: ServingE
         form = problem.form(group.unit)
         figures = (str(group.count), str(form.devices), str(use.steps), f"{use.busy:.0%}", f"{use.cache:.0%}")
         sizes = f"{form.rules.requests} requests, {form.rules.tokens} tokens"
+        if group.interval > 1:
+            sizes += f", prompts every {group.interval} steps"
         shares = () if group.shares is None else (", ".join(f"{share:.0%}" for share in group.shares),)
         table.add_row(*figures, f"{form.layout.label} on {form.kind}", group.role, sizes, *shares)
     return table

@@ -43,7 +43,7 @@ def compare(run: ServingRun) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_as_the_plain_engine(part: int) -> None:
     """A thousand small workloads, with preemption, chunks, pipelines, splits and shared prefixes among them."""
-    preempted = split = stages = groups = prefixes = 0
+    preempted = split = stages = groups = prefixes = spaced = 0
     for seed in range(part * _PART, (part + 1) * _PART):
         run = random_run(seed)
         compare(run)
@@ -52,7 +52,8 @@ def test_as_the_plain_engine(part: int) -> None:
         stages += any(unit.form.prices.stages > 1 for unit in run.units)
         groups += any(unit.form.prices.attention_data > 1 for unit in run.units)
         prefixes += bool(run.prefixes)
-    assert min(preempted, split, stages, groups, prefixes) >= 4
+        spaced += any(unit.interval > 1 and unit.role == "both" for unit in run.units)
+    assert min(preempted, split, stages, groups, prefixes, spaced) >= 4
 
 
 @pytest.mark.parametrize("seed", range(2000, 2200))

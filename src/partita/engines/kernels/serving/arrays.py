@@ -47,6 +47,7 @@ class Units(NamedTuple):
     promise: Floats  #: (U,) The share of its output that a request is promised room for.
     block: Longs  #: (U,) Tokens in a page of the cache.
     keeps: Longs  #: (U,) Whether a request that was put back finds what nobody has overwritten.
+    interval: Longs  #: (U,) Steps from one in which those that decode have prompts beside them to the next.
     #: (U, W) By form: its window in tokens, 0 for none; bytes of a page.
     windows: Longs
     page: Longs
@@ -143,6 +144,7 @@ class Queues(NamedTuple):
     running: Longs
     fetching: Longs
     blocked: Longs
+    crowded: Longs  #: (Q,) Whether some waited on when others were last admitted.
     members: Longs  #: (Q, seats) Those that run, first admitted first.
     #: (Q, G) Who computes a prefix (−1 for nobody), whether it is there, who uses it, and when it was used last.
     owner: Longs
@@ -154,9 +156,10 @@ class Queues(NamedTuple):
 class Batches(NamedTuple):
     """The steps under way, in a ring for every unit, and sums of the one that is put together."""
 
-    #: (U,) The oldest one, and how many.
+    #: (U,) The oldest one, how many, and steps since the unit had nothing to do.
     oldest: Longs
     under_way: Longs
+    turn: Longs
     #: (U, S) When a step leaves the last stage, by place in the ring; (U, S) when each stage is free.
     done: Floats
     free_at: Floats
@@ -239,7 +242,7 @@ def fresh_queues(units: Units, groups: int) -> Queues:
     per = np.diff(units.first)
     return zeros(
         Queues,
-        ("idle promised given waiting running fetching blocked", count),
+        ("idle promised given waiting running fetching blocked crowded", count),
         ("ready users used", (count, groups)),
         free=np.repeat(units.size, per).astype(np.int64),
         head=np.full(count, -1, np.int64),
@@ -255,7 +258,7 @@ def fresh_batches(units: Units, forms: int) -> Batches:
     ranks = int(np.diff(units.first).max())
     return zeros(
         Batches,
-        ("oldest under_way link_free", count),
+        ("oldest under_way turn link_free", count),
         ("done free_at size", (count, stages)),
         ("tokens chunks decodes prompts", ranks),
         ("pairs keys", (ranks, forms)),

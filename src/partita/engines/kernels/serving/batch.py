@@ -2,7 +2,9 @@
 
 Source: vLLM v1, ``vllm/v1/core/sched/scheduler.py``: a request is scheduled for what it lacks of its tokens (prompt and
 generated), within a budget; if a running one finds no room, the last admitted is put back to the front of the queue and
-starts again, or, with ``keeps``, behind what nobody has overwritten; after that nobody is admitted in the step.
+starts again, or, with ``keeps``, behind what nobody has overwritten; after that nobody is admitted in the step. With an
+interval (``prefill_schedule_interval``) those that decode have prompts beside them in every so manieth step of a unit
+only, the same for all its schedulers; but where some waited on after that, the next steps have prompts as well.
 """
 
 from __future__ import annotations
@@ -112,6 +114,23 @@ def put_back(units: Units, r: Requests, k: Queues, t: Totals, u: int, q: int, at
 
 
 @inlined
+def decodes(r: Requests, i: int) -> bool:
+    """Whether a request's next token is all that it lacks."""
+    return bool(r.generated[i] > 0 and r.computed[i] >= r.prompt[i] + r.generated[i] - 1)
+
+
+@inlined
+def prompts_wait(units: Units, r: Requests, k: Queues, b: Batches, u: int, q: int) -> bool:
+    """Whether a scheduler leaves prompts out of the step that is put together."""
+    if units.interval[u] <= 1 or b.turn[u] % units.interval[u] == 0 or k.crowded[q] > 0:
+        return False
+    waiting = False
+    for place in range(k.running[q]):
+        waiting = waiting or decodes(r, k.members[q, place])
+    return waiting
+
+
+@inlined
 def continue_running(
     units: Units,
     r: Requests,
@@ -123,16 +142,18 @@ def continue_running(
     slot: int,
     budget: int,
     alone: bool,
+    wait: bool,
     now: float,
 ) -> int:
-    """Schedule those that run, prompts alone or all; the tokens that are left, −1 − those if nobody may be admitted."""
+    """Schedule those that run, prompts alone, all, or all but prompts if these ``wait``; the tokens that are left, −1 −
+    those if nobody may be admitted.
+    """
     most = k.running[q]
     if units.stages[u] > 1:
         # The steps that follow each other through a pipeline share out the requests that decode.
         decoding = 0
         for place in range(k.running[q]):
-            i = k.members[q, place]
-            if r.generated[i] > 0 and r.computed[i] >= r.prompt[i] + r.generated[i] - 1:
+            if decodes(r, k.members[q, place]):
                 decoding += 1
         most = (decoding + units.stages[u] - 1) // units.stages[u]
     place, taken, shut = 0, 0, False
@@ -140,7 +161,7 @@ def continue_running(
         i = k.members[q, place]
         left = r.prompt[i] + r.generated[i] - r.computed[i]
         decode = left == 1 and r.generated[i] > 0
-        if left == 0 or (decode and (alone or taken >= most)):
+        if left == 0 or (wait and not decode) or (decode and (alone or taken >= most)):
             place += 1
             continue
         new = min(left, budget)
@@ -280,12 +301,13 @@ def choose(
     for w in range(units.windows.shape[1]):
         b.pairs[rank, w] = 0
         b.keys[rank, w] = 0
-    mixed = units.mixed[u] > 0
+    mixed, wait = units.mixed[u] > 0, prompts_wait(units, r, k, b, u, q)
     for turn in range(2):
         alone = turn == 0 and not mixed
         budget = units.budget[u] if turn == 0 else max(units.budget[u], k.running[q])
-        left = continue_running(units, r, k, b, t, u, q, slot, budget, alone, now)
-        if turn == 0 and left > 0:
+        left = continue_running(units, r, k, b, t, u, q, slot, budget, alone, wait, now)
+        if turn == 0 and left >= 0 and not wait:
             admit_waiting(units, r, k, b, t, u, q, slot, left, now)
+            k.crowded[q] = k.waiting[q] > 0
         if mixed or b.tokens[rank] > 0:
             break

@@ -118,6 +118,7 @@ def launch(
         t.parts[HOST] += fixed * members
     b.done[u, slot] = at
     b.under_way[u] += 1
+    b.turn[u] += 1
     t.steps[u] += 1
     t.prompt_tokens[u] += prompts
     t.decode_tokens[u] += decodes
@@ -290,4 +291,6 @@ def serve(
                     choose(units, r, k, b, t, u, q, slot, now)
                 if b.size[u, slot] > 0:
                     launch(units, prices, r, k, b, t, u, slot, now)
+                elif b.under_way[u] == 0:
+                    b.turn[u] = 0
     return now if t.counts[LATE] <= promises.spared[0] and t.counts[SLOW] <= promises.spared[1] else -2.0
