@@ -262,6 +262,8 @@ class Kind(Generic[P, L, E]):
     evaluate: Evaluate[P, L, E]
     #: A compact certificate that shows a bound's value, made after the proof, in a moment; None for none known.
     certify: Certify[P] = staticmethod(lambda problem, bound: None)
+    #: Why a problem has no plan, where that shows at once; see ``explain_infeasible``.
+    why_none: Callable[[P], str] = staticmethod(lambda problem: "no plan satisfies every constraint")
     #: A plan with everything decided that baselines may leave open.
     complete: Callable[[P, L], L] = staticmethod(lambda problem, plan: plan)
     model: FromModel[P] | None = None  #: How a model on a cluster becomes a problem; None if it does not.
@@ -400,7 +402,7 @@ class Kind(Generic[P, L, E]):
         self, problem: P, solver: Solver[P, L, Any], options: Any, time_limit_s: float = math.inf
     ) -> str:
         """Why there is no plan, and what would be enough; takes some seconds, and at most those given."""
-        return "no plan satisfies every constraint"
+        return self.why_none(problem)
 
     def change(self, problem: P, changes: Any) -> P:
         """The problem with what ``changes``, an instance of that type, asks for: by default, fields of those names."""

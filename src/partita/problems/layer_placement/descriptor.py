@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, SearchOptions, Solver, lazy
+from partita.problems.kind import Kind, lazy
 from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation, complete, evaluate
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 
@@ -45,13 +44,8 @@ class LayerPlacementKind(Kind[LayerPlacementProblem, LayerPlacement, LayerPlacem
     def title(self) -> str:
         return "layer placement problems"
 
-    def explain_infeasible(
-        self,
-        problem: LayerPlacementProblem,
-        solver: Solver[LayerPlacementProblem, LayerPlacement, SearchOptions],
-        options: SearchOptions,
-        time_limit_s: float = math.inf,
-    ) -> str:
+    @staticmethod
+    def why_none(problem: LayerPlacementProblem) -> str:
         return problem.shortage() or (
             "no machines in a row, each joined to the next by a link, hold all layers; more links, or machines that "
             "hold more layers, would do"

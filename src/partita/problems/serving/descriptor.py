@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, SearchOptions, Solver, lazy
+from partita.problems.kind import Kind, SearchOptions, lazy
 from partita.problems.serving.options import ServingChanges, change
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 
@@ -47,15 +46,6 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
 
     def default_solver(self, problem: ServingProblem, options: SearchOptions) -> str:
         return self.usual_solver if problem.goal == "time" else "fleets"
-
-    def explain_infeasible(
-        self,
-        problem: ServingProblem,
-        solver: Solver[ServingProblem, ServingPlan, SearchOptions],
-        options: SearchOptions,
-        time_limit_s: float = math.inf,
-    ) -> str:
-        return self.why_none(problem)
 
 
 SERVING = Serving()
