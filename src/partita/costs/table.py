@@ -103,7 +103,7 @@ def cost_source(stated: CostSource | str | None) -> CostSource | None:
     return read_cost_table(stated)
 
 
-def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> CostTable:
+def read_cost_table(path: str | Path) -> CostTable:
     """Read a table of times, TOML, JSON or CSV (by suffix).
 
     Raises ``FormatError`` if the file is not one of them, a key is unknown, or a value has the wrong type;
@@ -117,7 +117,7 @@ def read_cost_table(path: str | Path, otherwise: CostSource | None = None) -> Co
         where = f"{path}: row {number} of times"
         check_keys(where, table, valid)
         rows.append(converted(where, table, CostRow, strict=False))
-    return CostTable(tuple(rows), Roofline() if otherwise is None else otherwise, path.name)
+    return CostTable(tuple(rows), Roofline(), path.name)
 
 
 def _document_rows(path: Path) -> list[Mapping[str, Any]]:

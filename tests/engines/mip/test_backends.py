@@ -81,15 +81,6 @@ def test_counts_are_whole_and_may_be_more_than_one(backend: str) -> None:
     assert result.bound == pytest.approx(-18.0, abs=1e-5)
 
 
-def test_a_cutoff_at_the_optimum_proves_that_there_is_nothing_below(backend: str) -> None:
-    model, _ = spread(WORK, 2)
-    cutoff = best_spread(WORK) - 0.1
-    result = solve_program(model, backend, time_limit_s=20, cutoff=cutoff)
-    assert result.status is Status.INFEASIBLE
-    assert result.bound == pytest.approx(cutoff)
-    assert len(model.rows) == len(spread(WORK, 2)[0].rows), "the caller's model is left alone"
-
-
 def test_a_warm_start_is_where_it_begins(backend: str) -> None:
     model = hard()
     objectives: list[float] = []

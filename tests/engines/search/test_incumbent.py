@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from partita.engines.search.incumbent import Incumbent, agreed
+from partita.engines.search.incumbent import Incumbent
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import TOLERANCE
 
@@ -100,12 +100,6 @@ def test_the_bound_never_exceeds_the_value(steps: list[tuple[str, float]], scale
             assert incumbent.snapshot() == before
         assert incumbent.bound <= incumbent.value
         assert incumbent.value == before[0] or incumbent.answer == incumbent.value
-
-
-def test_agreed_takes_the_scale_into_account() -> None:
-    assert agreed(1e-9, 0.0, "a proof", scale=1.0) == 0.0
-    with pytest.raises(DisagreementError):
-        agreed(1e-9, 0.0, "a proof")
 
 
 def test_value_and_answer_are_of_one_moment() -> None:

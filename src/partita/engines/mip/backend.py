@@ -57,7 +57,6 @@ class BackendSettings:
     seed: int = 0
     gap: float = GAP
     warm_start: Floats | None = None
-    cutoff: float | None = None
     central: bool = False
 
     @property
@@ -110,16 +109,15 @@ class Talk:
             return bound
         return cautious.proven(self.program, bound, self.gap)
 
-    def result(self, found: BackendAnswer, cutoff: float | None) -> ProgramResult:
-        """What follows from what a backend found: nothing is proven beyond the cutoff, or the solution."""
-        most = math.inf if cutoff is None else cutoff
+    def result(self, found: BackendAnswer) -> ProgramResult:
+        """What follows from what a backend found: nothing is proven beyond the solution."""
         if found.infeasible:
-            return ProgramResult(Status.INFEASIBLE, None, math.inf, most)
+            return ProgramResult(Status.INFEASIBLE, None, math.inf, math.inf)
         objective = math.inf if found.values is None else self.program.value(found.values)
         proven = max(self._proven, found.bound) if math.isfinite(found.bound) else self._proven
-        bound = min(self._cautious(min(proven, objective)), most) if math.isfinite(proven) else -math.inf
+        bound = self._cautious(min(proven, objective)) if math.isfinite(proven) else -math.inf
         if found.multipliers is not None and isinstance(self.program, MixedProgram):
-            bound = min(cautious.linear_bound(self.program, found.multipliers), most)
+            bound = cautious.linear_bound(self.program, found.multipliers)
         if found.values is None:
             return ProgramResult(Status.UNKNOWN, None, math.inf, bound)
         status = Status.OPTIMAL if found.solved else Status.FEASIBLE
@@ -134,4 +132,4 @@ def run_backend(backend: Backend, program: Minimised, settings: BackendSettings,
     else:
         program = cautious.widened(program)
         talk = Talk(program, calls, settings.gap)
-    return talk.result(module.solve(program, settings, talk), settings.cutoff)
+    return talk.result(module.solve(program, settings, talk))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 from partita.engines.mip.backend import BACKENDS
@@ -31,7 +30,6 @@ def solve_program(
     seed: int = 0,
     gap: float = GAP,
     warm_start: Floats | None = None,
-    cutoff: float | None = None,
     central: bool = False,
     callbacks: Callbacks = QUIET,
 ) -> ProgramResult:
@@ -53,9 +51,6 @@ def solve_program(
         Relative gap at which it may stop.
     warm_start
         A solution to start from.
-    cutoff
-        Only solutions with a smaller objective are wanted: the bound may be proven up to this value only, and
-        ``infeasible`` then means that there is none below it.
     central
         For a linear program HiGHS may end with a point amid the nearly optimal ones instead of at a vertex.
     callbacks
@@ -76,10 +71,6 @@ def solve_program(
         raise MissingExtraError(BACKENDS[backend].package, "solvers")
     if not BACKENDS[backend].open_ranges and not all(map(math.isfinite, model.lower + model.upper)):
         raise InputError(f"the MIP backend {backend} needs finite bounds of every variable")
-    if cutoff is not None:
-        # As a row, because every backend means something else by a cutoff.
-        model = dataclasses.replace(model, rows=list(model.rows))
-        model.add_row([(v, cost) for v, cost in enumerate(model.cost) if cost], upper=cutoff)
     return run_in_child(
         backend,
         model,
@@ -89,6 +80,5 @@ def solve_program(
         seed=seed,
         gap=gap,
         warm_start=warm_start,
-        cutoff=cutoff,
         central=central,
     )

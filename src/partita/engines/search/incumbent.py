@@ -20,13 +20,13 @@ from partita.ground.rounding import CLOSE, TOLERANCE
 AnswerT = TypeVar("AnswerT")
 
 
-def agreed(bound: float, value: float, by: str, scale: float = 0.0) -> float:
+def agreed(bound: float, value: float, by: str) -> float:
     """A claimed lower bound beside the value of a known answer: never above it.
 
     Bounds are rounded down and evaluators sum in another order, so that the two may differ by the rounding of one sum:
-    less than ``TOLERANCE``, relative to the larger of value and ``scale``. More than that is a wrong proof.
+    less than ``TOLERANCE``, relative to the value. More than that is a wrong proof.
     """
-    if not bound <= value + TOLERANCE * max(abs(value), scale):
+    if not bound <= value + TOLERANCE * abs(value):
         raise DisagreementError(f"{by or 'a proof'} claims bound {bound!r} above the known objective {value!r}")
     return min(bound, value)
 
@@ -41,8 +41,6 @@ class Incumbent(Generic[AnswerT]):
     ----------
     closeness
         Relative distance of value and bound at which the search is over.
-    scale
-        Size of the problem's numbers, for rounding where the value is near 0; see ``agreed``.
 
     Attributes
     ----------
@@ -60,8 +58,8 @@ class Incumbent(Generic[AnswerT]):
         Called outside the lock with every better (value, answer, by) and (bound, by).
     """
 
-    def __init__(self, *, closeness: float = CLOSE, scale: float = 0.0) -> None:
-        self.closeness, self.scale = closeness, scale
+    def __init__(self, *, closeness: float = CLOSE) -> None:
+        self.closeness = closeness
         self.stop: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.found_by = self.proven_by = ""
         self.counters: dict[str, float] = {}
@@ -105,7 +103,7 @@ class Incumbent(Generic[AnswerT]):
                 return False
             if self.infeasible:
                 raise DisagreementError(f"{by or 'a search'} has a plan of {value!r}, and there is proven to be none")
-            self.bound = agreed(self.bound, value, self.proven_by, self.scale)
+            self.bound = agreed(self.bound, value, self.proven_by)
             self.value, self.answer, self.found_by = value, answer, by
         if self.on_better is not None:
             self.on_better(value, answer, by)
@@ -116,7 +114,7 @@ class Incumbent(Generic[AnswerT]):
         # Kernels and backends give numbers of numpy, which no file can hold.
         bound = float(bound)
         with self._lock:
-            bound = agreed(bound, self.value, by, self.scale)
+            bound = agreed(bound, self.value, by)
             if not bound > self.bound:
                 return False
             self.bound, self.proven_by = bound, by

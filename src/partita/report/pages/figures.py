@@ -88,19 +88,19 @@ def scaled(most: float, unit: str) -> tuple[float, str]:
     return 1 / size, name
 
 
-def script(identity: str, data: str, kind: str = "application/json") -> Markup:
+def script(identity: str, data: str) -> Markup:
     """Data for the page's program; nothing in it ends the element."""
     safe = Markup(re.sub("<", r"\\u003c", data))
-    return tag("script", safe, type_=kind, id_=identity)
+    return tag("script", safe, type_="application/json", id_=identity)
 
 
-def chart(identity: str, found: Figure, says: str, numbers: Markup | None, *, caption: str = "") -> Markup:
+def chart(identity: str, found: Figure, says: str, numbers: Markup | None) -> Markup:
     """A figure on the page: what it says for those who do not see it, and its numbers for all who ask."""
     height = int(found.layout.height or 320)
     return tag(
         "figure",
         tag("div", "", class_="chart", id_=identity, role="img", aria_label=says, style=f"height:{height}px"),
         script(f"{identity}-figure", found.to_json()),
-        tag("figcaption", caption or says),
+        tag("figcaption", says),
         "" if numbers is None else details("The numbers", numbers),
     )

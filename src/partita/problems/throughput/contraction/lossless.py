@@ -37,6 +37,8 @@ from partita.problems.throughput.contraction.instance import Instance, ordered_g
 _MOST_TOGETHER = 6
 #: Larger instances are left alone: looking for rules would take longer than searching gains.
 _MOST_ITEMS = 4_000
+#: Times that all rules are looked for, both ways.
+_ROUNDS = 8
 
 
 def memory_is_ample(instance: Instance) -> bool:
@@ -47,7 +49,7 @@ def memory_is_ample(instance: Instance) -> bool:
     return bool(once + share * each <= instance.memory[instance.count > 0].min(initial=float("inf")))
 
 
-def absorb(instance: Instance, *, rounds: int = 8, sync_time: Floats | None = None) -> Instance:
+def absorb(instance: Instance, *, sync_time: Floats | None = None) -> Instance:
     """Merge items until no rule applies; ``Instance.group`` leads back to the operators.
 
     ``sync_time`` is, for every kind, the most that a stage's time may rise for each byte that its replicas synchronise,
@@ -57,7 +59,7 @@ def absorb(instance: Instance, *, rounds: int = 8, sync_time: Floats | None = No
     """
     if instance.items > _MOST_ITEMS or instance.recompute or not memory_is_ample(instance):
         return instance
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         before = instance.items
         instance = _merge(instance, _partners(instance, sync_time), into_later=True)
         instance = _merge(instance, _partners(instance.reverse(), sync_time), into_later=False)
