@@ -40,7 +40,7 @@ imports: install
 
 # The public functions, from the settings that the problems declare.
 signatures: install
-	$(BIN)/python -m partita.api.generate
+	PYTHONPATH=tests $(BIN)/python -m signatures
 
 test: lint types imports
 	$(BIN)/pytest -n 2 --dist worksteal

@@ -1,1 +1,1 @@
-"""The public functions with settings, with a signature for every objective and problem: ``partita.api.generate``."""
+"""The public functions with settings, with a signature for every objective and problem: ``tests/signatures``."""

@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 import partita
-from partita.api import generate, using
+from partita.api import using
 from partita.api.answer import Answer
-from partita.api.generate import COMMAND, FOLDER, generated
-from partita.api.keywords import Imports, axes_of, keywords_of
-from partita.api.shared import FUNCTIONS, Function
 from partita.problems import PROBLEMS, find_kind
 from partita.problems.kind import AnyKind
 from partita.problems.settings import settings_of
+from signatures import files as writer
+from signatures.files import COMMAND, FOLDER, generated
+from signatures.keywords import Imports, axes_of, keywords_of
+from signatures.shared import FUNCTIONS, Function
 
 KINDS = [find_kind(name) for name in PROBLEMS]
 MODELLED = [kind for kind in KINDS if kind.model is not None]
@@ -151,8 +152,8 @@ def test_asking_for_help_loads_no_heavy_library() -> None:
 
 
 def test_the_command_writes_the_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate, "FOLDER", tmp_path)
-    generate.main()
+    monkeypatch.setattr(writer, "FOLDER", tmp_path)
+    writer.main()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
         path.name: path.read_text() for path in FOLDER.glob("*.py") if path.name != "__init__.py"
     }

@@ -1,8 +1,8 @@
-"""Writes the public functions with a signature for every objective and problem: ``python -m partita.api.generate``.
+"""The public functions with a signature for every objective and problem, as files: ``python -m signatures``.
 
 A function with settings (``partita.api.planning.plan`` …) takes those of any problem. What users call is the same with
 overloads, one for each objective or problem, whose settings are a ``TypedDict``: it derives from classes that all
-functions share (``partita.api.shared``), and the docstring is made from these (``partita.api.listing``). These files
+functions share (``signatures.shared``), and the docstring is made from these (``partita.api.listing``). These files
 are in ``partita.api.typed``; a test holds them equal to what this writes.
 """
 
@@ -13,17 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from partita.api.keywords import WIDTH, Imports, Keyword
-from partita.api.shared import FUNCTIONS, MODULE, Function, SharedSettings, Use, as_keyword, class_text, settings_of
-from partita.api.signatures import Argument, import_lines, read_source, signature_text, types_of
+from partita.api import typed
 from partita.api.tracing import Tracing
 from partita.conductor.place import placing_facet
 from partita.engines.search.result import PlanEvaluation
 from partita.problems import PROBLEMS, find_kind
 from partita.problems.kind import AnyKind, Stated
+from signatures.keywords import WIDTH, Imports, Keyword
+from signatures.shared import FUNCTIONS, MODULE, Function, SharedSettings, Use, as_keyword, class_text, settings_of
+from signatures.written import Argument, import_lines, read_source, signature_text, types_of
 
 #: Where the files are.
-FOLDER = Path(__file__).parent / "typed"
+FOLDER = Path(typed.__path__[0])
 #: How they are made again.
 COMMAND = "make signatures"
 
@@ -262,7 +263,3 @@ def main() -> None:
     for path, text in generated().items():
         path.write_text(text)
         print(path)
-
-
-if __name__ == "__main__":
-    main()

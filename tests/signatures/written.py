@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from partita.api.keywords import WIDTH, Imports
 from partita.problems.kind import AnyKind, Kind
+from signatures.keywords import WIDTH, Imports
 
 #: What functions return for any problem, for which a written one says what each problem has.
 OF_ANY = ("Any", "Stated", "AnyAnswer", "Answer[Any, Any, Any]")

@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from partita.api import comparing, judging, planning, solving, sweeping
-from partita.api.keywords import Imports, Keyword, annotated, attribute_doc, axes_of, keywords_of, merged
 from partita.api.search import Search
-from partita.api.signatures import Argument, SourceSignature, call_text, import_lines, read_source
 from partita.api.tracing import Tracing
 from partita.problems import PROBLEMS, find_kind, importers
 from partita.problems.kind import AnyKind
+from signatures.keywords import Imports, Keyword, annotated, attribute_doc, axes_of, keywords_of, merged
+from signatures.written import Argument, SourceSignature, call_text, import_lines, read_source
 
 #: Where the shared classes are.
 MODULE = "partita.api.typed.settings"
