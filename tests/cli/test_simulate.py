@@ -16,8 +16,8 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.simulator.schedules import DEFAULT_SCHEDULES
 from partita.simulator.schedules.csv import write_schedule
 from partita.simulator.schedules.protocol import Action
-from partita.simulator.trace_file import read_trace
 from running.command_line import Run
+from simulator.traces import read_trace
 
 Partita = Callable[..., Run]
 
