@@ -40,13 +40,11 @@ def ring_bytes(stage: PipelineStage) -> float:
     return 2.0 * (stage.data_parallel - 1) / stage.data_parallel * stage.parameter_bytes
 
 
-def link_of(bandwidth: Bandwidths, ends: Sequence[int], others: Sequence[int]) -> float:
-    """Bytes per second between two groups: the slowest of the pairs that exchange the same part."""
-    return float(links_of(bandwidth, [ends], [others])[0])
-
-
 def links_of(bandwidth: Bandwidths, ends: Sequence[Sequence[int]], others: Sequence[Sequence[int]]) -> Floats:
-    """(n,) The same of n pairs of groups; all of one side have as many devices."""
+    """(n,) Bytes per second between groups: of each pair the slowest two devices that exchange the same part.
+
+    All groups of one side have as many devices.
+    """
     one, other = np.array(ends, dtype=np.int64), np.array(others, dtype=np.int64)
     part = np.arange(max(one.shape[1], other.shape[1]))
     found: Floats = bandwidth[one[:, part % one.shape[1]], other[:, part % other.shape[1]]].min(axis=1)

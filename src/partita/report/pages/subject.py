@@ -129,11 +129,6 @@ class Subject:
         found = self.document.get("cluster")
         return None if found is None else msgspec.convert(found, Cluster)
 
-    @property
-    def stage_count(self) -> int:
-        """Places that parts have."""
-        return 1 + max((part.stage for part in self.operators), default=-1)
-
 
 def subject_of(
     document: Mapping[str, Any], name: str = "the document", settings: Mapping[str, Any] | None = None
