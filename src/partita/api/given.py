@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
-
-import msgspec
+from typing import Any, Protocol
 
 from partita.conductor.plan import sort_settings
 from partita.costs.profile import Measured, Profile
 from partita.problems.kind import AnyKind
 from partita.problems.settings import flags_of
-
-Declarations: TypeAlias = Sequence[type[msgspec.Struct]]
 
 
 class Given(Protocol):

@@ -15,8 +15,6 @@ from partita.problems.layer_placement.evaluate import complete
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 from partita.problems.settings import setting
 
-_LAYERS = setting("Layers of the model.", "--layers", type=int, metavar="N", least=1, unit="layers")
-
 
 class LayerPlacementSweep(Sweep[LayerPlacementProblem, LayerPlacement]):
     """Layers of the model, and bandwidth."""
