@@ -57,9 +57,11 @@ def test_every_better_split_is_among_those_left() -> None:
         best = best_acyclic(problem)
         assert best
         target = best * (1.0, 1.05, 1.2)[number % 3] * (1 + 1e-9)
-        smaller = narrowed(problem, target)
-        if smaller is None:
+        found = narrowed(problem, target)
+        if found is None:
             continue
+        smaller, most = found
+        assert uniform(smaller).items <= most < len(problem.operators)
         tied += 1
         for plan in all_plans(problem, "acyclic"):
             value, left = evaluate(problem, plan).objective, evaluate(smaller, plan).feasible

@@ -54,14 +54,17 @@ def single_blocks(uniform: BlockProblem, target: float) -> Ints:
     return blocks
 
 
-def narrowed(problem: ThroughputProblem, target: float) -> ThroughputProblem | None:
-    """The problem with what is in one block in all splits below ``target`` tied together; None if that is little."""
+def narrowed(problem: ThroughputProblem, target: float) -> tuple[ThroughputProblem, int] | None:
+    """The problem with what is in one block in all splits below ``target`` tied together; None if that is little.
+
+    With it the most items that it has.
+    """
     instance = build_instance(problem)
     one = uniform(problem, instance=instance)
     if one.items <= LARGE or one.devices < 2 or not 0 < target < math.inf or not one.runs:
         return None
     block = single_blocks(one, target)
-    left = (block < 0).sum() + len(np.unique(block[block >= 0]))
+    left = int((block < 0).sum()) + len(np.unique(block[block >= 0]))
     if left > SHRINK * one.items:
         return None
     free = 1 + max((op.colocation for op in problem.operators if op.colocation is not None), default=0)
@@ -70,12 +73,12 @@ def narrowed(problem: ThroughputProblem, target: float) -> ThroughputProblem | N
         op if tie < 0 else msgspec.structs.replace(op, colocation=free + tie)
         for op, tie in zip(problem.operators, tied.tolist(), strict=True)
     )
-    return problem.replace(operators=operators)
+    return problem.replace(operators=operators), left
 
 
 def solve_narrowed(problem: ThroughputProblem, options: ThroughputOptions, monitor: Monitor, solve: Solve) -> Outcome:
     """What ``solve`` makes of the problem, or of one that is smaller and has all splits better than a first one."""
-    best, target, now = None, math.inf, problem
+    best, target, now, items = None, math.inf, problem, len(problem.operators)
     while len(problem.operators) > LARGE and not monitor.stopping:
         opened = _Opening(now, options).search(_inside(monitor, target))
         if opened.plan is None:
@@ -83,10 +86,10 @@ def solve_narrowed(problem: ThroughputProblem, options: ThroughputOptions, monit
         value = evaluate(problem, opened.plan).objective
         if value < target:
             best, target = opened, value
-        smaller = narrowed(now, target)
+        smaller = narrowed(now, target) if items > LARGE else None
         if smaller is None:
             break
-        now = smaller
+        now, items = smaller
     if best is None or best.plan is None:
         return solve(problem, options, monitor)
     inside = _inside(monitor, target)
