@@ -23,6 +23,9 @@ Streams = Literal["sum", "overlap", "duplex"]
 #: What transfers between devices do to each other: nothing, share fairly, or wait.
 Contention = Literal["dedicated", "shared", "serial"]
 
+#: Every way in which transfers may stand in each other's way.
+CONTENTIONS: tuple[Contention, ...] = ("dedicated", "shared", "serial")
+
 
 @dataclass(frozen=True)
 class Place:
