@@ -17,7 +17,7 @@ from partita.simulator.schedules import DEFAULT_SCHEDULES
 from partita.simulator.schedules.csv import write_schedule
 from partita.simulator.schedules.protocol import Action
 from running.command_line import Run
-from simulator.traces import read_trace
+from running.traces import read_trace
 
 Partita = Callable[..., Run]
 

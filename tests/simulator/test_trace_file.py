@@ -15,7 +15,7 @@ from instances.timelines import Slice, crowded, timeline, two_devices
 from partita.ground.errors import FormatError, InputError
 from partita.simulator.timeline import COPY_IN, FORWARD, TRANSFER, Lane, Timeline
 from partita.simulator.trace_file import trace_document, write_trace
-from simulator.traces import read_trace
+from running.traces import read_trace
 
 #: Keys an event must have, by its phase, and those it may have besides.
 REQUIRED = {
