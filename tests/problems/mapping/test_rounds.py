@@ -12,6 +12,7 @@ import pytest
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import up_to
+from partita.problems.mapping.bounds import closed_walks
 from partita.problems.mapping.bounds.closed_walks import round_within, shortest
 from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.layouts import layouts_within
@@ -102,8 +103,10 @@ def every_round(count: int, replicas: int) -> Iterator[tuple[int, ...]]:
             yield (first, *rest)
 
 
-def test_a_round_is_found_wherever_there_is_one() -> None:
-    """Against all rounds of the layouts within limits near the least one that has some."""
+@pytest.mark.parametrize("fewest", [2, 12])
+def test_a_round_is_found_wherever_there_is_one(fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against all rounds of the layouts within some limits; with islands that have to be visited, and without."""
+    monkeypatch.setattr(closed_walks, "_LONG", fewest)
     answers = {Status.FEASIBLE: 0, Status.INFEASIBLE: 0}
     for seed in range(40):
         problem = row_of_machines(seed)

@@ -35,8 +35,8 @@ from partita.problems.outcome import searched
 SMALL, _DEVICES = 8, 12
 #: Replicas up to which it is tried, with so many devices tried for one target.
 _MEDIUM, _CHECKS = 64, 13_000_000
-#: Seconds of a program that is asked before other bounds.
-_EASY_S = 4.0
+#: Seconds of a program, and steps along rounds, that are asked before other bounds.
+_EASY_S, _EASY_STEPS = 4.0, 1_000_000_000
 #: Rounds in vain after which the first annealing makes way for the bounds.
 _FIRST = 12
 
@@ -110,14 +110,17 @@ class MappingCombined(MappingSolver):
             def found(device: Ints) -> None:
                 shares.append(search.settle_shares(device))
 
-            if Rounds().supports(instance.problem) is None:
-                low = rounds_bound(instance, low, lambda: min(shares), done, report_rounds, found)
+            rounds = Rounds().supports(instance.problem) is None
+            if rounds:
+                low = rounds_bound(instance, low, lambda: min(shares), done, report_rounds, found, steps=_EASY_STEPS)
             if counts:
                 # Easy programs first: they often know more than anything else, and later ones begin there.
                 low = columns_bound(instance, low, lambda: min(shares), done, report, found, program_s=_EASY_S)
             if done():
                 return []
             low = thresholds_bound(instance, low, high, done, report_thresholds, known=low > least)
+            if rounds:
+                low = rounds_bound(instance, low, lambda: best.value, done, report_rounds, found)
             if counts:
                 # Nobody anneals in the meantime once the first rounds are over.
                 idle = annealed.is_set if options.threads > 1 else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs, Words
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import compiled, inlined
+from partita.engines.kernels.random import below, share
 
 
 @compiled
@@ -53,6 +54,42 @@ def columns_beside(own: Words, leads: Words, uses: Ints, room: Ints, stop: Longs
 
 
 @compiled
+def drop_replaceable(ptr: Longs, beside: Ints, group: Ints, order: Ints, kept: Bools) -> int:
+    """Drop columns for which another one of the same islands can stand wherever they are; how many.
+
+    ``order`` (N,) has the columns by their ``group`` (N,), those that take the same devices of every island.
+    """
+    count, dropped, first = kept.shape[0], 0, 0
+    mark = np.full(count, -1, np.int32)
+    while first < count:
+        last = first
+        while last < count and group[order[last]] == group[order[first]]:
+            last += 1
+        for i in range(first, last):
+            d = order[i]
+            if not kept[d] or last - first == 1:
+                continue
+            for k in range(ptr[d], ptr[d + 1]):
+                mark[beside[k]] = d
+            for j in range(first, last):
+                c = order[j]
+                if c == d or not kept[c]:
+                    continue
+                fits = True
+                for k in range(ptr[c], ptr[c + 1]):
+                    # All of these change places, so that beside itself is beside itself again.
+                    x = d if beside[k] == c else beside[k]
+                    if kept[beside[k]] and mark[x] != d:
+                        fits = False
+                        break
+                if fits:
+                    kept[c] = False
+                    dropped += 1
+        first = last
+    return dropped
+
+
+@compiled
 def drop_columns(ptr: Longs, beside: Ints, kept: Bools) -> int:
     """Take columns out of all rows; how many pairs are left."""
     found, first = 0, 0
@@ -65,6 +102,28 @@ def drop_columns(ptr: Longs, beside: Ints, kept: Bools) -> int:
                     found += 1
         ptr[c + 1] = found
         first = last
+    return found
+
+
+@compiled
+def distances(ptr: Longs, beside: Ints, kept: Bools, sources: Bools) -> Ints:
+    """(N,) Steps from the nearest of some columns to each of those that are kept; N where there is no way."""
+    count = kept.shape[0]
+    found = np.full(count, count, np.int32)
+    queue, last = np.empty(count, np.int32), 0
+    for c in range(count):
+        if sources[c]:
+            found[c], queue[last] = 0, c
+            last += 1
+    at = 0
+    while at < last:
+        c = queue[at]
+        at += 1
+        for k in range(ptr[c], ptr[c + 1]):
+            d = beside[k]
+            if kept[d] and found[d] == count:
+                found[d], queue[last] = found[c] + 1, d
+                last += 1
     return found
 
 
@@ -87,58 +146,157 @@ def walks_on(ptr: Longs, beside: Ints, costs: Floats, kept: Bools, least: Floats
 
 
 @compiled
-def least_round(
+def least_walk(
     ptr: Longs,
     beside: Ints,
     costs: Floats,
     goal: float,
-    first: int,
-    last: int,
+    visits: Ints,
     places: Bools,
     there: Floats,
     back: Floats,
     before: Ints,
-) -> float:
-    """What the columns between two take at least, where ``last`` is as many steps from ``first`` as there are places.
+) -> tuple[float, int]:
+    """What the columns of a walk take at least, all but the last one; and that one, −1 if there is no walk.
+
+    A walk visits some islands, of which there are k: its *state* is the set of those that it has visited so far, and
+    in the end it has visited all of them.
 
     Parameters
     ----------
     ptr, beside, costs
         The graph, and what each column takes; of any sign.
     goal
-        Columns through which the rest takes more are taken out of their places.
-    first, last
-        The columns at both ends.
+        Columns through which walks take more are taken out of their places.
+    visits
+        (N,) Which of these islands a column has.
     places
-        (K + 1, N) Which columns may be how many steps from the first one; those at both ends count as they are given.
+        (K + 1, 2^k, N) Which columns may be how many steps from the first one, in which state then. The first one is
+        in a state that it need not have by itself.
     there, back, before
-        (K + 1, N) Room; ``before`` gets the column before each on the way that takes the least.
+        (K + 1, 2^k, N) Room; ``before`` gets the state and column before each on the way that takes the least, as one
+        number.
     """
-    steps, count = places.shape[0] - 1, places.shape[1]
-    there[0], back[steps] = np.inf, np.inf
-    there[0, first] = 0.0
+    steps, states, count = places.shape[0] - 1, places.shape[1], places.shape[2]
+    for state in range(states):
+        for c in range(count):
+            there[0, state, c] = costs[c] if places[0, state, c] else np.inf
+            back[steps, state, c] = 0.0 if state == states - 1 and places[steps, state, c] else np.inf
     for step in range(1, steps + 1):
-        for c in range(count):
-            best, who = np.inf, -1
-            if (c == last) if step == steps else places[step, c]:
-                for k in range(ptr[c], ptr[c + 1]):
-                    if there[step - 1, beside[k]] < best:
-                        best, who = there[step - 1, beside[k]], beside[k]
-                if step < steps:
-                    best += costs[c]
-            there[step, c], before[step, c] = best, who
-    least = there[steps, last]
+        for state in range(states):
+            for c in range(count):
+                best, who = np.inf, -1
+                if places[step, state, c]:
+                    for old in range(states):
+                        if old | visits[c] != state:
+                            continue
+                        for k in range(ptr[c], ptr[c + 1]):
+                            if there[step - 1, old, beside[k]] < best:
+                                best, who = there[step - 1, old, beside[k]], old * count + beside[k]
+                    if step < steps:
+                        best += costs[c]
+                there[step, state, c], before[step, state, c] = best, who
+    least, last = np.inf, -1
+    for c in range(count):
+        if there[steps, states - 1, c] < least:
+            least, last = there[steps, states - 1, c], c
     if least > goal:
-        return float(least)
-    back[steps, last] = 0.0
-    for step in range(steps - 1, 0, -1):
-        for c in range(count):
-            best = np.inf
-            if places[step, c]:
-                for k in range(ptr[c], ptr[c + 1]):
-                    best = min(best, back[step + 1, beside[k]])
-                if there[step, c] + best > goal:
-                    places[step, c], best = False, np.inf
-                best += costs[c]
-            back[step, c] = best
-    return float(least)
+        return float(least), last
+    for step in range(steps - 1, -1, -1):
+        for state in range(states):
+            for c in range(count):
+                best = np.inf
+                if places[step, state, c]:
+                    for k in range(ptr[c], ptr[c + 1]):
+                        best = min(best, back[step + 1, state | visits[beside[k]], beside[k]])
+                    if there[step, state, c] + best > goal:
+                        places[step, state, c], best = False, np.inf
+                    best += costs[c]
+                back[step, state, c] = best
+    return float(least), last
+
+
+@inlined
+def _is_beside(ptr: Longs, beside: Ints, c: int, d: int) -> bool:
+    """Whether two columns can be beside each other: rows ascend."""
+    low, high = ptr[c], ptr[c + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if beside[middle] < d:
+            low = middle + 1
+        else:
+            high = middle
+    return bool(low < ptr[c + 1] and beside[low] == d)
+
+
+@compiled
+def fill_islands(
+    ptr: Longs,
+    beside: Ints,
+    uses: Ints,
+    room: Ints,
+    exact: bool,
+    walk: Ints,
+    trials: int,
+    hot: float,
+    cold: float,
+    random: Words,
+) -> bool:
+    """Anneal a round until it fills islands, or takes no more than they have where not ``exact``; whether it does.
+
+    A column becomes another one that is beside both of its neighbours; or it leaves the round, its neighbours being
+    beside each other, and another one goes somewhere between two. The energy is the sum of squares of what is taken too
+    much, or too little, in shares of an island's devices.
+
+    Parameters
+    ----------
+    ptr, beside
+        The graph; columns in rows ascend.
+    uses, room
+        (N, I), (I,) Devices of every island that a column takes, and that there are.
+    walk
+        (R,) The round, in place; R is 3 or more.
+    trials, hot, cold, random
+        How long, from which temperature to which, and with which random numbers.
+    """
+    replicas, islands = walk.shape[0], room.shape[0]
+    over, after = np.empty(islands), np.empty(islands)
+    for i in range(islands):
+        over[i] = -float(room[i])
+        for r in range(replicas):
+            over[i] += uses[walk[r], i]
+    cooling = (cold / hot) ** (1.0 / max(1, trials))
+    temperature, energy = hot, np.inf
+    for _ in range(trials):
+        temperature *= cooling
+        p, q = below(random, replicas), below(random, replicas)
+        old, preceding, following = walk[p], walk[p - 1], walk[(p + 1) % replicas]
+        if share(random) < 0.5:
+            q = p
+            new = beside[ptr[preceding] + below(random, ptr[preceding + 1] - ptr[preceding])]
+            if not _is_beside(ptr, beside, new, following):
+                continue
+        else:
+            # The new one goes behind q.
+            here, ahead = walk[q], (q + 1) % replicas
+            if q == p or ahead == p or not _is_beside(ptr, beside, preceding, following):
+                continue
+            new = beside[ptr[here] + below(random, ptr[here + 1] - ptr[here])]
+            if not _is_beside(ptr, beside, new, walk[ahead]):
+                continue
+        changed = 0.0
+        for i in range(islands):
+            after[i] = over[i] + uses[new, i] - uses[old, i]
+            off = after[i] if exact else max(after[i], 0.0)
+            changed += off * off / room[i]
+        if changed > energy and share(random) >= np.exp((energy - changed) / temperature):
+            continue
+        energy = changed
+        over[:] = after
+        for _ in range((q - p) % replicas):
+            walk[p] = walk[(p + 1) % replicas]
+            p = (p + 1) % replicas
+        walk[p] = new
+        if energy == 0.0:
+            return True
+    return False

@@ -9,9 +9,14 @@ every island as there are.
 That is a closed walk in a graph with resources, and is refuted as such. At *prices* of devices, positive or negative,
 a round takes at least what the cheapest one takes, which dynamic programming finds; if that is more than all devices
 of all islands together, there is none (Lagrangian relaxation). The same says it of each layout, and of each place in
-the round, so that most drop out on the way. Prices are the shortest vector in the hull of what the cheapest rounds so
-far take too much or too little of every island (Wolfe, "Finding the nearest point in a polytope", 1976): they part
-these from nothing too much and nothing too little, or come to zero, where averages of rounds fill all islands.
+the round, so that most drop out on the way; others do since one with the same islands can stand for them. Prices are
+the shortest vector in the hull of what the cheapest rounds so far take too much or too little of every island (Wolfe,
+"Finding the nearest point in a polytope", 1976): they part these from nothing too much and nothing too little, or come
+to zero, where averages of rounds fill all islands.
+
+Such an average may be of rounds at either end of a row of islands. So islands far from the first column have to be
+visited, which the dynamic program keeps book of. Cheap rounds are annealed, too: columns are exchanged, taken out and
+put in as far as the graph lets them, until islands are filled.
 
 Then it branches: a round has some column on the island that the fewest layouts use. Each of these is tried as the first
 one, and then those beside it. In the end every layout is refuted as the first one, or a round is found: columns from
@@ -21,6 +26,7 @@ which a mapping is made. Where neither is so after as many steps along the graph
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -28,7 +34,16 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs, bit_rows
-from partita.engines.kernels.mapping.rounds import columns_beside, drop_columns, least_round, walks_on
+from partita.engines.kernels.mapping.rounds import (
+    columns_beside,
+    distances,
+    drop_columns,
+    drop_replaceable,
+    fill_islands,
+    least_walk,
+    walks_on,
+)
+from partita.engines.kernels.random import generator
 from partita.engines.search.result import Status
 from partita.ground.rounding import up_to
 from partita.problems.mapping.bounds.layouts import Layouts, layouts_within
@@ -41,8 +56,14 @@ MOST_LAYOUTS, _PAIRS, STEPS = 12_000, 6_000_000, 4_000_000_000
 #: Prices tried for all rounds, and for those with some columns fixed; and how short prices are, squared and as a share
 #: of the shortest difference so far, at which it branches, after so many of them.
 _ROOT, _PRICES, _SHORT, _FEW = 60, 40, 1e-4, 6
+#: Annealings before prices that need all of the graph, and after these; trials for each replica; temperatures at first,
+#: in turn, and at last.
+_SOON, _LATE, _TRIALS, _HOT, _COLD = 2, 6, 16_384, (1.0, 10.0), 0.02
 #: Columns that are fixed at most.
 _DEEPEST = 250
+#: Islands far from the first column that a round has to visit, without which averages of rounds at either end fill all
+#: islands; and fewest replicas where that is looked at.
+_VISITS, _LONG = 2, 12
 #: What sums in another order may differ by, as a share.
 _SLACK = 1e-9
 
@@ -63,11 +84,13 @@ def round_within(
     target: float,
     stopping: Callable[[], bool],
     steps: int = STEPS,
+    *,
+    proving: bool = True,
 ) -> Round:
     """A round that a mapping within a target may be; ``infeasible`` if there is no such mapping.
 
     There are devices enough, and as many replicas of every stage, more than one. ``steps`` is the most steps along
-    pairs of layouts, ``stopping`` is polled.
+    pairs of layouts, ``stopping`` is polled. Unless it is ``proving``, it ends when annealing has failed.
     """
     limit = up_to(target)
     layouts = layouts_within(instance, islands, limit, MOST_LAYOUTS)
@@ -77,12 +100,21 @@ def round_within(
         return Round(Status.INFEASIBLE)
     search = _Rounds(instance, islands, layouts, limit, stopping, steps)
     try:
-        found = search.run()
+        found = search.run(proving=proving)
     except _EndedError:
         return Round(Status.UNKNOWN)
     if found is None:
         return Round(Status.INFEASIBLE)
     return Round(Status.FEASIBLE, layouts.islands[found])
+
+
+class _Left(NamedTuple):
+    """Walks that take the least at some prices, the last prices, and whether the walk is a round that fills islands."""
+
+    walks: list[list[int]]
+    prices: Floats
+    closed: bool
+    walk: list[int]
 
 
 class _EndedError(Exception):
@@ -115,32 +147,94 @@ class _Rounds:
         self.beside = beside[:pairs].copy() if pairs >= 0 else None
         # Islands of all sizes count.
         self.scale = 1.0 / np.sqrt(np.maximum(1, self.room))
-        shape = (self.replicas + 1, count)
+        self.states = 2 ** (_VISITS if self.exact and self.replicas >= _LONG else 0)
+        shape = (self.replicas + 1, self.states, count)
         self.there, self.back, self.before = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
 
-    def run(self) -> list[int] | None:
+    def run(self, *, proving: bool) -> list[int] | None:
         """The layouts of a round in turn; None if there is none."""
         if self.beside is None:
             raise _EndedError
+        self._drop_replaceable()
         prices = self._drop()
-        while True:
-            used = (self.uses[self.kept] > 0).sum(axis=0)
-            if not self.kept.any() or (self.exact and not used.all()):
-                return None
-            first = self.kept.copy()
-            if self.exact:
-                first &= self.uses[:, int(np.argmin(used))] > 0
-            c = int(np.flatnonzero(first)[0])
-            places = np.repeat(self.kept[None], self.replicas + 1, axis=0)
-            found = self._between([c], places, prices)
-            if found is not None:
-                return found
-            self.kept[c] = False
+        self._drop_replaceable()
+        used = (self.uses[self.kept] > 0).sum(axis=0)
+        if not self.kept.any() or (self.exact and not used.all()):
+            return None
+        first = self.kept & (self.uses[:, int(np.argmin(used))] > 0) if self.exact else self.kept.copy()
+        self._far_from(first)
+        places = np.tile(self.kept, (self.replicas + 1, self.states, 1))
+        one = int(np.flatnonzero(first)[0])
+        filled = self._filled(self._from(places, one), prices, range(_SOON if proving else _LATE))
+        if filled is not None:
+            return filled
+        if not proving:
+            raise _EndedError
+        # All first ones at once, then one by one.
+        places[[0, -1]] = False
+        places[0, self.visits[first], first] = places[-1, -1, first] = True
+        found = self._narrowed(places, self.room, prices)
+        if found is None or found.closed:
+            return None if found is None else found.walk
+        left = np.flatnonzero(places[0].any(axis=0)).tolist()
+        for c in left:
+            if c == left[0]:
+                filled = self._filled(self._from(places, c), found.prices, range(_SOON, _LATE))
+                if filled is not None:
+                    return filled
+            walk = self._between([c], self._from(places, c), found.prices)
+            if walk is not None:
+                return walk
+            places[:, :, c] = False
+        return None
+
+    def _from(self, places: Bools, c: int) -> Bools:
+        """Places of rounds that begin with a column."""
+        found = places.copy()
+        found[[0, -1]] = False
+        found[0, self.visits[c], c] = found[-1, -1, c] = True
+        return found
+
+    def _filled(self, places: Bools, prices: Floats, seeds: range) -> list[int] | None:
+        """A round that annealing makes of the cheapest one from a column on; None if there is none, or it fails."""
+        assert self.beside is not None
+        found = self._narrowed(places, self.room, prices, 1) if self.replicas > 2 else None
+        if found is None or found.closed:
+            return None if found is None else found.walk
+        for seed in seeds:
+            self._tick(_TRIALS * self.replicas)
+            walk = np.array(found.walks[0], dtype=np.int32)
+            if fill_islands(
+                *(self.ptr, self.beside, self.uses, self.room, self.exact, walk, _TRIALS * self.replicas),
+                *(_HOT[seed % len(_HOT)], _COLD, generator(seed)),
+            ):
+                return [int(c) for c in walk]
+        return None
+
+    def _far_from(self, first: Bools) -> None:
+        """Let rounds with some columns visit islands far from these: the furthest, and then that from both."""
+        assert self.beside is not None
+        self.visits: Ints = np.zeros(len(self.kept), dtype=np.int32)
+        sources = first.copy()
+        for bit in range(int(math.log2(self.states))):
+            apart = distances(self.ptr, self.beside, self.kept, sources)
+            steps = [int(apart[self.kept & (column > 0)].min(initial=len(apart))) for column in self.uses.T]
+            users = self.kept & (self.uses[:, int(np.argmax(steps))] > 0)
+            self.visits |= users.astype(np.int32) << bit
+            sources |= users
 
     def _tick(self, steps: int) -> None:
         self.left -= steps
         if self.left < 0 or self.stopping():
             raise _EndedError
+
+    def _drop_replaceable(self) -> None:
+        """Drop layouts that others can stand for."""
+        assert self.beside is not None
+        group: Ints = np.unique(self.uses, axis=0, return_inverse=True)[1].ravel().astype(np.int32)
+        order: Ints = np.argsort(group, kind="stable").astype(np.int32)
+        while drop_replaceable(self.ptr, self.beside, group, order, self.kept):
+            self.beside = self.beside[: drop_columns(self.ptr, self.beside, self.kept)].copy()
 
     def _drop(self) -> Floats:
         """Drop layouts that no round has by what half a round on either side takes; the last prices."""
@@ -178,54 +272,67 @@ class _Rounds:
         return prices
 
     def _between(self, fixed: list[int], places: Bools, prices: Floats) -> list[int] | None:
-        """A round with some columns fixed, in turn; ``places`` is how many steps after the last others may be."""
-        assert self.beside is not None
+        """A round with some columns fixed, in turn; ``places`` is from the last of these to the first."""
         if len(fixed) > _DEEPEST:
             raise _EndedError
+        room = self.room - self.uses[fixed[:-1]].sum(axis=0, dtype=np.int32)
+        places[1:-1] &= np.all(self.uses <= room - self.uses[fixed[-1]], axis=1)
+        found = self._narrowed(places, room, prices)
+        if found is None:
+            return None
+        if found.closed:
+            return [*fixed[:-1], *found.walk]
+        after, ahead = np.flatnonzero(places[1].any(axis=0)).tolist(), np.flatnonzero(places[-2].any(axis=0)).tolist()
+        behind = len(ahead) < len(after)
+        # First those that more of the cheapest walks have there.
+        shares = Counter(walk[-1 if behind else 1] for walk in found.walks)
+        for c in sorted(ahead if behind else after, key=lambda c: -shares[c]):
+            mine = self._seen(places[:-1] if behind else places[1:], c)
+            end = -1 if behind else 0
+            kept = mine[end, :, c].copy()
+            mine[end] = False
+            mine[end, :, c] = kept
+            walk = self._between([c, *fixed] if behind else [*fixed, c], mine, found.prices)
+            if walk is not None:
+                return walk
+        return None
+
+    def _narrowed(self, places: Bools, room: Ints, prices: Floats, most: int = _PRICES) -> _Left | None:
+        """What is left of places at so many prices at most; None if that is nothing."""
+        assert self.beside is not None
         steps = len(places) - 1
-        room = self.room - self.uses[fixed].sum(axis=0)
-        if steps == 1:
-            # Only those were tried that are beside both ends.
-            return fixed if (not room.any() if self.exact else (room >= 0).all()) else None
-        places[1:steps] &= (self.uses <= room).all(axis=1)
         walks: list[list[int]] = []
-        shares: dict[int, int] = {}
-        for number in range(_PRICES):
-            self._tick(2 * (int((places[1:] @ np.diff(self.ptr)).sum()) + places.size))
+        for number in range(most):
+            self._tick(2 * (int((places @ np.diff(self.ptr)).sum()) + places.size))
             goal = self._goal(prices, room)
-            least = least_round(
-                *(self.ptr, self.beside, self.uses @ prices, goal, fixed[-1], fixed[0], places),
+            least, last = least_walk(
+                *(self.ptr, self.beside, self.uses @ prices, goal, self.visits, places),
                 *(self.there[: steps + 1], self.back[: steps + 1], self.before[: steps + 1]),
             )
-            if least > goal:
+            if last < 0 or least > goal:
                 return None
-            walk, at = [], fixed[0]
-            for step in range(steps, 1, -1):
-                at = int(self.before[step, at])
+            walk, state, at = [], self.states - 1, last
+            for step in range(steps, 0, -1):
+                state, at = divmod(int(self.before[step, state, at]), len(self.kept))
                 walk.append(at)
             walk.reverse()
             over = self.uses[walk].sum(axis=0) - room
-            if not over.any() if self.exact else (over <= 0).all():
-                return [*fixed, *walk]
-            walks = [known for known in walks if places[np.arange(1, steps), known].all()] + [walk]
+            closed = last == walk[0] or steps < self.replicas
+            if closed and (not over.any() if self.exact else (over <= 0).all()):
+                return _Left(walks, prices, closed, walk)
+            some: Bools = np.any(places, axis=1)
+            walks = [known for known in walks if some[np.arange(steps), known].all()] + [walk]
             prices, short = self._prices(walks, room)
             if short and number >= _FEW:
                 break
-        for known in walks:
-            shares[known[0]] = shares.get(known[0], 0) + 1
-            shares[-1 - known[-1]] = shares.get(-1 - known[-1], 0) + 1
-        after, ahead = np.flatnonzero(places[1]).tolist(), np.flatnonzero(places[-2]).tolist()
-        if len(after) <= len(ahead):
-            for c in sorted(after, key=lambda c: -shares.get(c, 0)):
-                found = self._between([*fixed, c], places[1:].copy(), prices)
-                if found is not None:
-                    return found
-        else:
-            for c in sorted(ahead, key=lambda c: -shares.get(-1 - c, 0)):
-                found = self._between([c, *fixed], places[:-1].copy(), prices)
-                if found is not None:
-                    return found
-        return None
+        return _Left(walks, prices, False, [])
+
+    def _seen(self, places: Bools, c: int) -> Bools:
+        """Places where what a column has is no longer to be visited."""
+        found = np.zeros_like(places)
+        for state in range(self.states):
+            found[:, state | int(self.visits[c])] |= places[:, state]
+        return found
 
     def _goal(self, prices: Floats, room: Ints) -> float:
         """What no round may take more than, with room for rounding."""

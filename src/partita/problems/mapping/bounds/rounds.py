@@ -16,7 +16,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Status
 from partita.ground.rounding import GAP
 from partita.problems.kind import BoundMethod
-from partita.problems.mapping.bounds.closed_walks import Round, round_within
+from partita.problems.mapping.bounds.closed_walks import STEPS, Round, round_within
 from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound
@@ -27,7 +27,9 @@ from partita.problems.mapping.problem import MappingProblem
 
 #: Width of the interval at which bisection ends, as a share of its upper end; how far above the bound targets are
 #: at first and at most, as a share of it; and targets given up after which there are no more.
-_PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 3
+_PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 2
+#: How far above a target that is given up rounds are made, as shares of it.
+_ABOVE = (0.01, 0.025, 0.05, 0.1, 0.2)
 
 
 class Rounds(BoundMethod[MappingProblem]):
@@ -61,17 +63,20 @@ def rounds_bound(
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
     found: Callable[[Ints], object] = lambda device: None,
+    *,
+    steps: int = STEPS,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
     There are devices enough, and as many replicas of every stage, more than one. ``high`` is asked again for every
-    target, after ``found`` got a mapping that is made of a round; ``stopping`` is polled, and true ends it.
+    target, after ``found`` got a mapping that is made of a round; ``stopping`` is polled, and true ends it. No target
+    takes more than some ``steps``.
     """
     for number, islands in enumerate(partitions(instance)):
         upper, vain = high(), 0
 
-        def refuted(target: float, islands: list[Island] = islands) -> Round:
-            answer = round_within(instance, islands, target, stopping)
+        def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
+            answer = round_within(instance, islands, target, stopping, steps, proving=proving)
             if answer.islands is not None:
                 found(placed(instance, islands, answer.islands.T))
             elif answer.status is Status.INFEASIBLE:
@@ -83,7 +88,7 @@ def rounds_bound(
         step = 2 * _PRECISION if number else _STEP
         target = low * (1 + step)
         while target < upper and upper - low > _PRECISION * upper and vain < _VAIN and not stopping():
-            answer = refuted(target)
+            answer = ask(target)
             if answer.status is Status.INFEASIBLE:
                 low, step = target, min(2 * step, _LONGEST)
             elif number and step == 2 * _PRECISION:
@@ -93,9 +98,14 @@ def rounds_bound(
                 vain += answer.status is Status.UNKNOWN and answer.looked
             upper = min(upper, high())
             target = min(low * (1 + step), (low + upper) / 2)
+        # Where it is not known if there are rounds, there are a little above.
+        for more in _ABOVE if vain and not number else ():
+            target = upper * (1 + more)
+            if target >= high() or stopping() or ask(target, proving=False).islands is not None:
+                break
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not stopping()
-        if near and refuted(last).status is Status.INFEASIBLE:
+        if near and ask(last).status is Status.INFEASIBLE:
             low = last
     return low
