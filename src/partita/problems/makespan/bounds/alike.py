@@ -8,6 +8,9 @@ takes r: its work there, and of what passes before and after it as much as its s
 So with weights w >= 0 that add up to 1, and prices µ on memory, T and what the parts hold come to at least
 count · min_p (w · r(p) + µ · held(p)), for any weights and prices. With weights fixed, all that matters of a pattern
 is how its memory is divided.
+
+Where few parts work, a mean of patterns pays little of what passes before and after a device's work. So ways say as
+well on which devices parts are at all, their *support*: then no others matter, and what passes there is paid in full.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.kernels.makespan.parts import climb, find_takes
 from partita.ground.dags import joined
 from partita.ground.rounding import SUMMED
@@ -27,8 +30,9 @@ from partita.problems.makespan.bounds.tables import BlockTable
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.separators import Block
 
-#: Edges inside a block from which an operator is a hub; fewest parts; most patterns of a part, and ways of hubs.
-_EDGES, _FEWEST, _PATTERNS, _WAYS = 4, 3, 100_000, 1_024
+#: Edges inside a block from which an operator is a hub; fewest parts; most patterns of a part, ways of hubs, and of
+#: hubs and supports.
+_EDGES, _FEWEST, _PATTERNS, _WAYS, _SUPPORTS = 4, 3, 100_000, 1_024, 4_096
 #: Turns of the ascent in weights, patterns that are added in each, and steps.
 _TURNS, _NEAR, _STEPS = 7, 80, 80
 
@@ -79,25 +83,43 @@ def _key(instance: MakespanInstance, row: Sequence[int]) -> object:
 class Patterns:
     """All ways to place one part, and what it takes between fixed devices of all else."""
 
-    def __init__(self, instance: MakespanInstance, parts: Parts) -> None:
+    def __init__(self, instance: MakespanInstance, parts: Parts, ways: int) -> None:
+        """Hubs have so many ``ways``."""
         self.parts, self.row = parts, parts.rows[0]
         able = [np.flatnonzero(instance.able[v]).tolist() for v in self.row]
         #: (p, operators of a part) Devices.
         self.devices: Longs = np.array(list(itertools.product(*able)), dtype=np.int64).reshape(-1, len(self.row))
         held = np.zeros((len(self.devices), instance.devices))
+        #: (p, D) Where a part is.
+        self.on: Bools = np.zeros(held.shape, dtype=np.bool_)
         for k, v in enumerate(self.row):
             held[np.arange(len(held)), self.devices[:, k]] += instance.arrays.memory[v]
+            self.on[np.arange(len(held)), self.devices[:, k]] = True
         found, of = np.unique(held, axis=0, return_inverse=True)
         #: (m, D) How a part's memory can be divided, and (p,) which of these it is.
         self.held: Floats = found
         self.of: Longs = of.reshape(-1)
+        #: Whether supports are told apart; (s, D) supports, and of each the patterns in it.
+        self.apart = ways * (2**instance.devices - 1) <= _SUPPORTS
+        among = itertools.product((False, True) if self.apart else (True,), repeat=instance.devices)
+        self.supports, self.within = list[Bools](), list[Longs]()
+        for row in among:
+            support: Bools = np.array(row, dtype=np.bool_)
+            inside = np.flatnonzero(~(self.on & ~support).any(axis=1))
+            if not self.apart or (support.any() and (self.on[inside].any(axis=0) == support).all()):
+                self.supports.append(support)
+                self.within.append(inside)
 
-    def takes(self, instance: MakespanInstance, fixed: dict[int, int]) -> Floats:
-        """(p, 5·D + 1) Of what is limited what a pattern takes; hubs and ends are on these devices of their problem."""
+    def takes(self, instance: MakespanInstance, fixed: dict[int, int], support: int) -> Floats:
+        """(patterns in a support, 5·D + 1) What each takes of what is limited.
+
+        Hubs and ends are on these devices of their problem.
+        """
         a, count, devices = instance.arrays, len(self.parts.rows), instance.devices
         time = np.where(instance.able, a.time, math.inf)
         for v, d in fixed.items():
             time[v, :d] = time[v, d + 1 :] = math.inf
+        time[np.ix_(np.concatenate(self.parts.rows), ~self.supports[support])] = math.inf
         head, tail = labels(a, instance.ordered, time)
         #: What passes at least before and after what a device does, over all patterns.
         before, after = np.full((5, devices), math.inf), np.full((5, devices), math.inf)
@@ -116,25 +138,37 @@ class Patterns:
                         before[side] = np.minimum(before[side], head[u] if sends else _elsewhere(head[u]))
                         after[side] = np.minimum(after[side], _elsewhere(left) if sends else left)
         around = before + after
+        shares = np.where(np.isfinite(around), around, 0.0) / count
         where = np.full(instance.count, -1, dtype=np.int64)
         where[list(fixed)] = list(fixed.values())
-        found = np.empty((len(self.devices), 5 * devices + 1))
+        patterns = self.within[support]
+        found = np.empty((len(patterns), 5 * devices + 1))
         find_takes(
             a,
             np.array(edges, dtype=np.int64).reshape(-1, 3),
             np.array(row, dtype=np.int64),
-            self.devices,
+            self.devices[patterns],
             where,
-            np.where(np.isfinite(around), around, 0.0) / count,
+            shares,
             np.where(np.isfinite(tail), tail, 0.0),
             count,
             found,
         )
+        if self.apart:
+            # Some part is on each device, and does what all that are there do.
+            used, on = found[:, :-1] > 0, self.on[patterns]
+            sure = np.array([used[on[:, d]].all(axis=0) for d in np.flatnonzero(self.supports[support])]).any(axis=0)
+            serial = np.repeat(np.array([a.serial[k] for k in (0, 1, 2, 1, 2)]), devices)
+            found[:, :-1] += np.where(sure & serial & ~used, shares.ravel(), 0.0)
         return found
 
-    def cheapest(self, takes: Floats, price: Floats) -> tuple[Floats, Longs]:
-        """(m,) What a part takes at good weights by how its memory is divided, and (m,) the pattern of each."""
-        cost = (self.held @ price)[self.of]
+    def cheapest(self, takes: Floats, price: Floats, support: int) -> tuple[Floats, Longs]:
+        """(m,) What a part takes at good weights by how its memory is divided, and (m,) the pattern of each.
+
+        Infinite where it cannot be divided so.
+        """
+        mine = self.within[support]
+        cost = (self.held @ price)[self.of[mine]]
         weights = np.where(takes.max(axis=0) > 0, 1.0, 0.0)
         weights[-1] += 1e-9
         weights /= weights.sum()
@@ -149,9 +183,12 @@ class Patterns:
             weights = top.copy()
             climb(takes[among], cost[among], _STEPS, 0.5**turn, weights)
         each = takes @ top
-        order = np.lexsort((each, self.of))
-        first = order[np.searchsorted(self.of[order], np.arange(len(self.held)))]
-        return each[first] * (1.0 - SUMMED), first
+        order = np.lexsort((each, self.of[mine]))
+        divided, first = np.unique(self.of[mine][order], return_index=True)
+        found, picked = np.full(len(self.held), math.inf), np.zeros(len(self.held), dtype=np.int64)
+        found[divided] = each[order[first]] * (1.0 - SUMMED)
+        picked[divided] = mine[order[first]]
+        return found, picked
 
 
 def _elsewhere(values: Floats) -> Floats:
@@ -161,17 +198,29 @@ def _elsewhere(values: Floats) -> Floats:
 
 
 class PartsTable(BlockTable):
-    """A block of equal parts: its ways are those of its hubs, and parts are paid for together."""
+    """A block of equal parts: its ways are those of its hubs with supports of parts, which are paid for together."""
 
     def __init__(self, block: Block, instance: MakespanInstance, parts: Parts, stop: Longs) -> None:
         group = instance.arrays.group.of
+        self.parts, self.count = parts, len(parts.rows)
+        self.patterns = Patterns(instance, parts, instance.devices ** len(parts.hubs))
         super().__init__(block, stop, instance, [int(group[v]) for v in parts.hubs])
-        self.parts, self.patterns = parts, Patterns(instance, parts)
-        self.count = len(parts.rows)
-        #: For every round (ways, devices of the ends, m): what a part takes by how its memory is divided.
-        self.rounds: list[Floats] = []
+        hubs, many = len(self.ways), len(self.patterns.supports)
+        #: (ways,) The support of each.
+        self.support: Longs = np.tile(np.arange(many), hubs)
+        self.ways, self.held = np.repeat(self.ways, many, axis=0), np.repeat(self.held, many, axis=0)
+        inside, each = [v for row in parts.rows for v in row], np.zeros((many, *self.least.shape))
+        for support, found in zip(self.patterns.supports, each, strict=True):
+            able = instance.able.copy()
+            able[inside] &= support
+            self._find_chains(able, self.ways[::many], stop, found)
+        self.least: Floats = each.swapaxes(0, 1).reshape(-1, *self.least.shape[1:])
+        #: So many rows: the place in ``least`` of an entry, and (m,) what a part takes by how its memory is divided.
+        self.looked = 0
+        self._place, self._takes = np.zeros(64, dtype=np.int64), np.zeros((64, len(self.patterns.held)))
         self._fresh: set[tuple[int, int, int]] = set()
-        #: (m, operators of a part) Devices of the last patterns for every entry looked at.
+        #: Of every entry looked at its rows, and (m, operators of a part) devices of the last patterns.
+        self._rows: dict[tuple[int, int, int], list[int]] = {}
         self.picked: dict[tuple[int, int, int], Longs] = {}
 
     @property
@@ -180,13 +229,13 @@ class PartsTable(BlockTable):
 
     def begin(self) -> None:
         self._fresh = set()
-        self.rounds.append(np.zeros((*self.least.shape, len(self.patterns.held))))
 
     def priced(self, price: Floats) -> Floats:
         found = super().priced(price)
-        held, each = (self.held @ price)[:, None, None], self.patterns.held @ price
-        for takes in self.rounds:
-            found = np.maximum(found, held + self.count * (takes + each).min(axis=-1))
+        place, takes = self._place[: self.looked], self._takes[: self.looked]
+        least = (takes + self.patterns.held @ price).min(axis=1, initial=math.inf)
+        ways = place // math.prod(self.least.shape[1:])
+        np.maximum.at(found.reshape(-1), place, (self.held @ price)[ways] + self.count * least)
         return found
 
     def cheapest(self, price: Floats, visits: Floats, asks: Floats) -> tuple[Floats, Longs]:
@@ -195,8 +244,8 @@ class PartsTable(BlockTable):
     def holds(self, way: int, source: int, target: int, price: Floats) -> Floats:
         ends, each = (way, max(source, 0), max(target, 0)), self.patterns.held @ price
         best, found = float(super().priced(price)[ends]), super().holds(way, source, target, price)
-        for takes in self.rounds:
-            costs = takes[ends] + each
+        for takes in self.weighed(way, source, target):
+            costs = takes + each
             value = float(self.held[way] @ price + self.count * costs.min())
             if value > best:
                 best, found = value, self.held[way] + self.count * self.patterns.held[int(costs.argmin())]
@@ -204,20 +253,25 @@ class PartsTable(BlockTable):
 
     def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs) -> bool:
         key = way, source, target
-        if key in self._fresh or stop[0] != 0 or not self.rounds or math.isinf(self.at(*key)):
+        if key in self._fresh or stop[0] != 0 or math.isinf(self.at(*key)):
             return False
         self._fresh.add(key)
         fixed = dict(zip(self.parts.hubs, self.ways[way].tolist(), strict=True))
         fixed |= {v % self.instance.count: d for v, d in ((self.entry, source), (self.exit, target)) if d >= 0}
-        takes, picked = self.patterns.cheapest(self.patterns.takes(self.instance, fixed), price)
-        self.rounds[-1][way, max(source, 0), max(target, 0)] = takes
+        support = int(self.support[way])
+        takes, picked = self.patterns.cheapest(self.patterns.takes(self.instance, fixed, support), price, support)
+        if self.looked == len(self._place):
+            self._place, self._takes = np.tile(self._place, 2), np.tile(self._takes, (2, 1))
+        row, self.looked = self.looked, self.looked + 1
+        self._place[row] = np.ravel_multi_index((way, max(source, 0), max(target, 0)), self.least.shape)
+        self._takes[row] = takes
+        self._rows.setdefault(key, []).append(row)
         self.picked[key] = self.patterns.devices[picked]
         return True
 
     def weighed(self, way: int, source: int, target: int) -> list[Floats]:
-        """(m,) What a part of an entry takes, of every round in which that was looked at."""
-        ends = way, max(source, 0), max(target, 0)
-        return [takes[ends] for takes in self.rounds if takes[ends].any()]
+        """(m,) What a part of an entry takes, of every time that was looked at."""
+        return [self._takes[row] for row in self._rows.get((way, source, target), ())]
 
     def placed(self, way: int, source: int, target: int, divided: Sequence[int]) -> list[int]:
         """Devices of the block's operators, each part with its memory divided in one way."""

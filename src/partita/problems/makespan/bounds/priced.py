@@ -38,6 +38,8 @@ _WAYS, _WORK = 4096, 10_000_000
 _FINE = 14
 #: What rounding may add, of all that is summed.
 _ROUNDING = 10 * SUMMED
+#: Steps of prices are for what is at most so much more than the most that was met.
+_NEAR = 1.05
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class PricedChain:
             square = float(direction @ direction)
             if square <= 0:
                 break
-            step = length * max(goal - found.value, 1e-6 * goal) / square
+            step = length * max(min(goal, _NEAR * top.value) - found.value, 1e-6 * goal) / square
             now = np.where(limited, np.maximum(0.0, now + step * direction), now)
         return top
 

@@ -54,11 +54,15 @@ class BlockTable:
         self.light_able = instance.by_class(instance.able)[self.light]
         #: (ways, D or 1, D or 1), raised as more is known.
         self.least = np.zeros((len(ways), *(instance.devices if v >= 0 else 1 for v in (self.entry, self.exit))))
-        placed = np.array(self.heavy, dtype=np.int64)
-        given = a, instance.able, instance.ordered, placed, self.ways, self.entry, self.exit
-        longest_chains(*given, stop, self.least)
-        self.least *= 1.0 - SUMMED
+        self._find_chains(instance.able, self.ways, stop, self.least)
         self.known: dict[tuple[int, int, int], Piece | None] = {}
+
+    def _find_chains(self, able: Bools, ways: Longs, stop: Longs, found: Floats) -> None:
+        """Fill ``found`` with what chains and heavy classes take at least, where operators may be on (n, D)."""
+        instance, placed = self.instance, np.array(self.heavy, dtype=np.int64)
+        given = instance.arrays, able, instance.ordered, placed, ways, self.entry, self.exit
+        longest_chains(*given, stop, found)
+        found *= 1.0 - SUMMED
 
     @property
     def small(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Bools, Floats
 from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.mip.model import MixedProgram
 from partita.problems.makespan.bounds.alike import PartsTable
@@ -189,17 +189,19 @@ class EntriesProgram:
             model.cost[x] -= least
         weighed = table.weighed(*ends)
         # More than all can take, since bounds of programs need one.
-        most = max(least, table.count * max((float(takes.max()) for takes in weighed), default=0.0))
+        able: Bools = np.isfinite(sum(weighed, np.zeros(len(table.patterns.held))))
+        most = max(least, table.count * max((float(takes[able].max()) for takes in weighed), default=0.0))
         time = model.add_continuous(upper=len(same) * most, cost=1.0)
         model.add_row([(time, 1.0), *((x, -least) for x in same)], lower=0.0)
-        for held in table.patterns.held:
-            many = table.count * len(same)
+        for held, may in zip(table.patterns.held, able, strict=True):
+            many = table.count * len(same) if may else 0
             parts.append(model.add_count(many) if self.whole else model.add_continuous(upper=float(many)))
             self._hold(parts[-1], held)
         count = -float(table.count)
         model.add_row([*((x, count) for x in same), *((z, 1.0) for z in parts)], 0.0, 0.0)
         for takes in weighed:
-            model.add_row([(time, 1.0), *((z, -float(t)) for z, t in zip(parts, takes, strict=True))], lower=0.0)
+            each = zip(parts, np.where(able, takes, 0.0).tolist(), strict=True)
+            model.add_row([(time, 1.0), *((z, -t) for z, t in each)], lower=0.0)
         return parts
 
     def chosen(self, values: Floats) -> list[Chosen]:
