@@ -36,6 +36,10 @@ _LADDERS: tuple[_Levels, ...] = (
     ((1, 3.0, 0.2), (2, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
     ((2, 10.0, 0.3), (4, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
 )
+#: The same in one go, where replicas are many and have many links that are nearly as fast: from so many replicas on, so
+#: many moves for each, growing by a factor with every cycle up to a limit.
+_LONG: _Levels = ((32, 3.0, 0.01),)
+_LONG_FROM, _LONG_MOVES, _LONG_GROWTH, _LONG_MOST = 100, 15_000, 2.0, 100_000
 #: From mappings around a loop, which hot rounds would undo: every second round, with so many moves.
 _AROUND: _Levels = ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01))
 _AROUND_MOVES = 1500
@@ -109,33 +113,36 @@ class MappingSearch(AnnealingSearch):
 
     def _anneal(self, number: int, known: Ints | None, value: float) -> tuple[Ints | None, int]:
         """The best mapping of a round, if it is better than the best known, and the moves tried."""
-        instance = self.instance
+        instance, most = self.instance, _MOST
         if number < len(self.starts):
             device, levels, each = self.starts[number], _RISING, float(_MOVES)
         else:
             turn, around = number - len(self.starts), -1
             if self.loops:
                 turn, around = turn // 2, turn // 2 if turn % 2 == 0 else -1
-            cycle, turn = divmod(turn, len(_LADDERS) + 1)
+            long = int(instance.count >= _LONG_FROM)
+            cycle, turn = divmod(turn, len(_LADDERS) + long + 1)
             growth = _GROWTH**cycle
             if around >= 0:
                 device = self.loops[around % len(self.loops)]
                 levels, each = _AROUND, _AROUND_MOVES * growth
-            elif turn < len(_LADDERS):
+            elif turn < len(_LADDERS) + long:
                 random = np.random.default_rng((self.seed, number))
                 device = random.permutation(instance.devices)[: instance.count].astype(np.int32)
-                levels, each = _LADDERS[turn], _HOT_MOVES * growth
+                levels, each = (*_LADDERS, _LONG)[turn], _HOT_MOVES * growth
+                if levels is _LONG:
+                    each, most = _LONG_MOVES * _LONG_GROWTH**cycle, _LONG_MOST
             else:
                 assert known is not None
                 device, levels, each = known, _SETTLING, _MOVES * growth
         draws = generator(self.seed * 1_000_003 + number)
-        found, target, made = self._cool(device, levels, each, value, draws)
+        found, target, made = self._cool(device, levels, min(each, most), value, draws)
         return (found if target < value else None), made
 
     def _cool(self, device: Ints, levels: _Levels, each: float, value: float, draws: Words) -> tuple[Ints, float, int]:
         """The best mapping met from one on, what it is worth, and the moves tried; ``value`` is that of a known one."""
         instance, stop = self.instance, self.best.stop
-        moves, made = int(instance.count * min(each, _MOST)), 0
+        moves, made = int(instance.count * each), 0
         device, found = device.copy(), np.empty(instance.count, dtype=np.int32)
         target, scale = math.inf, value if value > 0 else 1.0
         for exponent, start, end in levels:
