@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -47,6 +48,24 @@ def test_the_best_mapping_is_never_refuted(form: Form) -> None:
             tight += best > 0 and status(instance, islands, best * 0.98) is Status.INFEASIBLE
     assert looked > 20
     assert tight > 8
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_stages_state_counts(count: int) -> None:
+    """As many replicas of every stage, which the problem has another number of."""
+    applied = 0
+    for seed in range(40):
+        problem = random_problem(seed)
+        stages = problem.stages[:3]
+        names = tuple(msgspec.structs.replace(stage, replicas=count) for stage in stages)
+        kept = tuple(one for one in problem.transfers if max(one.source, one.target) < len(stages))
+        problem = problem.replace(stages=names, transfers=kept, replicas=4)
+        best = best_objective(problem)
+        if best is None or Rounds().supports(problem) is not None:
+            continue
+        applied += 1
+        assert Rounds().bound(problem, Monitor()).value <= best * (1 + 1e-9), problem.name
+    assert (applied > 10) == (count > 1)
 
 
 def row_of_machines(seed: int) -> MappingProblem:

@@ -44,7 +44,7 @@ class Rounds(BoundMethod[MappingProblem]):
             return "machines are counted, and too many"
         if len(set(problem.counts)) > 1:
             return "stages have different numbers of replicas"
-        return None if problem.replicas > 1 else "there is one replica of every stage"
+        return None if problem.counts[0] > 1 else "there is one replica of every stage"
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
         instance = MappingInstance(problem)
