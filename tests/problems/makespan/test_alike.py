@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,7 +17,7 @@ from partita.problems.makespan.bounds.alike import PartsTable
 from partita.problems.makespan.bounds.priced import PricedChain
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import try_everything
-from partita.problems.makespan.instance import build_instance
+from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.local_search import search
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
@@ -27,6 +28,7 @@ from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.thinning import not_thinned, thin
 from partita.problems.makespan.transformers import transformer_problem
+from partita.problems.makespan.windows import Windows
 
 
 def heads(seed: int, *, deep: bool = True, blocks: int = 1, memory: bool = False) -> MakespanProblem:
@@ -215,6 +217,35 @@ def test_pieces_of_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
             learned += known and found.length <= best.value * (1 + 1e-9)
     assert compared >= 8
     assert learned >= 4
+
+
+def test_windows_of_a_plan_that_is_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They begin with that plan; what is offered is better than the best."""
+    monkeypatch.setattr(solvers, "_WINDOWS", 1)
+    problem = transformer_problem(1, encoders=1, decoders=1, heads=4, devices=2, room=1.5)
+    instance, best = build_instance(problem), Incumbent[MakespanPlan]()
+    parts = thin(instance, fewest=2)
+    assert parts is not None
+    chain = PricedChain(parts.chain, instance, parts.left_out)
+    assert chain.fill(Monitor(60.0), np.zeros(1, dtype=np.int64))
+    states = [(np.full(instance.count, d, dtype=np.int32), np.array(instance.order, dtype=np.int32)) for d in range(2)]
+    begun = []
+
+    class Seen(Windows):
+        def __init__(self, instance: MakespanInstance, plan: MakespanPlan, *given: Any, **named: Any) -> None:
+            super().__init__(instance, plan, *given, **named)
+            begun.append(self.device.tolist())
+
+    monkeypatch.setattr(solvers, "Windows", Seen)
+    search(instance, best, seed=0, rounds=0)
+    first = best.value
+    plans = solvers._Plans(parts, chain, best, MakespanOptions(threads=1), Monitor(60.0))
+    for state in states:
+        plans._shift(state, 0)
+    assert begun == [state[0].tolist() for state in states]
+    assert best.value <= first
+    assert best.answer is not None
+    assert evaluate(problem, best.answer).feasible
 
 
 @pytest.mark.skipif(MakespanExact().supports(heads(0), MakespanOptions()) is not None, reason="ortools is missing")

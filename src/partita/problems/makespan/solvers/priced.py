@@ -25,6 +25,7 @@ from partita.problems.makespan.bounds.priced import PricedChain, PricedPath
 from partita.problems.makespan.local_search import State, search, settle
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
+from partita.problems.makespan.schedules import list_schedule
 from partita.problems.makespan.solvers.entries import (
     EntriesProgram,
     Entry,
@@ -193,7 +194,7 @@ class _Plans:
             self.learn(state)
             seed = self.options.seed + 1
             if self.parts:
-                self._shift(seed)
+                self._shift(state, seed)
             else:
                 search(self.thinned.whole, self.best, seed=seed, rounds=_ROUNDS, states=[state])
             if not self.best.value < value:
@@ -229,14 +230,14 @@ class _Plans:
                 state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
                 self.learn(state)
                 if self.parts:
-                    self._shift(seed)
+                    self._shift(state, seed)
                 else:
                     search(*given, seed=seed, rounds=_ROUNDS, states=[state])
             vain = 0 if self.best.value < value else vain + 1
 
-    def _shift(self, seed: int) -> None:
-        """Anneal windows of the best plan for a while, where annealing all of it takes long."""
-        plan = self.best.snapshot()[1]
-        if plan is not None:
-            windows = Windows(self.thinned.whole, plan, self.best, seed=seed, threads=self.options.threads)
-            windows.run(lambda: self.monitor.stopping, rounds=_WINDOWS)
+    def _shift(self, state: State, seed: int) -> None:
+        """Anneal windows of a new plan for a while, be it the best or not, where annealing all of it takes long."""
+        whole, (device, order) = self.thinned.whole, state
+        plan = list_schedule(whole, device.tolist(), order.tolist(), insertion=True)
+        windows = Windows(whole, plan, self.best, seed=seed, threads=self.options.threads)
+        windows.run(lambda: self.monitor.stopping, rounds=_WINDOWS)
