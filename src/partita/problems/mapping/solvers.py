@@ -113,20 +113,25 @@ class MappingCombined(MappingSolver):
             rounds = Rounds().supports(instance.problem) is None
             if rounds:
                 low = rounds_bound(instance, low, lambda: min(shares), done, report_rounds, found, steps=_EASY_STEPS)
+            first = low
             if counts:
                 # Easy programs first: they often know more than anything else, and later ones begin there.
                 low = columns_bound(instance, low, lambda: min(shares), done, report, found, program_s=_EASY_S)
             if done():
                 return []
+            # Who knows more goes on first.
+            behind = counts and low > first
             low = thresholds_bound(instance, low, high, done, report_thresholds, known=low > least)
-            if rounds:
+            if rounds and not behind:
                 low = rounds_bound(instance, low, lambda: best.value, done, report_rounds, found)
             if counts:
                 # Nobody anneals in the meantime once the first rounds are over.
                 idle = annealed.is_set if options.threads > 1 else None
-                columns_bound(
+                low = columns_bound(
                     instance, low, lambda: best.value, done, report, program_s=PROGRAM_S, again=True, racing=idle
                 )
+            if rounds and behind:
+                rounds_bound(instance, low, lambda: best.value, done, report_rounds, found)
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))

@@ -57,8 +57,8 @@ MOST_LAYOUTS, _PAIRS, STEPS = 12_000, 6_000_000, 4_000_000_000
 #: of the shortest difference so far, at which it branches, after so many of them.
 _ROOT, _PRICES, _SHORT, _FEW = 60, 40, 1e-4, 6
 #: Annealings before prices that need all of the graph, and after these; trials for each replica; temperatures at first,
-#: in turn, and at last.
-_SOON, _LATE, _TRIALS, _HOT, _COLD = 2, 6, 16_384, (1.0, 10.0), 0.02
+#: in turn, and at last; and how many steps a trial takes as long as.
+_SOON, _LATE, _TRIALS, _HOT, _COLD, _COSTLY = 2, 6, 16_384, (1.0, 10.0), 0.02, 80
 #: Columns that are fixed at most.
 _DEEPEST = 250
 #: Islands far from the first column that a round has to visit, without which averages of rounds at either end fill all
@@ -76,6 +76,7 @@ class Round(NamedTuple):
     status: Status
     islands: Columns | None = None
     looked: bool = True  #: Whether layouts are few enough to look for one.
+    steps: int = 0  #: How many there were.
 
 
 def round_within(
@@ -102,10 +103,10 @@ def round_within(
     try:
         found = search.run(proving=proving)
     except _EndedError:
-        return Round(Status.UNKNOWN)
+        return Round(Status.UNKNOWN, steps=steps - search.left)
     if found is None:
-        return Round(Status.INFEASIBLE)
-    return Round(Status.FEASIBLE, layouts.islands[found])
+        return Round(Status.INFEASIBLE, steps=steps - search.left)
+    return Round(Status.FEASIBLE, layouts.islands[found], steps=steps - search.left)
 
 
 class _Left(NamedTuple):
@@ -202,7 +203,7 @@ class _Rounds:
         if found is None or found.closed:
             return None if found is None else found.walk
         for seed in seeds:
-            self._tick(_TRIALS * self.replicas)
+            self._tick(_COSTLY * _TRIALS * self.replicas)
             walk = np.array(found.walks[0], dtype=np.int32)
             if fill_islands(
                 *(self.ptr, self.beside, self.uses, self.room, self.exact, walk, _TRIALS * self.replicas),

@@ -64,19 +64,22 @@ def rounds_bound(
     report: Callable[[float], object] = lambda value: None,
     found: Callable[[Ints], object] = lambda device: None,
     *,
-    steps: int = STEPS,
+    steps: int = 2 * STEPS,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
     There are devices enough, and as many replicas of every stage, more than one. ``high`` is asked again for every
-    target, after ``found`` got a mapping that is made of a round; ``stopping`` is polled, and true ends it. No target
-    takes more than some ``steps``.
+    target, after ``found`` got a mapping that is made of a round; ``stopping`` is polled, and true ends it. All takes
+    about so many ``steps``, and one target half of them.
     """
+    left = steps
     for number, islands in enumerate(partitions(instance)):
         upper, vain = high(), 0
 
         def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
-            answer = round_within(instance, islands, target, stopping, steps, proving=proving)
+            nonlocal left
+            answer = round_within(instance, islands, target, stopping, min(left, steps // 2), proving=proving)
+            left -= answer.steps
             if answer.islands is not None:
                 found(placed(instance, islands, answer.islands.T))
             elif answer.status is Status.INFEASIBLE:
@@ -87,7 +90,7 @@ def rounds_bound(
         # they know more at all.
         step = 2 * _PRECISION if number else _STEP
         target = low * (1 + step)
-        while target < upper and upper - low > _PRECISION * upper and vain < _VAIN and not stopping():
+        while target < upper and upper - low > _PRECISION * upper and vain < _VAIN and left > 0 and not stopping():
             answer = ask(target)
             if answer.status is Status.INFEASIBLE:
                 low, step = target, min(2 * step, _LONGEST)
