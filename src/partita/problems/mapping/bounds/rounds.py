@@ -28,6 +28,8 @@ from partita.problems.mapping.problem import MappingProblem
 #: Width of the interval at which bisection ends, as a share of its upper end; how far above the bound targets are
 #: at first and at most, as a share of it; and targets given up after which there are no more.
 _PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 2
+#: Islands at most: of more, layouts are too many, and listing them takes long.
+_ISLANDS = 32
 #: How far above a target that is given up rounds are made, as shares of it.
 _ABOVE = (0.01, 0.025, 0.05, 0.1, 0.2)
 
@@ -74,6 +76,8 @@ def rounds_bound(
     """
     left = steps
     for number, islands in enumerate(partitions(instance)):
+        if len(islands) > _ISLANDS:
+            return low
         upper, vain = high(), 0
 
         def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
