@@ -306,8 +306,9 @@ def choose(
         alone = turn == 0 and not mixed
         budget = units.budget[u] if turn == 0 else max(units.budget[u], k.running[q])
         left = continue_running(units, r, k, b, t, u, q, slot, budget, alone, wait, now)
-        if turn == 0 and left >= 0 and not wait:
+        if turn == 0 and left > 0 and not wait:
             admit_waiting(units, r, k, b, t, u, q, slot, left, now)
+        if turn == 0 and left >= 0 and not wait:
             k.crowded[q] = k.waiting[q] > 0
         if mixed or b.tokens[rank] > 0:
             break
