@@ -81,7 +81,7 @@ def _parted(parts: GapParts) -> str:
     most = f"without queues these units take at most {1 / parts.without_queues_s:.4g} requests/s"
     if parts.units is None:
         return f"{most}: queues and targets cost {parts.queues:.1%}"
-    return f"{most}; the gap is {parts.queues:.1%} of queues and targets, and {parts.units:.1%} that other units could save"
+    return f"{most}; the gap is {parts.queues:.1%} queues and targets and {parts.units:.1%} that other units could save"
 
 
 def other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator[str]:
