@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from partita.engines.kernels.arrays import Bools, Floats
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import up_to
@@ -150,6 +151,49 @@ def test_a_round_is_found_wherever_there_is_one(fewest: int, monkeypatch: pytest
     assert min(answers.values()) > 5
 
 
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("fewest", [2, 12])
+def test_parts_hold_all_rounds(fewest: int, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small graphs, where nothing is annealed and few prices are tried, so that what is left is parted."""
+    for name, value in {"_LONG": fewest, "_SOON": 0, "_LATE": 0, "_ROOT": 1, "_FEW": 0}.items():
+        monkeypatch.setattr(closed_walks, name, value)
+    monkeypatch.setattr(closed_walks.RoundSearch._narrowed, "__defaults__", (3,))
+    depths = []
+    branched = closed_walks.RoundSearch._branched
+
+    def counted(self: closed_walks.RoundSearch, places: Bools, prices: Floats, depth: int) -> list[int] | None:
+        depths.append(depth)
+        return branched(self, places, prices, depth)
+
+    monkeypatch.setattr(closed_walks.RoundSearch, "_branched", counted)
+    answers, replicas, count = {True: 0, False: 0}, 5, 7
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        near = draw.random((count, count)) < (0.35 if exact else 0.25)
+        near |= near.T
+        uses = draw.multinomial(3, np.ones(4) / 4, count).astype(np.int32)
+        room = uses[draw.integers(0, count, replicas)].sum(axis=0).astype(np.int32)
+        room[0] += not exact
+        if not room.all():
+            continue
+        ptr = np.concatenate([[0], np.cumsum(near.sum(axis=1))]).astype(np.int64)
+        beside = np.nonzero(near)[1].astype(np.int32)
+        turns = np.array(list(every_round(count, replicas)))
+        held = uses[turns].sum(axis=1)
+        fills = (held == room).all(axis=1) if exact else (held <= room).all(axis=1)
+        known = bool((near[turns, np.roll(turns, -1, axis=1)].all(axis=1) & fills).any())
+        search = closed_walks.RoundSearch(ptr, beside, uses, room, replicas, lambda: False, 10**9, exact=exact)
+        found = search.run(proving=True)
+        assert (found is not None) == known, seed
+        if found is not None:
+            taken = uses[found].sum(axis=0)
+            assert near[found, np.roll(found, -1)].all()
+            assert (taken == room).all() if exact else (taken <= room).all()
+        answers[known] += 1
+    assert min(answers.values()) > 5
+    assert max(depths) > 2
+
+
 @pytest.mark.parametrize(
     ("stages", "replicas", "where"),
     [
@@ -212,7 +256,10 @@ def test_the_shortest_vector_is_on_the_near_side_of_all_points() -> None:
     for count, size in itertools.product((1, 2, 5, 20), (1, 3, 8)):
         for shift in (0.0, 0.5, 2.0):
             points = draw.normal(size=(count, size)) + shift
-            found = shortest(points)
+            shares = shortest(points)
+            assert shares.min() >= 0
+            assert shares.sum() == pytest.approx(1)
+            found = shares @ points
             squared = float(found @ found)
             assert (points @ found >= squared - 1e-3 * max(1.0, squared)).all()
             apart += bool((points @ found > 0).all())

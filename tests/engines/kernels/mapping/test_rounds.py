@@ -29,25 +29,30 @@ def test_the_cheapest_walk_and_all_that_are_within_a_goal(states: int) -> None:
         near, costs = graph(seed, count), draw.normal(size=count)
         ptr, beside = rows(near)
         visits = draw.integers(0, states, count).astype(np.int32)
-        places = np.zeros((steps + 1, states, count), dtype=bool)
-        places[1:-1] = draw.random((steps - 1, states, count)) < 0.8
-        places[0, visits, np.arange(count)] = places[-1, -1] = True
-        goal = float(draw.normal())
+        places = np.zeros((steps + 1, count, states), dtype=bool)
+        places[1:-1] = draw.random((steps - 1, count, states)) < 0.8
+        places[0, np.arange(count), visits] = places[-1, :, -1] = True
+        goal, before = float(draw.normal()), places.copy()
         expected, within = np.inf, np.zeros_like(places)
         for walk in itertools.product(range(count), repeat=steps + 1):
             states_of = np.bitwise_or.accumulate(visits[list(walk)])
             if not all(near[a, b] for a, b in itertools.pairwise(walk)) or states_of[-1] != states - 1:
                 continue
-            if places[range(steps + 1), states_of, walk].all():
+            if places[range(steps + 1), walk, states_of].all():
                 value = costs[list(walk[:-1])].sum()
                 expected = min(expected, value)
                 if value <= goal:
-                    within[range(steps), states_of[:-1], walk[:-1]] = True
-        room = np.empty(places.shape), np.empty(places.shape), np.empty(places.shape, dtype=np.int32)
-        least, last = least_walk(ptr, beside, costs, goal, visits, places, *room)
+                    within[range(steps), walk[:-1], states_of[:-1]] = True
+        found = np.empty(steps + 1, dtype=np.int32)
+        least = least_walk(
+            ptr, beside, costs, goal, visits, places, np.empty(places.shape), np.empty(places.shape), found
+        )
         assert least == pytest.approx(expected)
-        assert (last >= 0) == np.isfinite(expected)
-        if last >= 0 and least <= goal:
+        if np.isfinite(least):
+            assert costs[found[:-1]].sum() == pytest.approx(least)
+            assert all(near[a, b] for a, b in itertools.pairwise(found))
+            assert before[range(steps + 1), found, np.bitwise_or.accumulate(visits[found])].all()
+        if least <= goal:
             looked += 1
             assert (places[:-1] == within[:-1]).all()
     assert looked > 5

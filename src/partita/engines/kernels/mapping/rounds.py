@@ -145,6 +145,34 @@ def walks_on(ptr: Longs, beside: Ints, costs: Floats, kept: Bools, least: Floats
             least[step, c], following[step, c] = best, who
 
 
+@inlined
+def _least_beside(ptr: Longs, beside: Ints, c: int, row: Floats, found: Floats) -> None:
+    """The least that ``row`` (N, states) has of the columns beside one, for every state.
+
+    The four states of two islands are taken together, as one piece of memory.
+    """
+    if row.shape[1] == 4:
+        none, one, other, both = np.inf, np.inf, np.inf, np.inf
+        for k in range(ptr[c], ptr[c + 1]):
+            d = beside[k]
+            value = row[d, 0]
+            none = value if value < none else none
+            value = row[d, 1]
+            one = value if value < one else one
+            value = row[d, 2]
+            other = value if value < other else other
+            value = row[d, 3]
+            both = value if value < both else both
+        found[0], found[1], found[2], found[3] = none, one, other, both
+    else:
+        for state in range(row.shape[1]):
+            best = np.inf
+            for k in range(ptr[c], ptr[c + 1]):
+                value = row[beside[k], state]
+                best = value if value < best else best
+            found[state] = best
+
+
 @compiled
 def least_walk(
     ptr: Longs,
@@ -155,9 +183,9 @@ def least_walk(
     places: Bools,
     there: Floats,
     back: Floats,
-    before: Ints,
-) -> tuple[float, int]:
-    """What the columns of a walk take at least, all but the last one; and that one, −1 if there is no walk.
+    walk: Ints,
+) -> float:
+    """What the columns of a walk take at least, all but the last one; infinite if there is no walk.
 
     A walk visits some islands, of which there are k: its *state* is the set of those that it has visited so far, and
     in the end it has visited all of them.
@@ -171,49 +199,68 @@ def least_walk(
     visits
         (N,) Which of these islands a column has.
     places
-        (K + 1, 2^k, N) Which columns may be how many steps from the first one, in which state then. The first one is
+        (K + 1, N, 2^k) Which columns may be how many steps from the first one, in which state then. The first one is
         in a state that it need not have by itself.
-    there, back, before
-        (K + 1, 2^k, N) Room; ``before`` gets the state and column before each on the way that takes the least, as one
-        number.
+    there, back
+        (K + 1, N, 2^k) Room.
+    walk
+        (K + 1,) It gets the columns of a walk that takes the least.
     """
-    steps, states, count = places.shape[0] - 1, places.shape[1], places.shape[2]
-    for state in range(states):
-        for c in range(count):
-            there[0, state, c] = costs[c] if places[0, state, c] else np.inf
-            back[steps, state, c] = 0.0 if state == states - 1 and places[steps, state, c] else np.inf
-    for step in range(1, steps + 1):
-        for state in range(states):
-            for c in range(count):
-                best, who = np.inf, -1
-                if places[step, state, c]:
-                    for old in range(states):
-                        if old | visits[c] != state:
-                            continue
-                        for k in range(ptr[c], ptr[c + 1]):
-                            if there[step - 1, old, beside[k]] < best:
-                                best, who = there[step - 1, old, beside[k]], old * count + beside[k]
-                    if step < steps:
-                        best += costs[c]
-                there[step, state, c], before[step, state, c] = best, who
-    least, last = np.inf, -1
+    steps, count, states = places.shape[0] - 1, places.shape[1], places.shape[2]
+    full = states - 1
+    found = np.empty(states)
     for c in range(count):
-        if there[steps, states - 1, c] < least:
-            least, last = there[steps, states - 1, c], c
-    if least > goal:
-        return float(least), last
-    for step in range(steps - 1, -1, -1):
         for state in range(states):
-            for c in range(count):
-                best = np.inf
-                if places[step, state, c]:
-                    for k in range(ptr[c], ptr[c + 1]):
-                        best = min(best, back[step + 1, state | visits[beside[k]], beside[k]])
-                    if there[step, state, c] + best > goal:
-                        places[step, state, c], best = False, np.inf
-                    best += costs[c]
-                back[step, state, c] = best
-    return float(least), last
+            there[0, c, state] = costs[c] if places[0, c, state] else np.inf
+            back[steps, c, state] = 0.0 if state == full and places[steps, c, state] else np.inf
+    for step in range(1, steps + 1):
+        for c in range(count):
+            there[step, c] = np.inf
+            if not places[step, c].any():
+                continue
+            _least_beside(ptr, beside, c, there[step - 1], found)
+            for old in range(states):
+                state = old | visits[c]
+                if places[step, c, state]:
+                    there[step, c, state] = min(there[step, c, state], found[old])
+            if step < steps:
+                there[step, c] += costs[c]
+    least, at = np.inf, -1
+    for c in range(count):
+        if there[steps, c, full] < least:
+            least, at = there[steps, c, full], c
+    if at < 0:
+        return np.inf
+    # Who is before: the same least again.
+    walk[steps], state = at, full
+    for step in range(steps, 0, -1):
+        best, who, which = np.inf, -1, 0
+        for old in range(states):
+            if old | visits[at] == state:
+                for k in range(ptr[at], ptr[at + 1]):
+                    if there[step - 1, beside[k], old] < best:
+                        best, who, which = there[step - 1, beside[k], old], beside[k], old
+        walk[step - 1], at, state = who, who, which
+    if least > goal:
+        return float(least)
+    ahead = np.empty((count, states))
+    for step in range(steps - 1, -1, -1):
+        for d in range(count):
+            for state in range(states):
+                ahead[d, state] = back[step + 1, d, state | visits[d]]
+        for c in range(count):
+            back[step, c] = np.inf
+            if not places[step, c].any():
+                continue
+            _least_beside(ptr, beside, c, ahead, found)
+            for state in range(states):
+                if not places[step, c, state]:
+                    continue
+                if there[step, c, state] + found[state] > goal:
+                    places[step, c, state] = False
+                else:
+                    back[step, c, state] = found[state] + costs[c]
+    return float(least)
 
 
 @inlined

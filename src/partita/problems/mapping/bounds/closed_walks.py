@@ -19,14 +19,15 @@ visited, which the dynamic program keeps book of. Cheap rounds are annealed, too
 put in as far as the graph lets them, until islands are filled.
 
 Then it branches: a round has some column on the island that the fewest layouts use. Each of these is tried as the first
-one, and then those beside it. In the end every layout is refuted as the first one, or a round is found: columns from
-which a mapping is made. Where neither is so after as many steps along the graph as are allowed, nothing is known.
+one. What is left of its rounds is parted in two by whether the column at some place has some island: where the cheapest
+rounds that have it differ most from those that have not in what they take too much of. In the end every layout is
+refuted as the first one, or a round is found: columns from which a mapping is made. Where neither is so after as many
+steps along the graph as are allowed, nothing is known.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -53,13 +54,13 @@ from partita.problems.mapping.instance import MappingInstance
 
 #: Layouts, and pairs of these beside each other, at most; and steps along these pairs for one target.
 MOST_LAYOUTS, _PAIRS, STEPS = 12_000, 6_000_000, 4_000_000_000
-#: Prices tried for all rounds, and for those with some columns fixed; and how short prices are, squared and as a share
+#: Prices tried for all rounds, and for those of a part; and how short prices are, squared and as a share
 #: of the shortest difference so far, at which it branches, after so many of them.
 _ROOT, _PRICES, _SHORT, _FEW = 60, 40, 1e-4, 6
 #: Annealings before prices that need all of the graph, and after these; trials for each replica; temperatures at first,
 #: in turn, and at last; and how many steps a trial takes as long as.
 _SOON, _LATE, _TRIALS, _HOT, _COLD, _COSTLY = 2, 6, 16_384, (1.0, 10.0), 0.02, 80
-#: Columns that are fixed at most.
+#: How often rounds are parted at most.
 _DEEPEST = 250
 #: Islands far from the first column that a round has to visit, without which averages of rounds at either end fill all
 #: islands; and fewest replicas where that is looked at.
@@ -99,7 +100,17 @@ def round_within(
         return Round(Status.UNKNOWN, looked=False)
     if len(layouts.islands) == 0:
         return Round(Status.INFEASIBLE)
-    search = _Rounds(instance, islands, layouts, limit, stopping, steps)
+    room: Ints = np.array([len(island.members) for island in islands], dtype=np.int32)
+    uses: Ints = np.array([(layouts.islands == i).sum(axis=1) for i in range(len(islands))]).T.astype(np.int32)
+    ptr: Longs = np.zeros(len(uses) + 1, dtype=np.int64)
+    beside: Ints = np.empty(_PAIRS, dtype=np.int32)
+    own, leads = _sides(instance, islands, layouts, limit)
+    stop = np.array([stopping()], dtype=np.int64)
+    pairs = columns_beside(bit_rows(own), bit_rows(leads), uses, room, stop, ptr, beside)
+    if pairs < 0:
+        return Round(Status.UNKNOWN)
+    exact = instance.devices == instance.count
+    search = RoundSearch(ptr, beside[:pairs].copy(), uses, room, instance.replicas, stopping, steps, exact=exact)
     try:
         found = search.run(proving=proving)
     except _EndedError:
@@ -110,52 +121,52 @@ def round_within(
 
 
 class _Left(NamedTuple):
-    """Walks that take the least at some prices, the last prices, and whether the walk is a round that fills islands."""
+    """What is left of rounds: those that take the least at some prices, their shares, and the last prices.
+
+    ``closed`` says that the last one is a round that fills islands.
+    """
 
     walks: list[list[int]]
+    shares: Floats
     prices: Floats
     closed: bool
-    walk: list[int]
 
 
 class _EndedError(Exception):
     """There is no more time, or there were as many steps as are allowed."""
 
 
-class _Rounds:
-    """The graph of the layouts within a limit, and what is left of it."""
+class RoundSearch:
+    """A graph of columns, ``ptr`` and ``beside``, and what is left of it.
+
+    Columns take, or ``uses``, (N, I) devices of every island, and there are (I,), or ``room``, of these, which a round
+    takes all where ``exact``.
+    """
 
     def __init__(
         self,
-        instance: MappingInstance,
-        islands: list[Island],
-        layouts: Layouts,
-        limit: float,
+        ptr: Longs,
+        beside: Ints,
+        uses: Ints,
+        room: Ints,
+        replicas: int,
         stopping: Callable[[], bool],
         steps: int,
+        *,
+        exact: bool,
     ) -> None:
-        self.replicas, self.stopping, self.left = instance.replicas, stopping, steps
-        self.exact = instance.devices == instance.count
-        count = len(layouts.islands)
-        self.room = np.array([len(island.members) for island in islands], dtype=np.int32)
-        self.uses = np.array([(layouts.islands == i).sum(axis=1) for i in range(len(islands))]).T.astype(np.int32)
-        self.kept: Bools = np.all(self.uses <= self.room, axis=1)
-        self.ptr: Longs = np.zeros(count + 1, dtype=np.int64)
-        beside: Ints = np.empty(_PAIRS, dtype=np.int32)
-        own, leads = _sides(instance, islands, layouts, limit)
-        stop = np.array([stopping()], dtype=np.int64)
-        pairs = columns_beside(bit_rows(own), bit_rows(leads), self.uses, self.room, stop, self.ptr, beside)
-        self.beside = beside[:pairs].copy() if pairs >= 0 else None
+        self.ptr, self.beside, self.uses, self.room, self.replicas = ptr, beside, uses, room, replicas
+        self.stopping, self.left, self.exact = stopping, steps, exact
+        self.kept: Bools = np.all(uses <= room, axis=1)
         # Islands of all sizes count.
-        self.scale = 1.0 / np.sqrt(np.maximum(1, self.room))
-        self.states = 2 ** (_VISITS if self.exact and self.replicas >= _LONG else 0)
-        shape = (self.replicas + 1, self.states, count)
-        self.there, self.back, self.before = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int32)
+        self.scale = 1.0 / np.sqrt(np.maximum(1, room))
+        self.refuting: Floats | None = None
+        self.states = 2 ** (_VISITS if exact and replicas >= _LONG else 0)
+        shape = (replicas + 1, len(uses), self.states)
+        self.there, self.back, self.walk = np.empty(shape), np.empty(shape), np.empty(shape[0], dtype=np.int32)
 
     def run(self, *, proving: bool) -> list[int] | None:
-        """The layouts of a round in turn; None if there is none."""
-        if self.beside is None:
-            raise _EndedError
+        """The columns of a round in turn; None if there is none."""
         self._drop_replaceable()
         prices = self._drop()
         self._drop_replaceable()
@@ -164,7 +175,7 @@ class _Rounds:
             return None
         first = self.kept & (self.uses[:, int(np.argmin(used))] > 0) if self.exact else self.kept.copy()
         self._far_from(first)
-        places = np.tile(self.kept, (self.replicas + 1, self.states, 1))
+        places = np.tile(self.kept[:, None], (self.replicas + 1, 1, self.states))
         one = int(np.flatnonzero(first)[0])
         filled = self._filled(self._from(places, one), prices, range(_SOON if proving else _LATE))
         if filled is not None:
@@ -173,35 +184,35 @@ class _Rounds:
             raise _EndedError
         # All first ones at once, then one by one.
         places[[0, -1]] = False
-        places[0, self.visits[first], first] = places[-1, -1, first] = True
-        found = self._narrowed(places, self.room, prices)
+        places[0, first, self.visits[first]] = places[-1, first, -1] = True
+        found = self._narrowed(places, prices)
         if found is None or found.closed:
-            return None if found is None else found.walk
-        left = np.flatnonzero(places[0].any(axis=0)).tolist()
+            return None if found is None else found.walks[-1]
+        left = np.flatnonzero(places[0].any(axis=1)).tolist()
         for c in left:
             if c == left[0]:
                 filled = self._filled(self._from(places, c), found.prices, range(_SOON, _LATE))
                 if filled is not None:
                     return filled
-            walk = self._between([c], self._from(places, c), found.prices)
+            walk = self._branched(self._from(places, c), found.prices, 0)
             if walk is not None:
                 return walk
-            places[:, :, c] = False
+            places[:, c] = False
         return None
 
     def _from(self, places: Bools, c: int) -> Bools:
         """Places of rounds that begin with a column."""
         found = places.copy()
         found[[0, -1]] = False
-        found[0, self.visits[c], c] = found[-1, -1, c] = True
+        found[1:-1] &= np.all(self.uses <= self.room - self.uses[c], axis=1)[:, None]
+        found[0, c, self.visits[c]] = found[-1, c, -1] = True
         return found
 
     def _filled(self, places: Bools, prices: Floats, seeds: range) -> list[int] | None:
         """A round that annealing makes of the cheapest one from a column on; None if there is none, or it fails."""
-        assert self.beside is not None
-        found = self._narrowed(places, self.room, prices, 1) if self.replicas > 2 else None
+        found = self._narrowed(places, prices, 1) if self.replicas > 2 else None
         if found is None or found.closed:
-            return None if found is None else found.walk
+            return None if found is None else found.walks[-1]
         for seed in seeds:
             self._tick(_COSTLY * _TRIALS * self.replicas)
             walk = np.array(found.walks[0], dtype=np.int32)
@@ -214,7 +225,6 @@ class _Rounds:
 
     def _far_from(self, first: Bools) -> None:
         """Let rounds with some columns visit islands far from these: the furthest, and then that from both."""
-        assert self.beside is not None
         self.visits: Ints = np.zeros(len(self.kept), dtype=np.int32)
         sources = first.copy()
         for bit in range(int(math.log2(self.states))):
@@ -231,7 +241,6 @@ class _Rounds:
 
     def _drop_replaceable(self) -> None:
         """Drop layouts that others can stand for."""
-        assert self.beside is not None
         group: Ints = np.unique(self.uses, axis=0, return_inverse=True)[1].ravel().astype(np.int32)
         order: Ints = np.argsort(group, kind="stable").astype(np.int32)
         while drop_replaceable(self.ptr, self.beside, group, order, self.kept):
@@ -239,7 +248,6 @@ class _Rounds:
 
     def _drop(self) -> Floats:
         """Drop layouts that no round has by what half a round on either side takes; the last prices."""
-        assert self.beside is not None
         half, rest = self.replicas // 2, (self.replicas - 1) // 2
         least = np.zeros((half + 1, len(self.kept)))
         following = np.zeros(least.shape, dtype=np.int32)
@@ -250,7 +258,7 @@ class _Rounds:
             costs = self.uses @ prices
             walks_on(self.ptr, self.beside, costs, self.kept, least, following)
             through = np.where(self.kept, costs + least[half] + least[rest], math.inf)
-            dropped = self.kept & (through > self._goal(prices, self.room))
+            dropped = self.kept & (through > self._goal(prices))
             if dropped.any():
                 self.kept &= ~dropped
                 self.beside = self.beside[: drop_columns(self.ptr, self.beside, self.kept)].copy()
@@ -266,86 +274,92 @@ class _Rounds:
                     at = int(following[step, at])
                     walk.append(at)
             walks = [known for known in walks if self.kept[known].all()] + [walk]
-            following_prices, short = self._prices(walks, self.room)
+            _, following_prices, short = self._prices(walks)
             if short and number >= _FEW:
                 return prices
             prices = following_prices
         return prices
 
-    def _between(self, fixed: list[int], places: Bools, prices: Floats) -> list[int] | None:
-        """A round with some columns fixed, in turn; ``places`` is from the last of these to the first."""
-        if len(fixed) > _DEEPEST:
+    def _branched(self, places: Bools, prices: Floats, depth: int) -> list[int] | None:
+        """A round that begins with one column, of what is left after so many parts; None if there is none."""
+        if depth > _DEEPEST:
             raise _EndedError
-        room = self.room - self.uses[fixed[:-1]].sum(axis=0, dtype=np.int32)
-        places[1:-1] &= np.all(self.uses <= room - self.uses[fixed[-1]], axis=1)
-        found = self._narrowed(places, room, prices)
-        if found is None:
-            return None
-        if found.closed:
-            return [*fixed[:-1], *found.walk]
-        after, ahead = np.flatnonzero(places[1].any(axis=0)).tolist(), np.flatnonzero(places[-2].any(axis=0)).tolist()
-        behind = len(ahead) < len(after)
-        # First those that more of the cheapest walks have there.
-        shares = Counter(walk[-1 if behind else 1] for walk in found.walks)
-        for c in sorted(ahead if behind else after, key=lambda c: -shares[c]):
-            mine = self._seen(places[:-1] if behind else places[1:], c)
-            end = -1 if behind else 0
-            kept = mine[end, :, c].copy()
-            mine[end] = False
-            mine[end, :, c] = kept
-            walk = self._between([c, *fixed] if behind else [*fixed, c], mine, found.prices)
+        left = self._narrowed(places, prices)
+        if left is None or left.closed:
+            return None if left is None else left.walks[-1]
+        step, who = self._parted(places, left)
+        for those in (who, ~who):
+            mine = places.copy()
+            mine[step, ~those] = False
+            walk = self._branched(mine, left.prices, depth + 1)
             if walk is not None:
                 return walk
         return None
 
-    def _narrowed(self, places: Bools, room: Ints, prices: Floats, most: int = _PRICES) -> _Left | None:
+    def _parted(self, places: Bools, left: _Left) -> tuple[int, Bools]:
+        """A step, and which columns may be there in one part of all rounds: that of most of the cheapest ones.
+
+        The parts are those with an island there and those without: what says most about what rounds take too much.
+        """
+        over = self._over(left.walks)
+        users = (self.uses > 0)[np.array(left.walks)]
+        held = np.tensordot(left.shares, users, 1)
+        taken = np.tensordot(users.astype(float), left.shares[:, None] * over, (0, 0))
+        # Of two parts, how far their averages are apart, squared, and weighted by both shares.
+        apart, both = ((taken - held[:, :, None] * (left.shares @ over)) ** 2).sum(axis=2), held * (1 - held)
+        said = np.where(both > _SLACK, apart / np.maximum(both, _SLACK), -1.0)
+        step, island = np.unravel_index(int(np.argmax(said)), said.shape)
+        if said[step, island] > 0:
+            having: Bools = self.uses[:, island] > 0
+            return int(step), having if held[step, island] >= 0.5 else ~having
+        there = np.any(places, axis=2)
+        most = int(np.argmax(there.sum(axis=1)))
+        return most, np.arange(len(self.kept)) <= np.median(np.flatnonzero(there[most]))
+
+    def _narrowed(self, places: Bools, prices: Floats, most: int = _PRICES) -> _Left | None:
         """What is left of places at so many prices at most; None if that is nothing."""
-        assert self.beside is not None
-        steps = len(places) - 1
         walks: list[list[int]] = []
         for number in range(most):
-            self._tick(2 * (int((places @ np.diff(self.ptr)).sum()) + places.size))
-            goal = self._goal(prices, room)
-            least, last = least_walk(
+            some: Bools = np.any(places, axis=2)
+            self._tick(2 * (int((some @ np.diff(self.ptr)).sum()) + places.size))
+            goal = self._goal(prices)
+            least = least_walk(
                 *(self.ptr, self.beside, self.uses @ prices, goal, self.visits, places),
-                *(self.there[: steps + 1], self.back[: steps + 1], self.before[: steps + 1]),
+                *(self.there, self.back, self.walk),
             )
-            if last < 0 or least > goal:
+            if least > goal or math.isinf(least):
+                self.refuting = prices
                 return None
-            walk, state, at = [], self.states - 1, last
-            for step in range(steps, 0, -1):
-                state, at = divmod(int(self.before[step, state, at]), len(self.kept))
-                walk.append(at)
-            walk.reverse()
-            over = self.uses[walk].sum(axis=0) - room
-            closed = last == walk[0] or steps < self.replicas
-            if closed and (not over.any() if self.exact else (over <= 0).all()):
-                return _Left(walks, prices, closed, walk)
-            some: Bools = np.any(places, axis=1)
-            walks = [known for known in walks if some[np.arange(steps), known].all()] + [walk]
-            prices, short = self._prices(walks, room)
+            *walk, last = self.walk.tolist()
+            over = self.uses[walk].sum(axis=0) - self.room
+            if last == walk[0] and (not over.any() if self.exact else (over <= 0).all()):
+                return _Left([walk], np.ones(1), prices, True)
+            some = np.any(places, axis=2)
+            walks = [known for known in walks if some[np.arange(self.replicas), known].all()] + [walk]
+            shares, prices, short = self._prices(walks)
             if short and number >= _FEW:
                 break
-        return _Left(walks, prices, False, [])
+            if number == 0 and self.refuting is not None:
+                # What has refuted the last one may refute this one, too.
+                prices = self.refuting
+        return _Left(walks, shares, prices, False)
 
-    def _seen(self, places: Bools, c: int) -> Bools:
-        """Places where what a column has is no longer to be visited."""
-        found = np.zeros_like(places)
-        for state in range(self.states):
-            found[:, state | int(self.visits[c])] |= places[:, state]
-        return found
-
-    def _goal(self, prices: Floats, room: Ints) -> float:
+    def _goal(self, prices: Floats) -> float:
         """What no round may take more than, with room for rounding."""
-        return float(prices @ room + _SLACK * (np.abs(prices) @ self.room))
+        return float(prices @ self.room + _SLACK * (np.abs(prices) @ self.room))
 
-    def _prices(self, walks: list[list[int]], room: Ints) -> tuple[Floats, bool]:
-        """Prices at which some rounds take more than all that is there, and whether there are hardly any."""
-        over = np.array([self.uses[walk].sum(axis=0) - room for walk in walks]) * self.scale
-        point = shortest(over)
+    def _over(self, walks: list[list[int]]) -> Floats:
+        """What rounds take too much, or too little, of every island."""
+        return np.array([self.uses[walk].sum(axis=0) - self.room for walk in walks]) * self.scale
+
+    def _prices(self, walks: list[list[int]]) -> tuple[Floats, Floats, bool]:
+        """Shares of some rounds, prices at which all take more than what is there, and whether there are hardly any."""
+        over = self._over(walks)
+        shares = shortest(over)
+        point = shares @ over
         short = bool(point @ point <= _SHORT * (over * over).sum(axis=1).min())
         prices = point * self.scale
-        return (prices if self.exact else np.maximum(prices, 0.0)), short
+        return shares, prices if self.exact else np.maximum(prices, 0.0), short
 
 
 def _sides(instance: MappingInstance, islands: list[Island], layouts: Layouts, limit: float) -> tuple[Bools, Bools]:
@@ -366,7 +380,7 @@ def _sides(instance: MappingInstance, islands: list[Island], layouts: Layouts, l
 
 
 def shortest(points: Floats) -> Floats:
-    """Nearly the shortest vector in the hull of some points, by steps from the worst of those it is of to the best."""
+    """Shares of some points in nearly the shortest vector of their hull, by steps from its worst points to the best."""
     products = points @ points.T
     shares = np.zeros(len(points))
     shares[int(np.argmin(np.diag(products)))] = 1.0
@@ -381,4 +395,4 @@ def shortest(points: Floats) -> Floats:
         step = min(float(shares[worst]), gain / width)
         shares[best] += step
         shares[worst] -= step
-    return np.asarray(shares @ points)
+    return shares
