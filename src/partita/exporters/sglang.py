@@ -114,7 +114,7 @@ class SglangArguments(EngineArguments):
     def own_reasons(self, group: DeployedUnits, deployment: Deployment) -> Iterator[str]:
         if group.interval > 1:
             yield (
-                "sglang counts steps from the last one with prompts, and the plan has them in every so manieth step; "
+                "sglang counts steps from the last one with prompts, and the plan has them in every n-th step; "
                 "plan with --engine sglang"
             )
         if group.mixed and not group.chunked:

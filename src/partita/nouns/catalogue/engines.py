@@ -35,7 +35,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prompts_first: bool = False
     #: Whether a prompt may be cut to fill a step.
     chunks: bool = True
-    #: Whether attention-data groups that step together can be told to have prompts in every so manieth step only.
+    #: Whether attention-data groups that step together can be told to have prompts in every n-th step only.
     spaces_prompts: bool = False
     arrival_s: float = 0.0  #: From a request's arrival to the queue, and back to the client.
     #: Defaults: most tokens in a step, most requests, share of the memory it takes, tokens of a page of the cache.

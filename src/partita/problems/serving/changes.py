@@ -14,8 +14,8 @@ from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.cluster import Cluster, DeviceGroup
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.facets.model import Priced
-from partita.problems.serving.evaluate import evaluate
-from partita.problems.serving.fleets import FleetBound
+from partita.problems.serving.evaluate import evaluate, keeps
+from partita.problems.serving.fleets import GapParts
 from partita.problems.serving.menu import holds, priced_unit
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.options import StatedLayout
@@ -24,6 +24,8 @@ from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGr
 
 #: By how much a target is loosened, and other draws of arrivals that are looked at.
 _LOOSER, _SEEDS = 1.25, 3
+#: Shares of the rate that are left out where it is too high with some arrivals.
+_LESS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3)
 #: Requests of these simulations, at most.
 _REQUESTS = 3_000
 #: Rates that differ by less are alike: as near as they are looked for.
@@ -33,16 +35,20 @@ _OTHERS = ("H200-141GB", "B200", "H100-80GB")
 
 
 def change_sentences(
-    priced: Priced[ServingProblem], problem: ServingProblem, plan: ServingPlan, monitor: Monitor
+    priced: Priced[ServingProblem],
+    problem: ServingProblem,
+    plan: ServingPlan,
+    gap_parts: GapParts | None,
+    monitor: Monitor,
 ) -> Iterator[str]:
     """What is known beside the run of a plan, of a problem that looks for a rate or for the cheapest fleet."""
     if problem.goal == "time":
         return
     asked = _asking(problem)
     now = plan.rate_per_s or (problem.workload.rate_per_s or 0.0)
-    if problem.goal == "rate":
-        yield from _lost(asked, plan, now)
-    yield _other_arrivals(asked, plan, now)
+    if gap_parts is not None:
+        yield _parted(gap_parts)
+    yield from other_arrivals(asked, plan, now)
     base = most_offered(asked, plan.units, now, monitor)
     if base is None or base.rate_per_s is None:
         return
@@ -70,34 +76,35 @@ def _asking(problem: ServingProblem) -> ServingProblem:
     return problem.replace(workload=workload, goal="rate", unit="s", rates=())
 
 
-def _lost(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator[str]:
-    """What the units could do if nobody waited."""
-    forms = tuple(dict.fromkeys(group.unit for group in plan.units))
-    alone = problem.replace(units=tuple(problem.units[number] for number in forms))
-    bound = FleetBound(alone)
-    counts = [
-        sum(g.count for g in plan.units if forms.index(g.unit) == item.number and g.role == item.role)
-        for item in bound.items
-    ]
-    least = bound.least_of(counts)
-    if least > 0:
-        lost = max(0.0, 1 - rate * least)
-        yield f"without queues these units take at most {1 / least:.4g} requests/s: queues and targets cost {lost:.0%}"
+def _parted(parts: GapParts) -> str:
+    """What the units could do if nobody waited, and what of the gap that is."""
+    most = f"without queues these units take at most {1 / parts.without_queues_s:.4g} requests/s"
+    if parts.units is None:
+        return f"{most}: queues and targets cost {parts.queues:.1%}"
+    return f"{most}; the gap is {parts.queues:.1%} queues and targets and {parts.units:.1%} that other units could save"
 
 
-def _other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float) -> str:
-    """The same rate with requests that are drawn anew."""
-    kept, worths = 0, []
+def other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator[str]:
+    """The same rate with requests that are drawn anew, and the one that they are all served at."""
+    draws, kept, worths = [problem], 0, []
     for seed in range(1, _SEEDS + 1):
         workload = msgspec.structs.replace(problem.workload, seed=problem.workload.seed + seed)
-        worth = evaluate(problem.replace(workload=workload), ServingPlan(units=plan.units, rate_per_s=rate))
+        draws.append(problem.replace(workload=workload))
+        worth = evaluate(draws[-1], ServingPlan(units=plan.units, rate_per_s=rate))
         kept += worth.feasible
         worths.append(worth)
     ttft, tpot = ([getattr(one, name) for one in worths] for name in ("ttft_at", "tpot_at"))
-    return (
+    yield (
         f"with other arrivals ({_SEEDS} seeds) targets are kept {kept} times; TTFT {format_time(min(ttft))} to "
         f"{format_time(max(ttft))}, TPOT {format_time(min(tpot))} to {format_time(max(tpot))}"
     )
+    if kept == _SEEDS:
+        return
+    for less in _LESS:
+        slower = ServingPlan(units=plan.units, rate_per_s=rate * (1 - less))
+        if all(keeps(one, slower) for one in draws):
+            yield f"with any of these arrivals they are kept at {slower.rate_per_s:.4g} requests/s (-{less:.0%})"
+            return
 
 
 def _changed(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from partita.problems.serving.capacities import UnitCapacity, drawn_of, kinds_of
 from partita.problems.serving.evaluate import most_late
 from partita.problems.serving.mixes import ROOM, StepMultipliers
 from partita.problems.serving.packing import blocks_of
-from partita.problems.serving.problem import Role, ServingProblem, UnitLayout
+from partita.problems.serving.problem import Role, ServingPlan, ServingProblem, UnitLayout
 from partita.problems.serving.request_values import Item, values_of
 from partita.problems.serving.work import fitting
 
@@ -152,6 +153,33 @@ class FleetBound:
         machine = knapsack(stages, max(pool.machines, default=0))
         most = math.fsum(machine[size] for size in pool.machines)
         return [min(value, most * (1 + ROOM)) for value in whole]
+
+
+@dataclass(frozen=True)
+class GapParts:
+    """Of a plan whose rate was looked for: what its units take at least, and the two parts of its gap."""
+
+    without_queues_s: float  #: Seconds per request that its units take at least, whoever waits for whom.
+    queues: float  #: The share of the objective that is above that: what queues and targets cost its units.
+    units: float | None  #: The share that other units could save at most; None without a bound.
+
+
+def gap_parts(problem: ServingProblem, plan: ServingPlan, objective: float, bound: float | None) -> GapParts | None:
+    """How much of the gap is queueing, and how much the choice of units; None where nothing is known of them."""
+    if problem.goal != "rate" or not objective > 0:
+        return None
+    forms = tuple(dict.fromkeys(group.unit for group in plan.units))
+    own = FleetBound(problem.replace(units=tuple(problem.units[number] for number in forms)))
+    counts = [
+        sum(g.count for g in plan.units if forms.index(g.unit) == item.number and g.role == item.role)
+        for item in own.items
+    ]
+    # A bound of all fleets is one of these units as well.
+    least = min(max(own.least_of(counts), bound or 0.0), objective)
+    if not 0 < least < math.inf:
+        return None
+    units = None if bound is None else (least - bound) / objective
+    return GapParts(without_queues_s=least, queues=(objective - least) / objective, units=units)
 
 
 def knapsack(worth: dict[int, float], room: int) -> list[float]:

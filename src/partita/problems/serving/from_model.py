@@ -18,6 +18,7 @@ from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.facets.model import FromModel, Priced, RefinedPlan
 from partita.problems.serving.changes import change_sentences
 from partita.problems.serving.engine import check_lengths
+from partita.problems.serving.fleets import gap_parts
 from partita.problems.serving.menu import link_of, menu, priced_unit
 from partita.problems.serving.options import (
     MANY,
@@ -120,7 +121,9 @@ class ServingFromModel(FromModel[ServingProblem]):
         """What would change the answer."""
         if result.plan is None or result.evaluation is None or not result.evaluation.feasible:
             return RefinedPlan()
-        return RefinedPlan(limits=tuple(change_sentences(priced, result.problem, result.plan, monitor)))
+        bound = None if result.bound is None else result.bound.value
+        parts = gap_parts(result.problem, result.plan, result.evaluation.objective, bound)
+        return RefinedPlan(limits=tuple(change_sentences(priced, result.problem, result.plan, parts, monitor)))
 
 
 def pools_of(cluster: Cluster, settings: ServingPricing) -> tuple[DevicePool, ...]:

@@ -14,6 +14,7 @@ from partita.ground.units import format_time
 from partita.problems.facets.records import StageSummary
 from partita.problems.facets.report import Reporting, network_sentences
 from partita.problems.serving.evaluate import ServingEvaluation
+from partita.problems.serving.fleets import gap_parts
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 from partita.problems.serving.shown import (
     left_over,
@@ -101,6 +102,9 @@ class ServingReport(Reporting[ServingProblem, ServingPlan, ServingEvaluation]):
         problem = result.problem
         found = serving_document(result.evaluation)
         found["rate_per_s"] = result.plan.rate_per_s
+        bound = None if result.bound is None else result.bound.value
+        parts = gap_parts(problem, result.plan, result.evaluation.objective, bound)
+        found["gap_parts"] = parts and {"queues": parts.queues, "units": parts.units}
         found["left_over"] = left_over(problem, result.plan)
         found["units"] = [
             {

@@ -3,7 +3,7 @@
 Source: vLLM v1, ``vllm/v1/core/sched/scheduler.py``: a request is scheduled for what it lacks of its tokens (prompt and
 generated), within a budget; if a running one finds no room, the last admitted is put back to the front of the queue and
 starts again, or, with ``keeps``, behind what nobody has overwritten; after that nobody is admitted in the step. With an
-interval (``prefill_schedule_interval``) those that decode have prompts beside them in every so manieth step of a unit
+interval (``prefill_schedule_interval``) those that decode have prompts beside them in every n-th step of a unit
 only, the same for all its schedulers; but where some waited on after that, the next steps have prompts as well.
 """
 

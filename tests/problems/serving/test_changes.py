@@ -1,0 +1,66 @@
+"""What is said of a fleet beside its run: the parts of its gap, and what it does with other arrivals."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+import partita as pt
+from partita.engines.search.monitor import Monitor
+from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving.changes import other_arrivals
+from partita.problems.serving.evaluate import keeps
+from partita.problems.serving.fleets import gap_parts
+from partita.problems.serving.offered import most_offered
+from partita.problems.serving.problem import ServingPlan, ServingTargets, UnitGroup
+from partita.problems.serving.samples import LOOP
+from problems.serving.samples import random_fleet
+
+
+def test_a_gap_has_two_parts() -> None:
+    parted = 0
+    for seed in range(16):
+        problem = random_fleet(seed)
+        result = pt.solve(problem)
+        if result.plan is None or result.objective is None:
+            continue
+        # The bound of every fleet, as where a proof by simulating them all is out of reach.
+        bound = pt.bound(problem, method="fleets").value
+        parts = gap_parts(problem, result.plan, result.objective, bound)
+        if problem.goal != "rate":
+            assert parts is None
+            continue
+        if parts is None:
+            continue
+        assert parts.queues >= 0
+        assert bound <= parts.without_queues_s * (1 + 1e-9) <= result.objective * (1 + 2e-9)
+        assert parts.units is not None
+        assert parts.queues + parts.units == pytest.approx((result.objective - bound) / result.objective, abs=1e-9)
+        parted += parts.queues > 0
+    assert parted >= 3
+
+
+def test_a_rate_that_other_arrivals_are_kept_at_is_named() -> None:
+    workload = RequestWorkload(prompt_tokens=300, output_tokens=4, requests=600)
+    problem = LOOP.replace(workload=workload, goal="rate", targets=ServingTargets(ttft_s=0.5))
+    units = (UnitGroup(unit=0),)
+    plan = most_offered(problem, units, 10.0, Monitor(60))
+    assert plan is not None
+    assert plan.rate_per_s is not None
+    kept = []
+    for more in (1.0, 0.5):
+        rate = plan.rate_per_s * more
+        found = list(other_arrivals(problem, plan, rate))
+        kept.append(re.search(r"targets are kept (\d) times", found[0]))
+        if len(found) > 1:
+            named = re.search(r"kept at ([0-9.]+) requests/s", found[1])
+            assert named is not None
+            slower = ServingPlan(units=units, rate_per_s=float(named[1]) * 0.999)
+            draws = [msgspec.structs.replace(workload, seed=workload.seed + seed) for seed in range(4)]
+            assert all(keeps(problem.replace(workload=one), slower) for one in draws)
+            assert slower.rate_per_s is not None
+            assert slower.rate_per_s < rate
+    counts = [int(one[1]) for one in kept if one is not None]
+    assert counts[0] < 3 == counts[1]
