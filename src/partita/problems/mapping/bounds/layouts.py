@@ -7,7 +7,6 @@ they are listed stage by stage.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -51,29 +50,35 @@ def layouts_within(instance: MappingInstance, islands: list[Island], limit: floa
 
 def _listed(instance: MappingInstance, islands: list[Island], limit: float) -> npt.NDArray[np.int64] | None:
     """Islands by column and stage, as far as single links are within the limit; stages that exchange follow."""
-    pace, count = Passages(instance, islands).pace, len(islands)
+    pace = Passages(instance, islands).pace
     least, sizes = pace.min(axis=1), np.array([len(island.members) for island in islands])
     times = np.array([island.times for island in islands]).T
     where, load = np.empty((1, 0), dtype=np.int64), np.empty((1, 0))
+    most = limit * (1 + _SLACK)
     order: list[int] = []
     while len(order) < instance.stages:
         left = [s for s in range(instance.stages) if s not in order]
         s = max(left, key=lambda s: sum(moved for t, moved in instance.exchanges_of[s] if t in order))
-        here = np.tile(np.arange(count), len(where))
-        where, load = np.repeat(where, count, axis=0), np.repeat(load, count, axis=0)
-        own = times[s, here] + float(instance.ring[s]) * least[here]
+        # [column, island of the stage]; what a partner takes more is added where that is within the limit.
+        own = np.tile(times[s] + float(instance.ring[s]) * least, (len(where), 1))
+        more: dict[int, Floats] = {}
         for t, moved in instance.exchanges_of[s]:
             if t in order:
                 there = where[:, order.index(t)]
-                own += moved * pace[here, there]
-                load[:, order.index(t)] += moved * (pace[there, here] - least[there])
+                own += moved * pace[:, there].T
+                farther = moved * (pace[there] - least[there][:, None])
+                more[order.index(t)] = more[order.index(t)] + farther if order.index(t) in more else farther
             else:
-                own += moved * least[here]
-        where, load = np.column_stack([where, here]), np.column_stack([load, own])
-        within = (load <= limit * (1 + _SLACK)).all(axis=1)
+                own += moved * least
+        within = own <= most
+        for j, farther in more.items():
+            within &= load[:, j][:, None] + farther <= most
         for i in np.flatnonzero(sizes < instance.stages):
-            within &= (where == i).sum(axis=1) <= sizes[i]
-        where, load = where[within], load[within]
+            within[:, i] &= (where == i).sum(axis=1) < sizes[i]
+        rows, here = np.nonzero(within)
+        where, load = np.column_stack([where[rows], here]), np.column_stack([load[rows], own[rows, here]])
+        for j, farther in more.items():
+            load[:, j] += farther[rows, here]
         order.append(s)
         if len(where) > _LISTED:
             return None
@@ -82,23 +87,21 @@ def _listed(instance: MappingInstance, islands: list[Island], limit: float) -> n
 
 def _loads(instance: MappingInstance, islands: list[Island], listed: npt.NDArray[np.int64]) -> Layouts:
     pace = Passages(instance, islands).pace
-
-    @cache
-    def staying(s: int, i: int, those: tuple[float, ...]) -> tuple[float, float]:
-        """What partners inside take without the ring, and with it."""
-        sizes, links, around = np.array(those), np.array([islands[i].inside]), instance.partners[s]
-        alone = float(least_moving(sizes, 0.0, 0, links)[0])
-        return alone, float(least_moving(sizes, float(instance.ring[s]), around, links)[0]) if around else alone
-
     found = Layouts(listed, np.empty(listed.shape), np.empty(listed.shape))
     for s, exchanges in enumerate(instance.exchanges_of):
-        here = listed[:, s]
-        for number, row in enumerate(listed.tolist()):
-            those = tuple(moved for t, moved in exchanges if row[t] == row[s])
-            found.away[number, s], found.inside[number, s] = staying(s, row[s], those)
+        here, around = listed[:, s], instance.partners[s]
         rest = np.array([island.times[s] for island in islands])[here]
-        for t, moved in exchanges:
-            rest += np.where(listed[:, t] == here, 0.0, moved * pace[here, listed[:, t]])
-        found.away[:, s] += rest
-        found.inside[:, s] += rest
+        beside = np.zeros((len(listed), len(exchanges)), dtype=bool)
+        for number, (t, moved) in enumerate(exchanges):
+            beside[:, number] = listed[:, t] == here
+            rest += np.where(beside[:, number], 0.0, moved * pace[here, listed[:, t]])
+        # What partners inside take without the ring, and with it: few islands have few sets of these.
+        cases, case = np.unique(np.column_stack([here, beside]), axis=0, return_inverse=True)
+        staying = np.empty((len(cases), 2))
+        for number, (i, *those) in enumerate(cases.tolist()):
+            sizes = np.array([moved for (_, moved), stays in zip(exchanges, those, strict=True) if stays])
+            links = np.array([islands[i].inside])
+            alone = least_moving(sizes, 0.0, 0, links)[0]
+            staying[number] = alone, least_moving(sizes, float(instance.ring[s]), around, links)[0] if around else alone
+        found.away[:, s], found.inside[:, s] = (rest[:, None] + staying[case.ravel()]).T
     return found
