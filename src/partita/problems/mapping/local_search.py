@@ -43,9 +43,15 @@ _LONG_FROM, _LONG_MOVES, _LONG_GROWTH, _LONG_MOST = 100, 15_000, 2.0, 100_000
 #: From mappings around a loop, which hot rounds would undo: every second round, with so many moves.
 _AROUND: _Levels = ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01))
 _AROUND_MOVES = 1500
-#: From mappings that are made of shares of columns: both, with so many moves of one power for each replica.
-_SHARED: tuple[_Levels, ...] = (_RISING, _SETTLING)
-_SHARED_MOVES = 400
+#: From mappings that are made of shares of columns, in turn, with so many moves of one power for each replica. What
+#: comes out is chance, so that many short ones get further than a long one: so many more for every such mapping, since
+#: targets come closer, up to a limit.
+_SHARED: tuple[tuple[_Levels, int], ...] = (
+    (((16, 0.5, 0.01), (64, 0.3, 0.01)), 400),
+    (((8, 0.5, 0.02), (32, 0.3, 0.01)), 400),
+    (((16, 1.0, 0.01), (64, 0.3, 0.01)), 800),
+)
+_SHARED_TRIES, _SHARED_MOST = 3, 9
 #: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
 PATIENCE, SHORT = 40, 3
 
@@ -60,6 +66,7 @@ class MappingSearch(AnnealingSearch):
     def __init__(self, instance: MappingInstance, best: Incumbent[Placement], seed: int, threads: int) -> None:
         super().__init__(best, seed, abreast=threads)
         self.instance, self.workers = instance, threads
+        self.shared = 0  # Mappings that are made of shares of columns.
         self.starts: list[Ints] = []
         self.loops: list[Ints] = []
         self._value: float = math.inf
@@ -99,14 +106,19 @@ class MappingSearch(AnnealingSearch):
                     self._take(device, "annealing")
         yield
 
-    def settle_shares(self, device: Ints) -> float:
+    def settle_shares(self, device: Ints, target: float) -> float:
         """Offer the best mapping near one whose columns fill islands as they should; what it is worth.
 
-        It is made beside the rounds, which know nothing of it.
+        It is made beside the rounds, which know nothing of it, until it is within a target.
         """
-        start, found = toured(self.instance, device), self.instance.offer(self.best, device, "shares of columns")
-        for number, levels in enumerate(_SHARED):
-            near, value, _ = self._cool(start, levels, _SHARED_MOVES, found, generator(self.seed + number))
+        start, first = toured(self.instance, device), self.instance.offer(self.best, device, "shares of columns")
+        found = first
+        self.shared += 1
+        for number in range(min(_SHARED_TRIES * self.shared, _SHARED_MOST)):
+            if found <= target or self.best.done:
+                break
+            levels, each = _SHARED[number % len(_SHARED)]
+            near, value, _ = self._cool(start, levels, each, first, generator(self.seed + number))
             self.instance.offer(self.best, near, "shares of columns")
             found = min(found, value)
         return found

@@ -107,8 +107,8 @@ class MappingCombined(MappingSolver):
             # Mappings are made of what is counted, so that it is theirs that say which targets are asked.
             shares = [high]
 
-            def found(device: Ints) -> None:
-                shares.append(search.settle_shares(device))
+            def found(device: Ints, target: float) -> None:
+                shares.append(search.settle_shares(device, target))
 
             rounds = Rounds().supports(instance.problem) is None
             if rounds:

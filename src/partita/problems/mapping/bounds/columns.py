@@ -92,7 +92,7 @@ def columns_bound(
     high: Callable[[], float],
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
-    found: Callable[[Ints], object] = lambda device: None,
+    found: Callable[[Ints, float], object] = lambda device, target: None,
     *,
     program_s: float = PROGRAM_S,
     again: bool = False,
@@ -102,7 +102,7 @@ def columns_bound(
 
     There are devices enough, and as many replicas of every stage. ``high`` is asked again for every target, since
     others may find better mappings meanwhile; ``stopping`` is polled, and true ends it. ``found`` gets mappings that
-    are made of solutions, before ``high`` is asked.
+    are made of solutions, and the targets of these, before ``high`` is asked.
     A program gets ``program_s`` seconds. Where programs with less time were asked before, ``again`` goes on in smaller
     steps, and asks nothing twice about islands that rings cannot pass; both backends are asked while ``racing``.
     """
@@ -154,7 +154,7 @@ class _Questions:
         column: Column,
         program_s: float,
         stopping: Callable[[], bool],
-        found: Callable[[Ints], object],
+        found: Callable[[Ints, float], object],
         *,
         racing: Callable[[], bool] | None,
     ) -> None:
@@ -195,11 +195,11 @@ class _Questions:
                 return those.status
             if those.values is not None:
                 numbers = np.round(those.values[finer.number]).astype(np.int64)
-                self.found(placed(instance, islands, np.repeat(layouts.islands, numbers, axis=0).T))
+                self.found(placed(instance, islands, np.repeat(layouts.islands, numbers, axis=0).T), limit)
                 return those.status
             self.given_up += 1
         if answer.values is not None and program.split:
-            self.found(composed(program, answer.values))
+            self.found(composed(program, answer.values), limit)
         return answer.status
 
     def _solve(self, program: Shares) -> ProgramResult:

@@ -64,15 +64,15 @@ def rounds_bound(
     high: Callable[[], float],
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
-    found: Callable[[Ints], object] = lambda device: None,
+    found: Callable[[Ints, float], object] = lambda device, target: None,
     *,
     steps: int = 2 * STEPS,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
     There are devices enough, and as many replicas of every stage, more than one. ``high`` is asked again for every
-    target, after ``found`` got a mapping that is made of a round; ``stopping`` is polled, and true ends it. All takes
-    about so many ``steps``, and one target half of them.
+    target, after ``found`` got a mapping that is made of a round, and its target; ``stopping`` is polled, and true ends
+    it. All takes about so many ``steps``, and one target half of them.
     """
     left = steps
     for number, islands in enumerate(partitions(instance)):
@@ -85,7 +85,7 @@ def rounds_bound(
             answer = round_within(instance, islands, target, stopping, min(left, steps // 2), proving=proving)
             left -= answer.steps
             if answer.islands is not None:
-                found(placed(instance, islands, answer.islands.T))
+                found(placed(instance, islands, answer.islands.T), target)
             elif answer.status is Status.INFEASIBLE:
                 report(lowered(instance, target))
             return answer
