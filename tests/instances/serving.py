@@ -46,6 +46,8 @@ def random_prices(draws: random.Random, stages: int = 1, groups: int = 1) -> Ste
     def fixed() -> tuple[float, ...]:
         return tuple(draws.randint(0, 3) / 16 for _ in range(stages))
 
+    uneven = groups > 1 and draws.random() < 0.6
+    apart, together = (table() if uneven else () for _ in range(2))
     return StepPrices(
         tokens=tuple(points),
         dense_s=table(),
@@ -65,6 +67,9 @@ def random_prices(draws: random.Random, stages: int = 1, groups: int = 1) -> Ste
         cache_bytes_per_token=(tuple(float(draws.randint(1, 2)) for _ in windows),) * stages,
         cache_budget_bytes=(0.0,) * stages,
         attention_data=groups,
+        apart_s=apart,
+        together_s=together,
+        padded_tokens=draws.choice([0, 0, 2]) if uneven else 0,
     )
 
 

@@ -352,6 +352,8 @@ class PlainServing:
         mixed = any(s.chunks for s in ranks)
         most = max(sum(new for _, new, _, _ in s.doing) for s in ranks)
         tokens = most * len(ranks)
+        whole = sum(new for s in ranks for _, new, _, _ in s.doing)
+        uneven = mixed and bool(prices.apart_s) and most > prices.padded_tokens
         at, spans = self.now, []
         for stage in range(prices.stages):
             own = []
@@ -367,7 +369,12 @@ class PlainServing:
                 at += prices.hand_on_s + prices.hand_on_s_per_token * tokens
             start = max(at, unit.free_at[stage])
             count = sum(len(s.doing) for s in ranks)
-            time = on_grid(prices.tokens, table, tokens) + len(ranks) * max(own) + fixed
+            dense = on_grid(prices.tokens, table, tokens)
+            if uneven:
+                parts = on_grid(prices.tokens, prices.apart_s[stage], tokens)
+                parts += on_grid(prices.tokens, prices.together_s[stage], whole)
+                dense = max(on_grid(prices.tokens, table, whole), parts)
+            time = dense + len(ranks) * max(own) + fixed
             at = start + max(time, prices.host_s + prices.host_request_s * count)
             unit.free_at[stage] = at
             spans.append((start, at))

@@ -125,6 +125,25 @@ def test_groups_share_out_experts_and_requests() -> None:
     assert groups.attention_data == 4
 
 
+def test_groups_wait_for_the_one_with_most_tokens_but_share_out_experts() -> None:
+    groups = prices(EXPERTS, attention_data=4, expert=4)
+    table = groups.dense_mixed_s[0]
+    for own in (600, 2048, 5000):
+        alone, even = groups.uneven_s(0, own, own), groups.uneven_s(0, own, 4 * own)
+        assert even == pytest.approx(on_grid(GRID, table, 4 * own))
+        # One prompt costs more than its tokens over all groups, and less than as many in each of them.
+        assert on_grid(GRID, table, own) < alone < even
+    sharing = groups.together_s[0][-1] / table[-1]
+    assert 0.1 < sharing < 0.9
+    assert groups.padded_tokens == find_engine("vllm").padded_tokens == 512
+    assert not prices(EXPERTS, tensor=4).uneven
+    assert not prices(EXPERTS, "eager", attention_data=4, expert=4).uneven
+    with pytest.raises(InputError, match="must not fall"):
+        msgspec.structs.replace(groups, apart_s=(tuple(reversed(groups.apart_s[0])),))
+    with pytest.raises(InputError, match="or neither"):
+        msgspec.structs.replace(groups, apart_s=())
+
+
 def test_windows_bound_the_cache_and_attention() -> None:
     found = prices(model(*[LAYER, SLIDING] * 4))
     assert found.windows == (0, 128)

@@ -131,7 +131,7 @@ def test_no_first_token_is_sooner_than_that_of_a_request_alone(count: int) -> No
     """Of whichever request, between others or not; the least is near what is seen, through pipelines in chunks and
     where groups step together.
     """
-    tried = near = grouped = 0
+    tried = near = grouped = uneven = 0
     for seed in range(count):
         try:
             problem, plan = drawn(seed)
@@ -157,9 +157,11 @@ def test_no_first_token_is_sooner_than_that_of_a_request_alone(count: int) -> No
             near += bool(chunks and staged and close)
             together = problem.form(plan.units[0].unit).prices.attention_data > 1
             grouped += bool(together and close)
+            uneven += bool(problem.form(plan.units[0].unit).prices.uneven and close)
     assert tried > count / 4
     assert near > count / 30
     assert grouped > count / 11
+    assert uneven > count / 40
 
 
 def test_whole_units_are_bounded_at_least_as_high_as_values_by_themselves() -> None:

@@ -70,16 +70,38 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     weights_s: tuple[tuple[float, ...], ...] = ()
     arithmetic_s: tuple[tuple[float, ...], ...] = ()
     exchange_s: tuple[tuple[float, ...], ...] = ()
+    #: Of steps with prompts whose groups have unequal numbers of tokens, w of them together and m the most: (S, T) what
+    #: groups do by themselves, at m times the groups, and what they do together (experts, and exchanging tokens for
+    #: them), at w. Such a step takes the sum, at least what w tokens take that are shared out evenly. Where m is
+    #: ``padded_tokens`` or less, as in steps of decodes, all groups are filled up to it; always without these.
+    apart_s: tuple[tuple[float, ...], ...] = ()
+    together_s: tuple[tuple[float, ...], ...] = ()
+    padded_tokens: int = 0
     notes: tuple[str, ...] = ()  #: What a reader should know about the prices, one sentence each.
 
     def __post_init__(self) -> None:
         if not self.tokens or self.tokens[0] != 1 or list(self.tokens) != sorted(set(self.tokens)):
             raise InputError(f"prices of steps: tokens {list(self.tokens)} must ascend from 1")
+        if len(self.apart_s) != len(self.together_s):
+            raise InputError("prices of steps: apart_s and together_s are stated of all stages, or neither is")
+        if any(list(row) != sorted(row) for row in (*self.apart_s, *self.together_s)):
+            raise InputError("prices of steps: apart_s and together_s must not fall with more tokens")
 
     @property
     def stages(self) -> int:
         """Stages of the pipeline."""
         return len(self.dense_s)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether there are steps whose groups are not filled up to the one with most tokens."""
+        return bool(self.apart_s)
+
+    def uneven_s(self, stage: int, most: int, whole: int) -> float:
+        """Seconds of all that does not look at the cache, in such a step with so many tokens, ``most`` of one group."""
+        apart = on_grid(self.tokens, self.apart_s[stage], most * self.attention_data)
+        together = on_grid(self.tokens, self.together_s[stage], whole)
+        return max(on_grid(self.tokens, self.dense_mixed_s[stage], whole), apart + together)
 
     def step_time_s(self, stage: int, prompts: list[tuple[int, int]], decodes: list[int]) -> float:
         """Seconds a stage takes for a step: chunks as (tokens, tokens before them), decodes by their contexts.

@@ -64,6 +64,7 @@ class _Sum:
     weights: Values
     arithmetic: Values
     exchange: Values
+    together: Values  #: Of the total what attention-data groups do with each other's tokens.
     kernels: float = 0.0
     held: float = 0.0
     prompt: list[float] = field(default_factory=list)
@@ -73,9 +74,9 @@ class _Sum:
     @classmethod
     def zero(cls, points: int, forms: int) -> _Sum:
         """Nothing yet."""
-        total, weights, arithmetic, exchange = (np.zeros(points) for _ in range(4))
+        total, weights, arithmetic, exchange, together = (np.zeros(points) for _ in range(5))
         prompt, decode, cache = ([0.0] * forms for _ in range(3))
-        return cls(total, weights, arithmetic, exchange, prompt=prompt, decode=decode, cache=cache)
+        return cls(total, weights, arithmetic, exchange, together, prompt=prompt, decode=decode, cache=cache)
 
     def add(self, other: _Sum, count: int) -> None:
         """As many blocks alike."""
@@ -83,6 +84,7 @@ class _Sum:
         self.weights += count * other.weights
         self.arithmetic += count * other.arithmetic
         self.exchange += count * other.exchange
+        self.together += count * other.together
         self.kernels += count * other.kernels
         self.held += count * other.held
         for mine, theirs in ((self.prompt, other.prompt), (self.decode, other.decode), (self.cache, other.cache)):
@@ -117,10 +119,18 @@ class _Pricer:
         alone = 0.0 if engine.overlaps else engine.host_s
         hand_on = self.fabric.hand_on(layout.stage_devices, layout.pipeline)
         several = layout.pipeline > 1
+        mixed = [_launched(s, n > 0, launch) for s in stages]
+        together = [np.maximum.accumulate(s.together) for s in stages]
+        # More tokens take no less, of what groups do by themselves and of what they do together.
+        apart = [
+            np.minimum.accumulate(np.maximum(0.0, whole - part)[::-1])[::-1]
+            for whole, part in zip(mixed, together, strict=True)
+        ]
+        uneven = layout.attention_data > 1 and engine.padded_tokens is not None
         return StepPrices(
             tokens=GRID,
             dense_s=tuple(_numbers(_launched(s, n > engine.recorded_tokens, launch)) for s in stages),
-            dense_mixed_s=tuple(_numbers(_launched(s, n > 0, launch)) for s in stages),
+            dense_mixed_s=tuple(map(_numbers, mixed)),
             windows=windows,
             prompt_s=tuple(tuple(s.prompt) for s in stages),
             decode_s=tuple(tuple(s.decode) for s in stages),
@@ -141,6 +151,9 @@ class _Pricer:
             weights_s=tuple(_numbers(s.weights) for s in stages),
             arithmetic_s=tuple(_numbers(s.arithmetic) for s in stages),
             exchange_s=tuple(_numbers(s.exchange) for s in stages),
+            apart_s=tuple(map(_numbers, apart)) if uneven else (),
+            together_s=tuple(map(_numbers, together)) if uneven else (),
+            padded_tokens=engine.padded_tokens or 0,
             notes=self._notes(),
         )
 
@@ -193,7 +206,9 @@ class _Pricer:
         found.total += times.chain(mine, block.chain_bytes * share) + (block.chains - 1) * times.gap_s
         found.total += _ATTENTION_KERNELS * times.gap_s + self.spec.cache_call_s
         found.kernels += block.chains + _ATTENTION_KERNELS
-        found.exchange += self._exchange(block, n)
+        own, gathered = self._exchange(block, n)
+        found.exchange += own + gathered
+        found.together += gathered
         found.total += found.exchange
         found.kernels += block.reductions * (layout.tensor > 1)
         self._attention(block.attention, windows.index(block.attention.window), found)
@@ -227,21 +242,23 @@ class _Pricer:
             rows = np.minimum(n * active, rows + spread * np.sqrt(rows))
         took = self.times.experts(rows, product.columns / layout.expert_tensor, product.inner, form, touched)
         found.total += took.total
+        found.together += took.total - self.times.gap_s
         found.weights += took.weights
         found.arithmetic += took.arithmetic
         found.kernels += 1
         devices = layout.expert * layout.expert_tensor
         found.held += count * product.columns * product.inner * form.bytes / devices
 
-    def _exchange(self, block: DecoderBlock, n: Values) -> Values:
+    def _exchange(self, block: DecoderBlock, n: Values) -> tuple[Values, Values]:
+        """Of each group by itself, and of all together."""
         layout = self.layout
         mine = self._hidden_bytes * n / layout.attention_data
-        took = block.reductions * self._sum_s(mine, layout.tensor)
+        own, gathered = block.reductions * self._sum_s(mine, layout.tensor), np.zeros_like(n)
         if block.experts and layout.attention_data > 1:
             # Groups bring their tokens together before the experts and take them apart behind: together a sum over all.
-            took -= self._sum_s(mine, layout.tensor)
-            took += self._sum_s(self._hidden_bytes * n, layout.stage_devices)
-        return took
+            own = own - self._sum_s(mine, layout.tensor)
+            gathered = self._sum_s(self._hidden_bytes * n, layout.stage_devices)
+        return own, gathered
 
     def _sum_s(self, size_bytes: Values, devices: int) -> Values:
         return self.fabric.sum_s(size_bytes, devices, self.spec, library=self.engine.library_sums)

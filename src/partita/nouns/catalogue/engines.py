@@ -37,6 +37,9 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     chunks: bool = True
     #: Whether attention-data groups that step together can be told to have prompts in every n-th step only.
     spaces_prompts: bool = False
+    #: The most tokens of an attention-data group with which, in a step with prompts, groups that step together are all
+    #: filled up to the one that has most, as recorded graphs need it; None where they always are.
+    padded_tokens: int | None = None
     arrival_s: float = 0.0  #: From a request's arrival to the queue, and back to the client.
     #: Defaults: most tokens in a step, most requests, share of the memory it takes, tokens of a page of the cache.
     step_tokens: int = 8192

@@ -37,7 +37,14 @@ from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.engine import bytes_of
 from partita.problems.serving.mixes import NEVER, ROOM, Anew, DecidingSteps, StepMultipliers
 from partita.problems.serving.problem import Role, ServingProblem, ServingUnit
-from partita.problems.serving.work import attention_s, least_per_token, least_step, may_put_back, pairs_of
+from partita.problems.serving.work import (
+    attention_s,
+    least_alone,
+    least_per_own_token,
+    least_step,
+    may_put_back,
+    pairs_of,
+)
 
 #: Kinds of requests that are told apart; above, some are taken for the shortest of their kind.
 _MOST_KINDS = 12
@@ -153,8 +160,7 @@ class UnitCapacity:
         self._least_step = np.array([least_step(form, s, most=self._most) for s in stages])
         # Groups that step together take as long as each of them with as many tokens would.
         self._stage_prompt = [
-            np.maximum(self._least_step[s], least_per_token(form, s, most=self._most) * groups * self._new)
-            + groups * one
+            np.maximum(self._least_step[s], least_per_own_token(form, s, most=self._most) * self._new) + groups * one
             for s, one in zip(stages, asked, strict=True)
         ]
 
@@ -211,7 +217,8 @@ class UnitCapacity:
         """
         prices, rules = self.form.prices, self.form.rules
         first = np.minimum(self._new, rules.tokens) if rules.chunked else self._new
-        chunk = np.array([np.interp(prices.attention_data * first, self._points, row) for row in self._mixed])
+        fixed = self.form.prices.mixed_step_s
+        chunk = np.array([least_alone(self.form, s, first) + fixed[s] for s in range(prices.stages)])
         passed = np.cumsum(np.where(first > 0, chunk, 0.0), axis=0)
         before = np.vstack([np.zeros_like(passed[:1]), passed[:-1]])
         behind = np.append(np.cumsum(self._least_step[::-1])[::-1][1:], 0.0)

@@ -28,6 +28,9 @@ from partita.problems.serving.problem import Reserve, Role, ServingPlan, Serving
 #: Steps that are kept for a time line, unless asked for otherwise.
 RECORDED = 4096
 
+#: More tokens than any step has.
+_ALL = 2**62
+
 _ROLES: tuple[Role, ...] = ("both", "prefill", "decode")
 _RESERVES: tuple[Reserve, ...] = ("chunk", "prompt", "whole")
 
@@ -171,12 +174,14 @@ def _prices(units: Sequence[RunningUnit]) -> Prices:
     stages, points = max(row.stages for row in rows), max(len(row.tokens) for row in rows)
     forms = max(len(row.windows) for row in rows)
     tables = {"dense": "dense_s", "dense_mixed": "dense_mixed_s", "weights": "weights_s", "exchange": "exchange_s"}
+    tables |= {"apart": "apart_s", "together": "together_s"}
     attention = {"prompt": "prompt_s", "decode": "decode_s"}
     fixed = {"chunk": "chunk_s", "request": "request_s", "step": "step_s", "mixed_step": "mixed_step_s"}
     return as_arrays(
         Prices,
         {
             "groups": [row.attention_data for row in rows],
+            "padded": [row.padded_tokens if row.uneven else _ALL for row in rows],
             "points": [len(row.tokens) for row in rows],
             "tokens": _padded([row.tokens for row in rows], (points,)),
             **{

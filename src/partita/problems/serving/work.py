@@ -50,6 +50,44 @@ def least_per_token(form: ServingUnit, stage: int, *, most: int) -> float:
     return max(0.0, min(found))
 
 
+def least_alone(form: ServingUnit, stage: int, tokens: Longs) -> Floats:
+    """Seconds of a stage that a step takes at least, but for attention, with so many tokens in one of its groups.
+
+    Groups that step together wait for it, whether they have tokens of their own or not.
+    """
+    prices = form.prices
+    points, counts = np.array(prices.tokens, np.float64), tokens.astype(np.float64)
+    # A step may have more tokens, and where that takes less, so does it.
+    mixed = np.minimum.accumulate(np.array(prices.dense_mixed_s[stage])[::-1])[::-1]
+    all_of = counts * prices.attention_data
+    if not prices.uneven:
+        return _on_grid(points, mixed, all_of)
+    apart = _on_grid(points, np.array(prices.apart_s[stage]), all_of)
+    together = _on_grid(points, np.array(prices.together_s[stage]), counts)
+    return np.maximum(_on_grid(points, mixed, counts), apart + together)
+
+
+def least_per_own_token(form: ServingUnit, stage: int, *, most: int) -> float:
+    """Seconds of a stage that a token of one attention-data group takes at least, but for attention.
+
+    Steps have at most so many tokens of all groups together. Each of the two sums that a step takes at least is, by
+    token, monotone along the lines between grid points, so that their ends decide.
+    """
+    prices = form.prices
+    groups = prices.attention_data
+    least = least_per_token(form, stage, most=most)
+    if not prices.uneven:
+        return groups * least
+    points = np.array(prices.tokens, np.float64)
+    own = max(1, most // groups)
+    at = np.unique(np.concatenate([points, points / groups]))
+    at = np.append(at[at < own], own)
+    apart = _on_grid(points, np.array(prices.apart_s[stage]), at * groups)
+    together = _on_grid(points, np.array(prices.together_s[stage]), at)
+    times = apart + together + prices.mixed_step_s[stage]
+    return max(least, float((times / at).min()))
+
+
 def _on_grid(points: Floats, values: Floats, at: Floats) -> Floats:
     """Lines through grid points; the last one goes on beyond them."""
     if len(points) == 1:

@@ -43,7 +43,7 @@ def compare(run: ServingRun) -> None:
 @pytest.mark.parametrize("part", range(10))
 def test_as_the_plain_engine(part: int) -> None:
     """A thousand small workloads, with preemption, chunks, pipelines, splits and shared prefixes among them."""
-    preempted = split = stages = groups = prefixes = spaced = 0
+    preempted = split = stages = groups = prefixes = spaced = uneven = 0
     for seed in range(part * _PART, (part + 1) * _PART):
         run = random_run(seed)
         compare(run)
@@ -51,9 +51,10 @@ def test_as_the_plain_engine(part: int) -> None:
         split += any(unit.role == "decode" for unit in run.units)
         stages += any(unit.form.prices.stages > 1 for unit in run.units)
         groups += any(unit.form.prices.attention_data > 1 for unit in run.units)
+        uneven += any(unit.form.prices.uneven for unit in run.units)
         prefixes += bool(run.prefixes)
         spaced += any(unit.interval > 1 and unit.role == "both" for unit in run.units)
-    assert min(preempted, split, stages, groups, prefixes, spaced) >= 4
+    assert min(preempted, split, stages, groups, prefixes, spaced, uneven) >= 4
 
 
 @pytest.mark.parametrize("seed", range(2000, 2200))

@@ -60,6 +60,7 @@ class Prices(NamedTuple):
     """K rows of prices, each as ``partita.costs.serving.prices.StepPrices``; tables are padded where rows differ."""
 
     groups: Longs  #: (K,) Attention-data groups.
+    padded: Longs  #: (K,) Most tokens of a group up to which all are filled in a step with prompts.
     points: Longs  #: (K,) Grid points.
     tokens: Floats  #: (K, T)
     #: (K, S, T)
@@ -67,6 +68,8 @@ class Prices(NamedTuple):
     dense_mixed: Floats
     weights: Floats
     exchange: Floats
+    apart: Floats
+    together: Floats
     #: (K, S, W)
     prompt: Floats
     decode: Floats

@@ -72,8 +72,10 @@ def launch(
         prompts += b.prompts[rank]
         chunks += b.chunks[rank]
         decodes += b.decodes[rank]
-    # Groups in lock step wait for the one that has most to do.
+    # Groups in lock step wait for the one that has most to do, and some are filled up to it.
     tokens, groups = float(most * ranks), float(prices.groups[row])
+    uneven = chunks > 0 and most > prices.padded[row]
+    seen = float(whole) if uneven else tokens
     share = prompts / whole
     record, place = len(t.unit), t.counts[STEPS]
     at = now
@@ -89,7 +91,10 @@ def launch(
             if own > slowest:
                 slowest, reading, asking = own, keys, pairs
         fixed = prices.mixed_step[row, s] if chunks > 0 else prices.step[row, s]
-        dense = on_grid(prices, row, prices.dense_mixed if chunks > 0 else prices.dense, s, tokens)
+        dense = on_grid(prices, row, prices.dense_mixed if chunks > 0 else prices.dense, s, seen)
+        if uneven:
+            apart = on_grid(prices, row, prices.apart, s, tokens)
+            dense = max(dense, apart + on_grid(prices, row, prices.together, s, seen))
         time = dense + groups * slowest + fixed
         waits = prices.host[row] + prices.host_request[row] * members - time
         if waits > 0.0:
@@ -107,8 +112,8 @@ def launch(
         if place < record:
             t.span[place, s, 0] = start
             t.span[place, s, 1] = at
-        weights = min(dense, on_grid(prices, row, prices.weights, s, tokens))
-        exchange = min(dense - weights, on_grid(prices, row, prices.exchange, s, tokens))
+        weights = min(dense, on_grid(prices, row, prices.weights, s, seen))
+        exchange = min(dense - weights, on_grid(prices, row, prices.exchange, s, seen))
         rest = dense - weights - exchange
         t.parts[WEIGHTS] += weights * members
         t.parts[EXCHANGE] += exchange * members
