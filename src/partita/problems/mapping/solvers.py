@@ -9,18 +9,21 @@ import dataclasses
 import math
 import threading
 from abc import abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from partita.engines.kernels.arrays import Ints
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
 from partita.problems.mapping.bisection import EASY_FORMS, bisection
-from partita.problems.mapping.bounds.columns import PROGRAM_S, Columns, columns_bound
-from partita.problems.mapping.bounds.domains import Thresholds, thresholds_bound
+from partita.problems.mapping.bounds.columns import Columns
+from partita.problems.mapping.bounds.domains import Thresholds
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
-from partita.problems.mapping.bounds.rounds import Rounds, rounds_bound
+from partita.problems.mapping.bounds.raising import Beside, RaisingBound, Turn
+from partita.problems.mapping.bounds.rounds import Rounds
 from partita.problems.mapping.counted_search import counted_search
 from partita.problems.mapping.exact import QUICK, settle
 from partita.problems.mapping.instance import MappingInstance, listable
@@ -35,8 +38,6 @@ from partita.problems.outcome import searched
 SMALL, _DEVICES = 8, 12
 #: Replicas up to which it is tried, with so many devices tried for one target.
 _MEDIUM, _CHECKS = 64, 13_000_000
-#: Seconds of a program, and steps along rounds, that are asked before other bounds.
-_EASY_S, _EASY_STEPS = 4.0, 1_000_000_000
 #: Rounds in vain after which the first annealing makes way for the bounds.
 _FIRST = 12
 
@@ -89,49 +90,33 @@ class MappingCombined(MappingSolver):
         def done() -> bool:
             return best.done
 
-        def report(value: float) -> None:
-            best.prove(value, Columns.name)
-
-        def report_rounds(value: float) -> None:
-            best.prove(value, Rounds.name)
-
-        def report_thresholds(value: float) -> None:
-            best.prove(value, Thresholds.name)
-
         annealed = threading.Event()
 
         def beside(high: float) -> list[Ints]:
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
-            least, counts = lowered(instance, assignment_bound(instance)), Columns().supports(instance.problem) is None
-            low = least
+            asked = [one for one in (Rounds(), Columns()) if one.supports(instance.problem) is None]
+            low = lowered(instance, assignment_bound(instance))
             # Mappings are made of what is counted, so that it is theirs that say which targets are asked.
-            shares = [high]
+            shares, knows = [high], dict.fromkeys(asked, low)
 
             def found(device: Ints, target: float) -> None:
                 shares.append(search.settle_shares(device, target))
 
-            rounds = Rounds().supports(instance.problem) is None
-            if rounds:
-                low = rounds_bound(instance, low, lambda: min(shares), done, report_rounds, found, steps=_EASY_STEPS)
-            first = low
-            if counts:
-                # Easy programs first: they often know more than anything else, and later ones begin there.
-                low = columns_bound(instance, low, lambda: min(shares), done, report, found, program_s=_EASY_S)
+            def raised(one: RaisingBound, low: float, high: Callable[[], float], turn: Turn) -> float:
+                # Nobody anneals in the meantime once the first rounds are over.
+                idle = annealed.is_set if options.threads > 1 and turn == "second" else None
+                report = partial(best.prove, by=one.name)
+                return one.raised(instance, low, Beside(high, done, report, found, turn, idle))
+
+            # What is easy first: that often says more than anything else, and later targets begin there.
+            for one in asked:
+                low = knows[one] = raised(one, low, lambda: min(shares), "first")
             if done():
                 return []
+            low = raised(Thresholds(), low, lambda: high, "once")
             # Who knows more goes on first.
-            behind = counts and low > first
-            low = thresholds_bound(instance, low, high, done, report_thresholds, known=low > least)
-            if rounds and not behind:
-                low = rounds_bound(instance, low, lambda: best.value, done, report_rounds, found)
-            if counts:
-                # Nobody anneals in the meantime once the first rounds are over.
-                idle = annealed.is_set if options.threads > 1 else None
-                low = columns_bound(
-                    instance, low, lambda: best.value, done, report, program_s=PROGRAM_S, again=True, racing=idle
-                )
-            if rounds and behind:
-                rounds_bound(instance, low, lambda: best.value, done, report_rounds, found)
+            for one in sorted(asked, key=lambda one: -knows[one]):
+                low = raised(one, low, lambda: best.value, "second")
             return [bisection(instance, form, best.stop) for form in EASY_FORMS if not done()]
 
         search.begin((consecutive(instance), chains(instance)))

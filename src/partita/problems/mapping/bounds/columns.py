@@ -23,7 +23,6 @@ that leaves to the others, down to single devices.
 from __future__ import annotations
 
 import dataclasses
-import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,22 +32,19 @@ import numpy as np
 from partita.engines.kernels.arrays import Ints
 from partita.engines.mip.model import Callbacks, ProgramResult
 from partita.engines.mip.solve import missing, solve_program
-from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Status
+from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, up_to
-from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.composing import composed, placed
 from partita.problems.mapping.bounds.layout_program import LayoutProgram
 from partita.problems.mapping.bounds.layouts import MOST_LAYOUTS, layouts_within
 from partita.problems.mapping.bounds.moving import lowered
-from partita.problems.mapping.bounds.neighbours import assignment_bound
 from partita.problems.mapping.bounds.part_program import PartProgram
 from partita.problems.mapping.bounds.parts import Column, Island, partitions
 from partita.problems.mapping.bounds.passages import Passages
+from partita.problems.mapping.bounds.raising import Beside, RaisingBound, without_columns
 from partita.problems.mapping.bounds.shares import Shares
-from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import MappingInstance, listable
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
 BACKEND, FRACTIONS = "cpsat", "highs"
@@ -57,12 +53,14 @@ _SETTLED = (Status.INFEASIBLE, Status.OPTIMAL)
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
-_PRECISION, PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 30.0, 2, 1 / 3, 1 / 4
+_PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 30.0, 2, 1 / 3, 1 / 4
+#: Seconds of an easy program.
+_EASY_S = 4.0
 #: Islands that rings cannot pass of which both sides are tried in linear programs, and seconds of one of these at most.
 _SIDES, _FRACTIONS_S = 3, 15.0
 
 
-class Columns(BoundMethod[MappingProblem]):
+class Columns(RaisingBound):
     """See the module."""
 
     name = "columns"
@@ -70,20 +68,15 @@ class Columns(BoundMethod[MappingProblem]):
     argument = "no whole numbers of parts of columns fill all groups of devices within the target"
 
     def supports(self, problem: MappingProblem) -> str | None:
-        if not listable(problem):
-            return "machines are counted, and too many"
-        if len(set(problem.counts)) > 1:
-            return "stages have different numbers of replicas"
-        return missing(BACKEND)
+        return without_columns(problem) or missing(BACKEND)
 
-    def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
-        instance = MappingInstance(problem)
-        value = assignment_bound(instance)
-        if math.isfinite(value):
-            first = instance.plan(np.arange(instance.count, dtype=np.int32))
-            high = evaluate(problem, first).objective
-            value = columns_bound(instance, value, lambda: high, lambda: monitor.stopping)
-        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+        return columns_bound(
+            *(instance, low, beside.high, beside.stopping, beside.report, beside.found),
+            program_s=_EASY_S if beside.turn == "first" else _PROGRAM_S,
+            again=beside.turn == "second",
+            racing=beside.racing,
+        )
 
 
 def columns_bound(
@@ -94,7 +87,7 @@ def columns_bound(
     report: Callable[[float], object] = lambda value: None,
     found: Callable[[Ints, float], object] = lambda device, target: None,
     *,
-    program_s: float = PROGRAM_S,
+    program_s: float = _PROGRAM_S,
     again: bool = False,
     racing: Callable[[], bool] | None = None,
 ) -> float:

@@ -33,14 +33,13 @@ from partita.engines.kernels.mapping.placing import covers
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to
-from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.counted_machines import CountedBounds
 from partita.problems.mapping.bounds.islands import Islands, components, groups_fit
 from partita.problems.mapping.bounds.moving import least_moving, lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
+from partita.problems.mapping.bounds.raising import Beside, RaisingBound
 from partita.problems.mapping.counted import CountedInstance
-from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
 
@@ -50,7 +49,7 @@ _SWEEPS = 12
 _PRECISION = 1e-3
 
 
-class Thresholds(BoundMethod[MappingProblem]):
+class Thresholds(RaisingBound):
     """See the module."""
 
     name = "thresholds"
@@ -58,16 +57,11 @@ class Thresholds(BoundMethod[MappingProblem]):
     argument = "the target leaves some stage without devices, by links, growth of balls, patterns or islands"
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
-        if not listable(problem):
-            return self._counted(problem, monitor)
-        instance = MappingInstance(problem)
-        value = assignment_bound(instance)
-        if math.isfinite(value):
-            # Any mapping will do.
-            first = instance.plan(np.arange(instance.count, dtype=np.int32))
-            high = evaluate(problem, first).objective
-            value = thresholds_bound(instance, value, high, lambda: monitor.stopping)
-        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+        return super().bound(problem, monitor) if listable(problem) else self._counted(problem, monitor)
+
+    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+        known = low > assignment_bound(instance)
+        return thresholds_bound(instance, low, beside.high(), beside.stopping, beside.report, known=known)
 
     def _counted(self, problem: MappingProblem, monitor: Monitor) -> Bound:
         instance = CountedInstance(problem)

@@ -6,35 +6,31 @@ counting layouts (``partita.problems.mapping.bounds.layout_program``), all rings
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-import numpy as np
-
 from partita.engines.kernels.arrays import Ints
-from partita.engines.search.monitor import Monitor
-from partita.engines.search.result import Bound, Status
+from partita.engines.search.result import Status
 from partita.ground.rounding import GAP
-from partita.problems.kind import BoundMethod
 from partita.problems.mapping.bounds.closed_walks import STEPS, Round, round_within
 from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.moving import lowered
-from partita.problems.mapping.bounds.neighbours import assignment_bound
 from partita.problems.mapping.bounds.parts import Island, partitions
-from partita.problems.mapping.evaluate import evaluate
-from partita.problems.mapping.instance import MappingInstance, listable
+from partita.problems.mapping.bounds.raising import Beside, RaisingBound, without_columns
+from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
 #: Width of the interval at which bisection ends, as a share of its upper end; how far above the bound targets are
 #: at first and at most, as a share of it; and targets given up after which there are no more.
 _PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 2
+#: Steps along rounds that are easy.
+_EASY_STEPS = 1_000_000_000
 #: Islands at most: of more, layouts are too many, and listing them takes long.
 _ISLANDS = 32
 #: How far above a target that is given up rounds are made, as shares of it.
 _ABOVE = (0.01, 0.025, 0.05, 0.1, 0.2)
 
 
-class Rounds(BoundMethod[MappingProblem]):
+class Rounds(RaisingBound):
     """See the module."""
 
     name = "rounds"
@@ -42,20 +38,12 @@ class Rounds(BoundMethod[MappingProblem]):
     argument = "no round of columns within the target fills all groups of devices, whichever begins it"
 
     def supports(self, problem: MappingProblem) -> str | None:
-        if not listable(problem):
-            return "machines are counted, and too many"
-        if len(set(problem.counts)) > 1:
-            return "stages have different numbers of replicas"
-        return None if problem.counts[0] > 1 else "there is one replica of every stage"
+        reason = without_columns(problem)
+        return reason or (None if problem.counts[0] > 1 else "there is one replica of every stage")
 
-    def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
-        instance = MappingInstance(problem)
-        value = assignment_bound(instance)
-        if math.isfinite(value):
-            first = instance.plan(np.arange(instance.count, dtype=np.int32))
-            high = evaluate(problem, first).objective
-            value = rounds_bound(instance, value, lambda: high, lambda: monitor.stopping)
-        return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
+    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+        steps = _EASY_STEPS if beside.turn == "first" else 2 * STEPS
+        return rounds_bound(instance, low, beside.high, beside.stopping, beside.report, beside.found, steps=steps)
 
 
 def rounds_bound(
