@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -22,12 +24,17 @@ __all__ = [
     "all_kinds",
     "at_most",
     "bound_cases",
+    "checked",
     "equal",
     "families_of",
     "options_of",
     "over_examples",
+    "pool",
     "solver_cases",
 ]
+
+#: How many problems of a family are drawn for everybody, and how many where a component accepts too few of these.
+POOLS = (60, 300)
 
 
 def all_kinds() -> tuple[AnyKind, ...]:
@@ -90,10 +97,9 @@ class Case:
         """Whether the component takes a problem on."""
         return _part_of(self.kind, problem) is self.kind and refusal(self.component, problem, self.options) is None
 
-    @property
-    def problems(self) -> st.SearchStrategy[Any]:
-        """What it takes on, of any family."""
-        return st.one_of(*(family.problems.filter(self.accepts) for family in self.families))
+    def over(self, count: int, check: Callable[[Any], bool]) -> int:
+        """Check some of the problems that it takes on, of any family, see ``over_examples``."""
+        return over_examples(self.families, count, check, self.accepts)
 
     @property
     def large(self) -> tuple[Any, ...]:
@@ -144,25 +150,50 @@ def bound_cases() -> list[Case]:
     return [case for kind in all_kinds() for bound in kind.bounds for case in _cases(kind, bound, [None])]
 
 
-def over_examples(problems: st.SearchStrategy[Any], count: int, check: Callable[[Any], bool]) -> int:
-    """Check some problems; how many of them had something to check, as ``check`` says.
+def over_examples(
+    families: Sequence[Family], count: int, check: Callable[[Any], bool], accepts: Callable[[Any], bool] = bool
+) -> int:
+    """Check some problems that are accepted, of all families in turn; how many had something to check, as it says.
 
     Raises
     ------
     AssertionError
         If there were far fewer problems than asked for: that would be no test.
     """
-    checked: list[bool] = []
+    wanted, least = examples(count).max_examples, max(1, count // 2)
+    found: list[Any] = []
+    for drawn in POOLS:
+        if len(found) < wanted:
+            rows = zip(*(pool(family.problems, drawn) for family in families), strict=False)
+            found = list(islice(filter(accepts, chain.from_iterable(rows)), wanted))
+    assert len(found) >= least, f"there were {len(found)} problems, and {least} are the least for a test"
+    return checked(found, check)
+
+
+@cache
+def pool(problems: st.SearchStrategy[Any], count: int) -> tuple[Any, ...]:
+    """So many problems, drawn once for all who are asked about them."""
+    found: list[Any] = []
 
     @examples(count)
     @given(problem=problems)
-    def run(problem: Any) -> None:
-        checked.append(check(problem))
+    def draw(problem: Any) -> None:
+        found.append(problem)
 
-    run()
-    least = max(1, count // 2)
-    assert len(checked) >= least, f"there were {len(checked)} problems, and {least} are the least for a test"
-    return sum(checked)
+    draw()
+    return tuple(found)
+
+
+def checked(problems: Sequence[Any], check: Callable[[Any], bool]) -> int:
+    """Check problems; how many of them had something to check, as ``check`` says."""
+    count = 0
+    for problem in problems:
+        try:
+            count += check(problem)
+        except BaseException as error:
+            error.add_note(f"with {msgspec.json.encode(problem).decode()}")
+            raise
+    return count
 
 
 def equal(left: float, right: float) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from contracts.cases import Case, all_kinds, at_most, bound_cases, families_of, options_of, over_examples, refusal
+from contracts.cases import Case, all_kinds, at_most, bound_cases, families_of, options_of, refusal
 from contracts.samples import samples_of
 from partita.conductor.compare import run_baselines
 from partita.conductor.judge import best_of
@@ -91,9 +91,7 @@ def test_no_bound_is_left_out(kind: Any, component: Any) -> None:
 @every_bound
 def test_never_above_the_optimum(case: Case) -> None:
     """On tiny problems with every feature that it takes on."""
-    assert over_examples(case.problems, 40, lambda problem: check(case, problem, Monitor(5.0))), (
-        "it never proved anything"
-    )
+    assert case.over(40, lambda problem: check(case, problem, Monitor(5.0))), "it never proved anything"
 
 
 @every_bound
@@ -106,7 +104,7 @@ def test_never_above_the_optimum_without_time(case: Case) -> None:
         check(case, problem, Monitor(1e-9))
         return check(case, problem, stopped)
 
-    over_examples(case.problems, 20, without_time)
+    case.over(20, without_time)
 
 
 @cache

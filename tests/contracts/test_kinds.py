@@ -136,4 +136,4 @@ def test_problems_survive_a_file(kind: Any, family: Family, tmp_path: Path) -> N
         assert found == problem
         return True
 
-    over_examples(family.problems, 15, survives)
+    over_examples([family], 15, survives)

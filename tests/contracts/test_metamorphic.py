@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import partita
 import partita.problems.throughput.baselines
 import partita.problems.throughput.components
+from contracts.cases import checked, pool
 from instances.strategies import examples, plans, throughput_problems
 from partita.engines.search.monitor import Monitor
 from partita.problems import kind_of
@@ -233,16 +234,9 @@ def over(
     """Check the example of a family and ``count`` random problems, of which so large a part must be accepted."""
     example, strategy = family
     assert check(example), "the example is refused"
-    accepted = [0, 0]
-
-    @examples(count)
-    @given(strategy)
-    def some(problem: Any) -> None:
-        accepted[check(problem)] += 1
-
-    some()
-    refused, taken = accepted
-    assert taken >= at_least * (taken + refused), f"{refused} of {taken + refused} problems are refused"
+    problems = pool(strategy, count)
+    taken = checked(problems, check)
+    assert taken >= at_least * len(problems), f"{len(problems) - taken} of {len(problems)} problems are refused"
 
 
 def close(left: float | None, right: float | None, unit: float = 1.0) -> bool:

@@ -21,7 +21,6 @@ from contracts.cases import (
     equal,
     families_of,
     options_of,
-    over_examples,
     refusal,
     solver_cases,
 )
@@ -149,7 +148,7 @@ def test_claims_hold(case: Case) -> None:
         return check_against_optimum(case, problem, Monitor(TINY_S)).plan is not None
 
     # Some baselines fit few of the problems.
-    planned = over_examples(case.problems, 16, check) or over_examples(case.problems, 40, check)
+    planned = case.over(16, check) or case.over(40, check)
     assert planned or case.id in RARE, f"{case.id} made no plan for any of the problems"
 
 
@@ -161,7 +160,7 @@ def test_claims_hold_without_time(case: Case) -> None:
         check_against_optimum(case, problem, Monitor(NO_TIME_S))
         return True
 
-    over_examples(case.problems, 15, check)
+    case.over(15, check)
 
 
 @every_default
@@ -175,7 +174,7 @@ def test_the_default_proves_tiny_problems(case: Case) -> None:
         assert result.stop_reason is StopReason.PROVED
         return result.status is Status.OPTIMAL
 
-    assert over_examples(case.problems, 20, check)
+    assert case.over(20, check)
 
 
 @every_solver
@@ -207,7 +206,7 @@ def test_same_seed_same_plan(case: Case) -> None:
             return True
         return False
 
-    assert over_examples(case.problems, 8, check), "the clock stopped it every time"
+    assert case.over(8, check), "the clock stopped it every time"
 
 
 @every_case
