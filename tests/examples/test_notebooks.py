@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +63,25 @@ def test_a_notebook_is_short_and_uses_public_names(path: Path) -> None:
     assert len(lines) <= MOST_LINES
 
 
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory, _graphs_folder: Path) -> Iterator[Any]:
+    """One process for all notebooks: most of a notebook's time is loading torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+        patch.setenv("PARTITA_CACHE", str(_graphs_folder))
+        first = nbclient.NotebookClient(nbformat.v4.new_notebook(), shutdown_kernel="immediate")
+        with first.setup_kernel():
+            yield first.km
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path, tmp_path: Path, kept_graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+def test_a_notebook_runs(path: Path, tmp_path: Path, kernel: Any) -> None:
     notebook = nbformat.read(path, 4)
-    client = nbclient.NotebookClient(notebook, timeout=CELL_S, resources={"metadata": {"path": str(tmp_path)}})
+    # Nothing is left of the notebooks before it.
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {tmp_path}"))
+    client = nbclient.NotebookClient(notebook, km=kernel, timeout=CELL_S)
     client.execute()
+    client.kc.stop_channels()
     shown: list[Any] = [out for cell in notebook.cells for out in cell.get("outputs", ())]
     # What a cell ends with is shown as HTML or a picture, and not only as text.
     assert any({"text/html", "image/png"} & out.get("data", {}).keys() for out in shown)
