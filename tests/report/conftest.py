@@ -45,7 +45,9 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def shots() -> Path:
-    """The folder of screenshots."""
+def shots(request: pytest.FixtureRequest) -> Path | None:
+    """The folder of screenshots, which slow runs make; None in others."""
+    if not request.config.getoption("--run-slow"):
+        return None
     SHOTS.mkdir(parents=True, exist_ok=True)
     return SHOTS
