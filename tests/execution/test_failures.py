@@ -100,7 +100,7 @@ def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
 
     def work():
         try:
-            host.run(endless(timeout_s=6.0))
+            host.run(endless(timeout_s=3.0))
         except Exception as found:
             error.append(found)
 

@@ -94,9 +94,9 @@ def test_a_search_serves_no_less_than_the_plans_it_is_compared_with(seed: int) -
     problem = random_layer_placement(seed, machines=10, layers=40, kinds=3, regions=2).replace(
         worth="served", output_tokens=40, layer_requests=4, run_requests=60
     )
-    most = pt.solve(problem.replace(worth="flow"), time_limit_s=10, explain=False).evaluation.tokens_per_s
+    most = pt.solve(problem.replace(worth="flow"), time_limit_s=2, explain=False).evaluation.tokens_per_s
     problem = problem.replace(published=PublishedFlow(objective=most / 2))
-    result = pt.solve(problem, time_limit_s=6, explain=False)
+    result = pt.solve(problem, time_limit_s=2, explain=False)
     rows = [row for row in pt.compare(problem) if row.feasible]
     assert {"most flow", "published flow"} <= {row.name for row in rows}
     assert len(rows) >= 2

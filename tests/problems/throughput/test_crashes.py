@@ -84,7 +84,7 @@ def problem() -> ThroughputProblem:
 @pytest.fixture(scope="module")
 def large() -> ThroughputProblem:
     """The search over downsets alone does not end in some seconds."""
-    return random_problem(3, 400, devices=12)
+    return random_problem(3, 120, devices=12)
 
 
 def notes(events: list[Event]) -> str:
@@ -159,14 +159,17 @@ def test_where_nobody_takes_notes_it_is_an_error(problem: ThroughputProblem, cra
         run_hierarchy(Knowledge(uniform(problem)), [ExactBound()], 20.0)
 
 
-def test_the_combined_solver_goes_on(
-    large: ThroughputProblem, crashing: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The other bounds may take minutes before anyone asks a backend.
-    short = tuple(method for method in HIERARCHY if method.name in ("simple", "merged-mip", "exact-mip"))
-    assert len(short) == 3
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bounds that ask backends: the others may take minutes before anyone asks one."""
+    kept = tuple(method for method in HIERARCHY if method.name in ("simple", "merged-mip", "exact-mip"))
+    assert len(kept) == 3
     for module in ("solvers.combined", "proving"):
-        monkeypatch.setattr(f"partita.problems.throughput.{module}.HIERARCHY", short)
+        monkeypatch.setattr(f"partita.problems.throughput.{module}.HIERARCHY", kept)
+
+
+@pytest.mark.usefixtures("short")
+def test_the_combined_solver_goes_on(large: ThroughputProblem, crashing: list[str]) -> None:
     result = solve(large, progress=until(CRASH))
     assert result.plan is not None
     assert result.bound is not None
@@ -245,6 +248,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return most
 
 
+@pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("contiguity", ["acyclic", "free"])
 def test_one_thread_means_one_program_at_a_time(
     contiguity: str, large: ThroughputProblem, at_once: dict[str, int]
