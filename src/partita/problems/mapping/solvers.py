@@ -22,7 +22,7 @@ from partita.problems.mapping.bounds.columns import Columns
 from partita.problems.mapping.bounds.domains import Thresholds
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.neighbours import Neighbours, assignment_bound
-from partita.problems.mapping.bounds.raising import Beside, RaisingBound, Turn
+from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound, Turn
 from partita.problems.mapping.bounds.rounds import Rounds
 from partita.problems.mapping.counted_search import counted_search
 from partita.problems.mapping.exact import QUICK, settle
@@ -106,7 +106,7 @@ class MappingCombined(MappingSolver):
                 # Nobody anneals in the meantime once the first rounds are over.
                 idle = annealed.is_set if options.threads > 1 and turn == "second" else None
                 report = partial(best.prove, by=one.name)
-                return one.raised(instance, low, Beside(high, done, report, found, turn, idle))
+                return one.raised(instance, low, Meanwhile(high, done, report, found, turn, idle))
 
             # What is easy first: that often says more than anything else, and later targets begin there.
             for one in asked:

@@ -42,7 +42,7 @@ from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.part_program import PartProgram
 from partita.problems.mapping.bounds.parts import Column, Island, partitions
 from partita.problems.mapping.bounds.passages import Passages
-from partita.problems.mapping.bounds.raising import Beside, RaisingBound, without_columns
+from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound, without_columns
 from partita.problems.mapping.bounds.shares import Shares
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
@@ -70,7 +70,7 @@ class Columns(RaisingBound):
     def supports(self, problem: MappingProblem) -> str | None:
         return without_columns(problem) or missing(BACKEND)
 
-    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+    def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         return columns_bound(
             *(instance, low, beside.high, beside.stopping, beside.report, beside.found),
             program_s=_EASY_S if beside.turn == "first" else _PROGRAM_S,

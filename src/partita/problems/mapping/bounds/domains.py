@@ -38,7 +38,7 @@ from partita.problems.mapping.bounds.islands import Islands, components, groups_
 from partita.problems.mapping.bounds.moving import least_moving, lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
-from partita.problems.mapping.bounds.raising import Beside, RaisingBound
+from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound
 from partita.problems.mapping.counted import CountedInstance
 from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.problem import MappingProblem
@@ -59,7 +59,7 @@ class Thresholds(RaisingBound):
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
         return super().bound(problem, monitor) if listable(problem) else self._counted(problem, monitor)
 
-    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+    def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         known = low > assignment_bound(instance)
         return thresholds_bound(instance, low, beside.high(), beside.stopping, beside.report, known=known)
 

@@ -23,7 +23,7 @@ from partita.problems.mapping.problem import MappingProblem
 Turn = Literal["once", "first", "second"]
 
 
-class Beside(NamedTuple):
+class Meanwhile(NamedTuple):
     """How a bound talks to what runs beside it."""
 
     high: Callable[[], float]  #: The objective of a mapping, which is asked again for every target.
@@ -39,7 +39,7 @@ class RaisingBound(BoundMethod[MappingProblem]):
     """A bound by bisection of targets."""
 
     @abstractmethod
-    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+    def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         """The largest target that it refutes, between a bound and the objective of a mapping."""
 
     def bound(self, problem: MappingProblem, monitor: Monitor) -> Bound:
@@ -49,7 +49,7 @@ class RaisingBound(BoundMethod[MappingProblem]):
             # Any mapping will do.
             first = instance.plan(np.arange(instance.count, dtype=np.int32))
             high = evaluate(problem, first).objective
-            value = self.raised(instance, value, Beside(lambda: high, lambda: monitor.stopping))
+            value = self.raised(instance, value, Meanwhile(lambda: high, lambda: monitor.stopping))
         return Bound(lowered(instance, value), self.name, self.scope, monitor.elapsed_s)
 
 

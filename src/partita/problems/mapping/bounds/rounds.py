@@ -15,7 +15,7 @@ from partita.problems.mapping.bounds.closed_walks import STEPS, Round, round_wit
 from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.parts import Island, partitions
-from partita.problems.mapping.bounds.raising import Beside, RaisingBound, without_columns
+from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound, without_columns
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
@@ -41,7 +41,7 @@ class Rounds(RaisingBound):
         reason = without_columns(problem)
         return reason or (None if problem.counts[0] > 1 else "there is one replica of every stage")
 
-    def raised(self, instance: MappingInstance, low: float, beside: Beside) -> float:
+    def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         steps = _EASY_STEPS if beside.turn == "first" else 2 * STEPS
         return rounds_bound(instance, low, beside.high, beside.stopping, beside.report, beside.found, steps=steps)
 
