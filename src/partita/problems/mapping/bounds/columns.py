@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -56,8 +57,9 @@ _SETTLED = (Status.INFEASIBLE, Status.OPTIMAL)
 _PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 30.0, 2, 1 / 3, 1 / 4
 #: Seconds of an easy program.
 _EASY_S = 4.0
-#: Islands that rings cannot pass of which both sides are tried in linear programs, and seconds of one of these at most.
-_SIDES, _FRACTIONS_S = 3, 15.0
+#: Islands that rings cannot pass of which both sides are tried in linear programs; seconds of all these of a target at
+#: most, and in programs of which it asks.
+_SIDES, _FRACTIONS_S, _SIDED = 3, 45.0, 2.5
 
 
 class Columns(RaisingBound):
@@ -166,7 +168,8 @@ class _Questions:
         if self.stopping():
             return Status.UNKNOWN
         try:
-            if sided and program.sides and _without_solution(program, 0, self.calls):
+            until = time.monotonic() + min(_FRACTIONS_S, _SIDED * self.program_s)
+            if sided and program.sides and _without_solution(program, 0, self.calls, until):
                 return Status.INFEASIBLE
             if not whole:
                 return Status.UNKNOWN
@@ -213,7 +216,7 @@ class _Questions:
         return next((answer for answer in answers if answer.status in _SETTLED), answers[0])
 
 
-def _without_solution(program: Shares, first: int, calls: Callbacks) -> bool:
+def _without_solution(program: Shares, first: int, calls: Callbacks, until: float) -> bool:
     """Whether there are not even fractions, whichever sides of islands columns are on: two linear programs each.
 
     Where rings cannot pass, that is soon seen in fractions, and whole numbers take long.
@@ -223,9 +226,10 @@ def _without_solution(program: Shares, first: int, calls: Callbacks) -> bool:
     for value in (0.0, 1.0):
         program.model.fix(program.sides[first], value)
         fractions = dataclasses.replace(program.model, binary=[False] * program.model.size)
-        answer = solve_program(fractions, FRACTIONS, time_limit_s=_FRACTIONS_S, central=True, callbacks=calls).status
+        left = max(0.0, until - time.monotonic())
+        answer = solve_program(fractions, FRACTIONS, time_limit_s=left, central=True, callbacks=calls).status
         refuted = answer is Status.INFEASIBLE or (
-            answer is not Status.UNKNOWN and _without_solution(program, first + 1, calls)
+            answer is not Status.UNKNOWN and _without_solution(program, first + 1, calls, until)
         )
         program.model.lower[program.sides[first]], program.model.upper[program.sides[first]] = 0.0, 1.0
         if not refuted:
