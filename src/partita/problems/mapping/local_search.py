@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,26 +24,39 @@ from partita.problems.mapping.loops import looped
 from partita.problems.mapping.orders import constructions, toured
 from partita.problems.mapping.problem import Placement
 
-#: Moves of one power for each replica, from a construction or the best mapping, and from chance; they grow by a factor
-#: with every cycle of ladders, up to a limit.
-_MOVES, _HOT_MOVES, _MOST, _GROWTH = 300, 600, 8_000, 1.4
-#: Exponents with temperatures at their start and end: from a construction, and from the best mapping.
+#: Exponents with temperatures at their start and end.
 _Levels = tuple[tuple[int, float, float], ...]
-_RISING: _Levels = ((1, 0.1, 0.02), (2, 0.2, 0.02), (4, 0.2, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01))
-_SETTLING: _Levels = ((4, 0.3, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01))
-#: The same from chance, in turn: hot enough to melt. Small sums and small maxima are found by different ones.
-_LADDERS: tuple[_Levels, ...] = (
-    ((1, 3.0, 0.05), (2, 0.5, 0.02), (4, 0.3, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01)),
-    ((1, 3.0, 0.2), (2, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
-    ((2, 10.0, 0.3), (4, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)),
+
+
+class _Sort(NamedTuple):
+    """A sort of round: where it begins, its powers, and moves of one power for each replica."""
+
+    begin: Literal["start", "chance", "loop", "best"]
+    levels: _Levels
+    moves: float
+    growth: float = 1.4  #: Of moves with every cycle, up to the most.
+    most: float = 8_000
+
+
+#: From a construction, the power rising, and from the best mapping.
+_RISING = _Sort(
+    "start", ((1, 0.1, 0.02), (2, 0.2, 0.02), (4, 0.2, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01)), 300
 )
-#: The same in one go, where replicas are many and have many links that are nearly as fast: from so many replicas on, so
-#: many moves for each, growing by a factor with every cycle up to a limit.
-_LONG: _Levels = ((32, 3.0, 0.01),)
-_LONG_FROM, _LONG_MOVES, _LONG_GROWTH, _LONG_MOST = 100, 15_000, 2.0, 100_000
-#: From mappings around a loop, which hot rounds would undo: every second round, with so many moves.
-_AROUND: _Levels = ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01))
-_AROUND_MOVES = 1500
+_SETTLING = _Sort("best", ((4, 0.3, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01)), 300)
+#: From chance: hot enough to melt. Small sums and small maxima are found by different ones.
+_LADDERS = (
+    _Sort(
+        "chance",
+        ((1, 3.0, 0.05), (2, 0.5, 0.02), (4, 0.3, 0.02), (8, 0.2, 0.02), (16, 0.2, 0.01), (32, 0.2, 0.01)),
+        600,
+    ),
+    _Sort("chance", ((1, 3.0, 0.2), (2, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)), 600),
+    _Sort("chance", ((2, 10.0, 0.3), (4, 2.0, 0.02), (8, 0.5, 0.02), (32, 0.2, 0.01)), 600),
+)
+#: The same in one go, where replicas are so many and have many links that are nearly as fast.
+_LONG, _LONG_FROM = _Sort("chance", ((32, 3.0, 0.01),), 15_000, 2.0, 100_000), 100
+#: From mappings around a loop, which hot rounds would undo: every second round.
+_AROUND = _Sort("loop", ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01)), 1500)
 #: From mappings that are made of shares of columns, in turn, with so many moves of one power for each replica. What
 #: comes out is chance, so that many short ones get further than a long one: so many more for every such mapping, since
 #: targets come closer, up to a limit.
@@ -69,6 +83,7 @@ class MappingSearch(AnnealingSearch):
         self.shared = 0  # Mappings that are made of shares of columns.
         self.starts: list[Ints] = []
         self.loops: list[Ints] = []
+        self.cycle: list[_Sort] = []  # Sorts of rounds after the starts, in turn.
         self._value: float = math.inf
         self._device: Ints | None = None
 
@@ -94,6 +109,10 @@ class MappingSearch(AnnealingSearch):
             if not any(np.array_equal(device, known) for known in self.starts):
                 self.starts.append(device)
         self.loops = list(looped(self.instance))
+        long = (_LONG,) if self.instance.count >= _LONG_FROM else ()
+        self.cycle = [*_LADDERS, *long, _SETTLING]
+        if self.loops:
+            self.cycle = [one for sort in self.cycle for one in (_AROUND, sort)]
 
     def round(self, number: int) -> Iterator[None]:
         # All begin from the same best mapping: who is first changes nothing.
@@ -125,31 +144,27 @@ class MappingSearch(AnnealingSearch):
 
     def _anneal(self, number: int, known: Ints | None, value: float) -> tuple[Ints | None, int]:
         """The best mapping of a round, if it is better than the best known, and the moves tried."""
-        instance, most = self.instance, _MOST
-        if number < len(self.starts):
-            device, levels, each = self.starts[number], _RISING, float(_MOVES)
-        else:
-            turn, around = number - len(self.starts), -1
-            if self.loops:
-                turn, around = turn // 2, turn // 2 if turn % 2 == 0 else -1
-            long = int(instance.count >= _LONG_FROM)
-            cycle, turn = divmod(turn, len(_LADDERS) + long + 1)
-            growth = _GROWTH**cycle
-            if around >= 0:
-                device = self.loops[around % len(self.loops)]
-                levels, each = _AROUND, _AROUND_MOVES * growth
-            elif turn < len(_LADDERS) + long:
-                random = np.random.default_rng((self.seed, number))
-                device = random.permutation(instance.devices)[: instance.count].astype(np.int32)
-                levels, each = (*_LADDERS, _LONG)[turn], _HOT_MOVES * growth
-                if levels is _LONG:
-                    each, most = _LONG_MOVES * _LONG_GROWTH**cycle, _LONG_MOST
-            else:
-                assert known is not None
-                device, levels, each = known, _SETTLING, _MOVES * growth
+        turn, cycle, sort = number - len(self.starts), 0, _RISING
+        if turn >= 0:
+            cycle, which = divmod(turn, len(self.cycle))
+            sort = self.cycle[which]
+        device = self._first(sort, number, turn, known)
+        each = min(sort.moves * sort.growth**cycle, sort.most)
         draws = generator(self.seed * 1_000_003 + number)
-        found, target, made = self._cool(device, levels, min(each, most), value, draws)
+        found, target, made = self._cool(device, sort.levels, each, value, draws)
         return (found if target < value else None), made
+
+    def _first(self, sort: _Sort, number: int, turn: int, known: Ints | None) -> Ints:
+        """Where a round begins."""
+        if sort.begin == "start":
+            return self.starts[number]
+        if sort.begin == "loop":
+            return self.loops[turn // 2 % len(self.loops)]
+        if sort.begin == "best":
+            assert known is not None
+            return known
+        random = np.random.default_rng((self.seed, number))
+        return random.permutation(self.instance.devices)[: self.instance.count].astype(np.int32)
 
     def _cool(self, device: Ints, levels: _Levels, each: float, value: float, draws: Words) -> tuple[Ints, float, int]:
         """The best mapping met from one on, what it is worth, and the moves tried; ``value`` is that of a known one."""
