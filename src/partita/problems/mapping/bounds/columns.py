@@ -23,15 +23,14 @@ that leaves to the others, down to single devices.
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Ints
 from partita.engines.mip.model import Callbacks, ProgramResult
+from partita.engines.mip.race import race
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
@@ -49,8 +48,6 @@ from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
 BACKEND, FRACTIONS = "cpsat", "highs"
-#: What a backend has settled.
-_SETTLED = (Status.INFEASIBLE, Status.OPTIMAL)
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
@@ -200,20 +197,19 @@ class _Questions:
 
     def _solve(self, program: Shares) -> ProgramResult:
         """What either backend answers first, where both are asked: none is the faster one of all programs."""
-        settled = threading.Event()
 
-        def solve(backend: str) -> ProgramResult:
-            calls = Callbacks(stop=lambda: settled.is_set() or self.stopping())
-            answer = solve_program(program.model, backend, time_limit_s=self.program_s, callbacks=calls)
-            if answer.status in _SETTLED:
-                settled.set()
-            return answer
+        def solve(backend: str, ended: Callable[[], bool]) -> ProgramResult:
+            calls = Callbacks(stop=lambda: ended() or self.stopping())
+            return solve_program(program.model, backend, time_limit_s=self.program_s, callbacks=calls)
 
-        if self.racing is None or not self.racing() or missing(FRACTIONS) is not None:
-            return solve(BACKEND)
-        with ThreadPoolExecutor(2) as pool:
-            answers = list(pool.map(solve, (BACKEND, FRACTIONS)))
-        return next((answer for answer in answers if answer.status in _SETTLED), answers[0])
+        several = self.racing is not None and self.racing() and missing(FRACTIONS) is None
+        found = race((BACKEND, FRACTIONS) if several else (BACKEND,), solve, _settled)
+        answers = [answer for answer in found if not isinstance(answer, SolverCrashError)]
+        return next(filter(_settled, answers), answers[0])
+
+
+def _settled(answer: ProgramResult) -> bool:
+    return answer.status in (Status.INFEASIBLE, Status.OPTIMAL)
 
 
 def _without_solution(program: Shares, first: int, calls: Callbacks, until: float) -> bool:

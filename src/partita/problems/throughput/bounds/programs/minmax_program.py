@@ -9,11 +9,9 @@ are multiples of one number, a bound is then raised to the next multiple.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -21,6 +19,7 @@ import numpy as np
 
 from partita.engines.kernels.throughput.blocks import BlockProblem
 from partita.engines.mip.model import Callbacks, Floats
+from partita.engines.mip.race import race
 from partita.engines.mip.solve import available, missing, solve_program
 from partita.engines.search.result import Status
 from partita.ground.errors import SolverCrashError
@@ -195,34 +194,21 @@ class MinMaxProgram:
         is only one processor or thread, or the program is so small that it is solved before a second process has
         started. If one of them crashes, the other goes on; if none is left, ``SolverCrashError`` is raised.
         """
-        knowledge, ended = self.run.knowledge, threading.Event()
+        knowledge = self.run.knowledge
         size = knowledge.uniform.items * (self.blocks.count - 1)
         several = available("scip") and min(usable_cores(), knowledge.threads) > 1 and size > SMALL
 
-        def go(backend: str) -> SolverCrashError | None:
+        def go(backend: str, ended: Callable[[], bool]) -> bool:
             began = time.monotonic()
-            try:
-                proven = self.solve(
-                    time_s, backend=backend, enough=lambda _: ended.is_set(), on_bound=self.run.prove, on_point=on_point
-                )
-                self.run.prove(proven)
-            except SolverCrashError as error:
-                return error
-            except BaseException:
-                ended.set()
-                raise
-            if time.monotonic() - began < time_s:
-                ended.set()
-            return None
+            proven = self.solve(
+                time_s, backend=backend, enough=lambda _: ended(), on_bound=self.run.prove, on_point=on_point
+            )
+            self.run.prove(proven)
+            return time.monotonic() - began < time_s
 
-        with ThreadPoolExecutor(1) as pool:
-            beside = [pool.submit(go, "scip")] if several else []
-            first = go("highs")
-        crashes = [crash for crash in (first, *(one.result() for one in beside)) if crash is not None]
-        if len(crashes) > len(beside):
-            raise crashes[0]
-        for crash in crashes:
-            knowledge.lose(crash, "the other backend went on")
+        for answer in race(("highs", "scip") if several else ("highs",), go, bool):
+            if isinstance(answer, SolverCrashError):
+                knowledge.lose(answer, "the other backend went on")
 
 
 class ProgramMember(HierarchyBound):
