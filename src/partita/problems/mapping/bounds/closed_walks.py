@@ -76,7 +76,7 @@ class Round(NamedTuple):
 
     status: Status
     islands: Columns | None = None
-    looked: bool = True  #: Whether layouts are few enough to look for one.
+    looked: bool = True  #: Whether layouts, and pairs of them, are few enough to look for one.
     steps: int = 0  #: How many there were.
 
 
@@ -108,7 +108,7 @@ def round_within(
     stop = np.array([stopping()], dtype=np.int64)
     pairs = columns_beside(bit_rows(own), bit_rows(leads), uses, room, stop, ptr, beside)
     if pairs < 0:
-        return Round(Status.UNKNOWN)
+        return Round(Status.UNKNOWN, looked=False)
     exact = instance.devices == instance.count
     search = RoundSearch(ptr, beside[:pairs].copy(), uses, room, instance.replicas, stopping, steps, exact=exact)
     try:

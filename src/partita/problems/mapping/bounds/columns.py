@@ -56,7 +56,7 @@ _PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 30.0, 2, 1 / 3, 1 / 4
 _EASY_S = 4.0
 #: Islands that rings cannot pass of which both sides are tried in linear programs; seconds of all these of a target at
 #: most, and in programs of which it asks.
-_SIDES, _FRACTIONS_S, _SIDED = 3, 45.0, 2.5
+_SIDES, _FRACTIONS_S, _SIDED = 3, 45.0, 6.0
 
 
 class Columns(RaisingBound):

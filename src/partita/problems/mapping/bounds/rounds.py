@@ -22,8 +22,8 @@ from partita.problems.mapping.problem import MappingProblem
 #: Width of the interval at which bisection ends, as a share of its upper end; how far above the bound targets are
 #: at first and at most, as a share of it; and targets given up after which there are no more.
 _PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 2
-#: Steps along rounds that are easy.
-_EASY_STEPS = 1_000_000_000
+#: Steps along rounds of what is easy, for all targets, and width of the interval where layouts are too many above it.
+_EASY_STEPS, _COARSE = 1_000_000_000, 0.05
 #: Islands at most: of more, layouts are too many, and listing them takes long.
 _ISLANDS = 32
 #: How far above a target that is given up rounds are made, as shares of it.
@@ -42,8 +42,8 @@ class Rounds(RaisingBound):
         return reason or (None if problem.counts[0] > 1 else "there is one replica of every stage")
 
     def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
-        steps = _EASY_STEPS if beside.turn == "first" else 2 * STEPS
-        return rounds_bound(instance, low, beside.high, beside.stopping, beside.report, beside.found, steps=steps)
+        easy = beside.turn == "first"
+        return rounds_bound(instance, low, beside.high, beside.stopping, beside.report, beside.found, easy=easy)
 
 
 def rounds_bound(
@@ -54,19 +54,19 @@ def rounds_bound(
     report: Callable[[float], object] = lambda value: None,
     found: Callable[[Ints, float], object] = lambda device, target: None,
     *,
-    steps: int = 2 * STEPS,
+    easy: bool = False,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
     There are devices enough, and as many replicas of every stage, more than one. ``high`` is asked again for every
     target, after ``found`` got a mapping that is made of a round, and its target; ``stopping`` is polled, and true ends
-    it. All takes about so many ``steps``, and one target half of them.
+    it. What is ``easy`` takes fewer steps, and does not look closely for where layouts get too many.
     """
-    left = steps
+    left = steps = _EASY_STEPS if easy else 2 * STEPS
     for number, islands in enumerate(partitions(instance)):
         if len(islands) > _ISLANDS:
             return low
-        upper, vain = high(), 0
+        upper, vain, width = high(), 0, _PRECISION
 
         def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
             nonlocal left
@@ -82,14 +82,14 @@ def rounds_bound(
         # they know more at all.
         step = 2 * _PRECISION if number else _STEP
         target = low * (1 + step)
-        while target < upper and upper - low > _PRECISION * upper and vain < _VAIN and left > 0 and not stopping():
+        while target < upper and upper - low > width * upper and vain < _VAIN and left > 0 and not stopping():
             answer = ask(target)
             if answer.status is Status.INFEASIBLE:
                 low, step = target, min(2 * step, _LONGEST)
             elif number and step == 2 * _PRECISION:
                 break
             else:
-                upper = target
+                upper, width = target, _PRECISION if answer.looked or not easy else _COARSE
                 vain += answer.status is Status.UNKNOWN and answer.looked
             upper = min(upper, high())
             target = min(low * (1 + step), (low + upper) / 2)
@@ -103,4 +103,7 @@ def rounds_bound(
         near = low < last <= (1 + 2 * _PRECISION) * low and not stopping()
         if near and ask(last).status is Status.INFEASIBLE:
             low = last
+        if width == _COARSE:
+            # Layouts of finer islands are more.
+            break
     return low
