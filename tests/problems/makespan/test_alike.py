@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -138,6 +141,27 @@ def test_every_placement(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compared > 800
     assert raised >= 8
     assert near >= 4
+
+
+def test_entries_looked_at_in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two entries share a row, whenever threads take turns."""
+
+    def slowly(table: PartsTable) -> int:
+        found: int = table.__dict__["_looked"]
+        time.sleep(0.001)
+        return found
+
+    counted = property(slowly, lambda table, value: table.__dict__.update(_looked=value))
+    monkeypatch.setattr(PartsTable, "looked", counted, raising=False)
+    chain, table = table_of(heads(1), monkeypatch)
+    assert table is not None
+    price, stop = np.zeros(chain.whole.devices), np.zeros(1, dtype=np.int64)
+    keys = [key for key in np.ndindex(*table.least.shape) if math.isfinite(table.least[key])][:40]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: table.refine(*key, price, stop), keys))
+    rows = [row for mine in table._rows.values() for row in mine]
+    assert sorted(rows) == list(range(len(keys)))
+    assert len(keys) > 8
 
 
 def test_supports(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -193,7 +194,8 @@ class Patterns:
 
 def _elsewhere(values: Floats) -> Floats:
     """(D,) The least on another device."""
-    found: Floats = np.array([np.delete(values, d).min(initial=math.inf) for d in range(len(values))])
+    found, first = np.full(len(values), values.min()), int(values.argmin())
+    found[first] = np.delete(values, first).min(initial=math.inf)
     return found
 
 
@@ -219,6 +221,8 @@ class PartsTable(BlockTable):
         self.looked = 0
         self._place, self._takes = np.zeros(64, dtype=np.int64), np.zeros((64, len(self.patterns.held)))
         self._fresh: set[tuple[int, int, int]] = set()
+        #: Entries may be looked at in several threads, rows are added by one.
+        self._adding = threading.Lock()
         #: Of every entry looked at its rows, and (m, operators of a part) devices of the last patterns.
         self._rows: dict[tuple[int, int, int], list[int]] = {}
         self.picked: dict[tuple[int, int, int], Longs] = {}
@@ -260,12 +264,13 @@ class PartsTable(BlockTable):
         fixed |= {v % self.instance.count: d for v, d in ((self.entry, source), (self.exit, target)) if d >= 0}
         support = int(self.support[way])
         takes, picked = self.patterns.cheapest(self.patterns.takes(self.instance, fixed, support), price, support)
-        if self.looked == len(self._place):
-            self._place, self._takes = np.tile(self._place, 2), np.tile(self._takes, (2, 1))
-        row, self.looked = self.looked, self.looked + 1
-        self._place[row] = np.ravel_multi_index((way, max(source, 0), max(target, 0)), self.least.shape)
-        self._takes[row] = takes
-        self._rows.setdefault(key, []).append(row)
+        with self._adding:
+            if self.looked == len(self._place):
+                self._place, self._takes = np.tile(self._place, 2), np.tile(self._takes, (2, 1))
+            row, self.looked = self.looked, self.looked + 1
+            self._place[row] = np.ravel_multi_index((way, max(source, 0), max(target, 0)), self.least.shape)
+            self._takes[row] = takes
+            self._rows.setdefault(key, []).append(row)
         self.picked[key] = self.patterns.devices[picked]
         return True
 
