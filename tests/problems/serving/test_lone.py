@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import random
 
+import msgspec
 import pytest
 
+from instances.serving import random_prices
+from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.lone import Lengths, Lone
-from partita.problems.serving.problem import EngineRules, ServingTargets, ServingUnit, UnitLayout
+from partita.problems.serving.problem import (
+    DevicePool,
+    EngineRules,
+    ServingPlan,
+    ServingProblem,
+    ServingTargets,
+    ServingUnit,
+    UnitGroup,
+    UnitLayout,
+)
 from partita.problems.serving.samples import sample_prices
 
 LENGTHS = Lengths(100, 20)
@@ -29,6 +43,24 @@ def test_a_prompt_takes_its_chunks() -> None:
     assert one.prompt_s() == pytest.approx((prices.step_time_s(0, [(100, 0)], []),) * 2)
     parts = sum(prices.step_time_s(0, [chunk], []) for chunk in ((60, 0), (40, 60)))
     assert lone(tokens=60).prompt_s()[0] == pytest.approx(parts)
+
+
+@pytest.mark.parametrize("tokens", [4, 16, 256])
+def test_a_prompt_alone_takes_what_it_takes_in_a_run(tokens: int) -> None:
+    """Beside a group without requests, which is filled up to its chunks or not."""
+    draws, uneven = random.Random(1), 0
+    for _ in range(40):
+        prices = random_prices(draws, groups=2)
+        prices = msgspec.structs.replace(prices, cache_budget_bytes=(1e6,), host_s=0.0, host_request_s=0.0)
+        rules = EngineRules(requests=16, tokens=tokens)
+        form = ServingUnit(kind="gpu", layout=UnitLayout(attention_data=2), rules=rules, prices=prices)
+        workload = RequestWorkload(prompt_tokens=100, output_tokens=1, concurrency=1, requests=1)
+        problem = ServingProblem(workload=workload, units=(form,), pools=(DevicePool(kind="gpu", machines=(2,)),))
+        found = evaluate(problem, ServingPlan(units=(UnitGroup(unit=0),)))
+        one = Lone(form, Lengths(100, 1))
+        assert one.prompt_alone_s() == pytest.approx(found.duration_s)
+        uneven += prices.uneven
+    assert uneven >= 10
 
 
 def test_stages_share_a_prompt_out_and_requests_wait_for_all_of_them() -> None:

@@ -10,6 +10,7 @@ import msgspec
 from partita.engines.search.monitor import Monitor
 from partita.problems.serving.evaluate import keeps
 from partita.problems.serving.fleets import FleetBound
+from partita.problems.serving.lone import Lengths, Lone
 from partita.problems.serving.offered import most_offered, prompts_of
 from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup, UnitLayout
@@ -17,6 +18,8 @@ from partita.problems.serving.request_values import Item
 
 #: Requests of a run of one unit, layouts of a kind that are tried, and of how many all sizes.
 LONE_REQUESTS, _TRIED, _SIZED = 1_500, 12, 2
+#: Tokens of a step that holds decodes up little.
+_SHORT = 1024
 #: Forms for prompts that are simulated by themselves, on which share of the devices of their kind; how many are named.
 _ASKED, _FOR_PROMPTS, _NAMED = 16, 0.6, 4
 #: A form that takes less than this share of the best one's requests for its devices is left out.
@@ -28,17 +31,23 @@ class Alone:
 
     def __init__(self, bound: FleetBound, monitor: Monitor, over: Callable[[], bool]) -> None:
         self.problem, self.bound, self.monitor, self.over = bound.problem, bound, monitor, over
+        self.lengths = Lengths.of(bound.drawn)
 
     def ranked(self, role: str, kind: str) -> list[tuple[float, Item]]:
-        """Items by what they take at most for their devices, in requests per second."""
+        """Items with what they take at most, in requests per second: by that for their devices, and where
+        attention-data groups step together as if every other prompt came alone.
+        """
         found = []
         for place, item in enumerate(self.bound.items):
             if item.role == role and item.form.kind == kind and not item.late:
                 most = item.form.apart * min(float(1 / max(one.keeping.mean(), 1e-30)) for one in item.prices)
-                found.append((most / item.form.devices, -place, item))
-        return [
-            (most * item.form.devices, item) for most, _, item in sorted(found, key=lambda one: one[:2], reverse=True)
-        ]
+                expected = most
+                if item.form.in_step and role != "decode":
+                    lone = Lone(item.form, self.lengths)
+                    more = max(0.0, lone.prompt_alone_s() - lone.prompt_s()[0])
+                    expected = 1 / (1 / max(most, 1e-30) + more / 2)
+                found.append((expected / item.form.devices, -place, most, item))
+        return [(most, item) for _, _, most, item in sorted(found, key=lambda one: one[:2], reverse=True)]
 
     def layouts(self, role: str, kind: str) -> list[tuple[float, Item]]:
         """The best item of each layout, the best first."""
@@ -47,6 +56,18 @@ class Alone:
             found.setdefault(item.form.layout, (most, item))
         return list(found.values())
 
+    def two_sizes(self, kind: str) -> list[tuple[float, Item]]:
+        """Of the best layouts of units that do both the best item, and the best of those whose steps are short."""
+        ranked = self.ranked("both", kind)
+        found = []
+        for most, item in self.layouts("both", kind)[:_TRIED]:
+            found.append((most, item))
+            if item.form.rules.tokens > _SHORT:
+                layout = item.form.layout
+                short = (one for one in ranked if one[1].form.layout == layout and one[1].form.rules.tokens <= _SHORT)
+                found += list(itertools.islice(short, 1))
+        return found
+
     def lone_rates(self) -> dict[int, float]:
         """Requests per second of one unit of the most promising forms, by simulation."""
         found: dict[int, float] = {}
@@ -54,7 +75,7 @@ class Alone:
         workload = msgspec.structs.replace(workload, rate_per_s=None, requests=min(workload.count, LONE_REQUESTS))
         alone = self.problem.replace(workload=workload, goal="rate", rates=(), unit="s")
         for pool in self.problem.pools:
-            self.simulated_alone(alone, self.layouts("both", pool.kind)[:_TRIED], found)
+            self.simulated_alone(alone, self.two_sizes(pool.kind), found)
             # Of the best layouts the other sizes.
             own = [n for n in found if self.problem.form(n).kind == pool.kind]
             own.sort(key=lambda n: -found[n] / self.problem.form(n).devices)
@@ -73,9 +94,11 @@ class Alone:
         """Add rates of items by themselves, while they may be the best for their devices."""
         best = 0.0
         for most, item in ranked:
-            # What comes behind takes no more for its devices at best.
-            if self.over() or most <= best * item.form.devices:
+            if self.over():
                 break
+            # It takes no more for its devices at best.
+            if most <= best * item.form.devices:
+                continue
             units = (UnitGroup(unit=item.number),)
             least = _PROMISING * best * item.form.devices
             if least and not keeps(alone, ServingPlan(units=units, rate_per_s=least)):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from partita.costs.serving.prices import on_grid
 from partita.nouns.workload.workload import DrawnRequests
 from partita.problems.serving.problem import ServingTargets, ServingUnit
 
@@ -59,6 +60,22 @@ class Lone:
         busiest = max(sum(one) for one in stages)
         handed = (prices.stages - 1) * (prices.hand_on_s + prices.hand_on_s_per_token * chunks[0][0])
         return busiest / together, busiest + sum(one[0] for one in stages) - max(one[0] for one in stages) + handed
+
+    def prompt_alone_s(self) -> float:
+        """The busiest stage's time for a prompt while the other groups that step with its own have none."""
+        prices, budget, prompt = self.form.prices, self.form.rules.tokens, self.lengths.prompt
+        together, found = prices.attention_data, []
+        chunks = [(min(budget, prompt - start), start) for start in range(0, prompt, budget)]
+        for stage in range(prices.stages):
+            time = 0.0
+            for count, before in chunks:
+                all_of = prices.step_time_s(stage, [(count, before)] * together, [])
+                if prices.uneven and count > prices.padded_tokens:
+                    table = prices.dense_mixed_s[stage]
+                    all_of += prices.uneven_s(stage, count, count) - on_grid(prices.tokens, table, count * together)
+                time += all_of
+            found.append(time)
+        return max(found)
 
     def step_s(self, batch: int) -> float:
         """Time between two tokens of each of so many requests that decode; a pipeline has a share at every stage."""
