@@ -29,13 +29,15 @@ from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.packing import unpacked
-from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup, UnitLayout
 from partita.problems.serving.request_values import Item
 from partita.problems.serving.rules import RULES, ByRule, Estimates, Rule, growing, planned
 from partita.problems.serving.whole_fleets import least_whole
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
+#: Layouts of units that do both whose best form is tried alone.
+_LAYOUTS = 4
 #: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
 _PAIRS, _MATCHED = 4, 2
 #: Of what lone units take, what fleets of them are asked for at first, and by which factor more each time.
@@ -249,16 +251,17 @@ class _Search:
         return not unpacked(self.problem, ServingPlan(units=tuple(units)))
 
     def mixed(self, rates: dict[int, float]) -> None:
-        """Fleets of units that do both: the best by lone rates, and of each kind its best form alone."""
+        """Fleets of units that do both: the best by lone rates, and of the best layouts the best form of each alone."""
         if not rates or self.problem.roles == "split":
             return
         rooms = {pool.kind: pool.devices for pool in self.problem.pools}
         fleets = [self.filled(rates, rooms)]
-        for number, rate in sorted(rates.items(), key=lambda one: -one[1] / self.problem.form(one[0]).devices)[:4]:
-            kind = self.problem.form(number).kind
+        best: dict[tuple[str, UnitLayout], int] = {}
+        for number in sorted(rates, key=lambda one: -rates[one] / self.problem.form(one).devices):
+            best.setdefault((self.problem.form(number).kind, self.problem.form(number).layout), number)
+        for (kind, _), number in itertools.islice(best.items(), _LAYOUTS):
             others = {n: r for n, r in rates.items() if n == number or self.problem.form(n).kind != kind}
             fleets.append(self.filled(others, rooms))
-            del rate
         seen: list[Counter[int]] = []
         for counts in fleets:
             if counts in seen or not counts:
