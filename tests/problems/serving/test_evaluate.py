@@ -197,6 +197,25 @@ def test_split_units_hand_caches_on() -> None:
     assert [use.decode_tokens for use in found.uses] == [0, 2]
 
 
+def test_stages_hand_steps_on() -> None:
+    """Three prompts of 2 tokens in one step: 7 s in a stage, and 2 s + 6 · 0.5 s on to the next, for each of them."""
+    workload = RequestWorkload(prompt_tokens=2, output_tokens=1, concurrency=3, requests=3)
+    tables: dict[str, Any] = dict.fromkeys(("dense_s", "dense_mixed_s"), ((1.0, 2.0),) * 2)
+    tables |= dict.fromkeys(("prompt_s", "decode_s"), ((0.0,),) * 2)
+    tables |= dict.fromkeys(("chunk_s", "request_s"), (0.0,) * 2) | dict.fromkeys(
+        ("step_s", "mixed_step_s"), (1.0,) * 2
+    )
+    tables |= {"weight_bytes": (0, 0), "cache_bytes_per_token": ((1.0,),) * 2, "cache_budget_bytes": (100.0,) * 2}
+    stated = prices(hand_on_s=2.0, hand_on_s_per_token=0.5, **tables)
+    rules = EngineRules(requests=4, tokens=8, block_tokens=1)
+    unit = ServingUnit(kind="gpu", layout=UnitLayout(pipeline=2), rules=rules, prices=stated)
+    found = evaluate(
+        ServingProblem(workload=workload, units=(unit,), pools=(DevicePool(kind="gpu", machines=(2,)),)), ONE
+    )
+    assert found.duration_s == 7.0 + 5.0 + 7.0
+    assert found.limits["link"] == pytest.approx(5 / 19)
+
+
 def test_shares_of_time_sum_to_one() -> None:
     for stated, plan in ((LOOP, ONE), (SPLIT, ONE), (LOOP, ServingPlan(units=(UnitGroup(unit=3),)))):
         found = evaluate(stated, plan)

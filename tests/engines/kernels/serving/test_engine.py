@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from instances.serving import ServingRun, random_run
+from partita.engines.kernels.serving.arrays import promised
 from partita.problems.serving.engine import Served, run_units
 
 #: Workloads in one test.
@@ -85,6 +86,25 @@ def test_what_holds_of_every_run(seed: int) -> None:
         own = totals.span[: found.recorded][totals.unit[: found.recorded] == unit]
         assert (own[1:, :, 0] >= own[:-1, :, 1]).all()
         assert totals.busy[unit, 0] == (own[:, 0, 1] - own[:, 0, 0]).sum()
+
+
+def test_a_run_ends_as_soon_as_too_many_have_missed_a_promise() -> None:
+    """Of either promise so many may miss it as do in the whole run, and not one less."""
+    ended = 0
+    for seed in range(25):
+        run = random_run(seed)
+        requests = served(run).requests
+        several = requests.output > 1
+        tpot = (requests.last - requests.first)[several] / (requests.output[several] - 1)
+        for name, spared, times in (("ttft_s", "late", requests.first - requests.arrival), ("tpot_s", "slow", tpot)):
+            for limit in np.unique(times)[:-1].tolist():
+                missed = int((times > limit).sum())
+                for may in (missed, missed - 1):
+                    promises = promised(**{name: limit, spared: may})
+                    kept = run_units(run.units, run.drawn, run.prefixes, promises=promises)
+                    assert (kept is not None) == (may == missed)
+                ended += 1
+    assert ended >= 50
 
 
 def plain_runs() -> list[ServingRun]:
