@@ -21,7 +21,7 @@ from partita.engines.search.incumbent import Incumbent
 from partita.problems.annealing import AnnealingSearch
 from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.loops import looped
-from partita.problems.mapping.orders import constructions, toured
+from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.problem import Placement
 
 #: Exponents with temperatures at their start and end.
@@ -61,11 +61,12 @@ _AROUND = _Sort("loop", ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0
 #: comes out is chance, so that many short ones get further than a long one: so many more for every such mapping, since
 #: targets come closer, up to a limit.
 _SHARED: tuple[tuple[_Levels, int], ...] = (
+    (((4, 0.1, 0.02), (32, 0.1, 0.01)), 400),
     (((16, 0.5, 0.01), (64, 0.3, 0.01)), 400),
     (((8, 0.5, 0.02), (32, 0.3, 0.01)), 400),
     (((16, 1.0, 0.01), (64, 0.3, 0.01)), 800),
 )
-_SHARED_TRIES, _SHARED_MOST = 3, 9
+_SHARED_TRIES, _SHARED_MOST = 4, 12
 #: Rounds without a better mapping after which it ends: fewer for few replicas, so many for each.
 PATIENCE, SHORT = 40, 3
 
@@ -130,14 +131,13 @@ class MappingSearch(AnnealingSearch):
 
         It is made beside the rounds, which know nothing of it, until it is within a target.
         """
-        start, first = toured(self.instance, device), self.instance.offer(self.best, device, "shares of columns")
-        found = first
+        first = found = self.instance.offer(self.best, device, "shares of columns")
         self.shared += 1
         for number in range(min(_SHARED_TRIES * self.shared, _SHARED_MOST)):
             if found <= target or self.best.done:
                 break
             levels, each = _SHARED[number % len(_SHARED)]
-            near, value, _ = self._cool(start, levels, each, first, generator(self.seed + number))
+            near, value, _ = self._cool(device, levels, each, first, generator(self.seed + number))
             self.instance.offer(self.best, near, "shares of columns")
             found = min(found, value)
         return found

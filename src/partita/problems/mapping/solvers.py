@@ -29,7 +29,7 @@ from partita.problems.mapping.exact import QUICK, settle
 from partita.problems.mapping.instance import MappingInstance, listable
 from partita.problems.mapping.local_search import PATIENCE, SHORT, MappingSearch
 from partita.problems.mapping.options import Outcome, Solver
-from partita.problems.mapping.orders import chains, consecutive
+from partita.problems.mapping.orders import chains, consecutive, toured
 from partita.problems.mapping.problem import MappingProblem, Placement
 from partita.problems.mapping.whole_columns import settle_columns
 from partita.problems.outcome import searched
@@ -99,10 +99,10 @@ class MappingCombined(MappingSolver):
             # Mappings are made of what is counted, so that it is theirs that say which targets are asked.
             shares, knows = [high], dict.fromkeys(asked, low)
 
-            def found(device: Ints, target: float) -> None:
-                shares.append(search.settle_shares(device, target))
-
             def raised(one: RaisingBound, low: float, high: Callable[[], float], turn: Turn) -> float:
+                def found(device: Ints, target: float) -> None:
+                    shares.append(search.settle_shares(device if one.in_turn else toured(instance, device), target))
+
                 # Nobody anneals in the meantime once the first rounds are over.
                 idle = annealed.is_set if options.threads > 1 and turn == "second" else None
                 report = partial(best.prove, by=one.name)

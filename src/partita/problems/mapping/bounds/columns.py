@@ -64,6 +64,7 @@ class Columns(RaisingBound):
 
     name = "columns"
     summary = "shares of columns in groups of devices with fast links, in whole numbers; needs such groups"
+    in_turn = False
     argument = "no whole numbers of parts of columns fill all groups of devices within the target"
 
     def supports(self, problem: MappingProblem) -> str | None:
@@ -188,7 +189,8 @@ class _Questions:
                 return those.status
             if those.values is not None:
                 numbers = np.round(those.values[finer.number]).astype(np.int64)
-                self.found(placed(instance, islands, np.repeat(layouts.islands, numbers, axis=0).T), limit)
+                where = np.repeat(layouts.islands, numbers, axis=0).T
+                self.found(placed(instance, islands, where), limit)
                 return those.status
             self.given_up += 1
         if answer.values is not None and program.split:

@@ -38,6 +38,8 @@ class Meanwhile(NamedTuple):
 class RaisingBound(BoundMethod[MappingProblem]):
     """A bound by bisection of targets."""
 
+    in_turn = True  #: Whether columns of the mappings that it finds follow each other as rings should lead.
+
     @abstractmethod
     def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         """The largest target that it refutes, between a bound and the objective of a mapping."""

@@ -20,8 +20,9 @@ from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
 #: Width of the interval at which bisection ends, as a share of its upper end; how far above the bound targets are
-#: at first and at most, as a share of it; and targets given up after which there are no more.
-_PRECISION, _STEP, _LONGEST, _VAIN = 1e-3, 0.05, 0.1, 2
+#: at first, where what is easy is asked and else, and at most, as a share of it; and targets given up after which there
+#: are no more.
+_PRECISION, _STEP, _CLOSER, _LONGEST, _VAIN = 1e-3, 0.05, 0.015, 0.1, 2
 #: Steps along rounds of what is easy, for all targets, and width of the interval where layouts are too many above it.
 _EASY_STEPS, _COARSE = 1_000_000_000, 0.05
 #: Islands at most: of more, layouts are too many, and listing them takes long.
@@ -70,7 +71,8 @@ def rounds_bound(
 
         def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
             nonlocal left
-            answer = round_within(instance, islands, target, stopping, min(left, steps // 2), proving=proving)
+            most = min(left, steps // 2) if proving else steps // 8
+            answer = round_within(instance, islands, target, stopping, most, proving=proving)
             left -= answer.steps
             if answer.islands is not None:
                 found(placed(instance, islands, answer.islands.T), target)
@@ -80,7 +82,7 @@ def rounds_bound(
 
         # Targets far below are refuted soon, those far above have too many layouts. Finer islands have to show that
         # they know more at all.
-        step = 2 * _PRECISION if number else _STEP
+        step = 2 * _PRECISION if number else _STEP if easy else _CLOSER
         target = low * (1 + step)
         while target < upper and upper - low > width * upper and vain < _VAIN and left > 0 and not stopping():
             answer = ask(target)
