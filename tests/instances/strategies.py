@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -39,9 +40,22 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // USUAL_EXAMPLES))
 
 
+@cache
 def halves(low: float, high: float) -> st.SearchStrategy[float]:
-    """Multiples of one half from ``low`` to ``high``."""
+    """Multiples of one half from ``low`` to ``high``; made once, for making a strategy takes longer than drawing."""
     return st.integers(int(2 * low), int(2 * high)).map(lambda doubled: doubled / 2)
+
+
+@lru_cache(maxsize=None, typed=True)
+def among(*values: Any) -> st.SearchStrategy[Any]:
+    """One of some values, made once."""
+    return st.sampled_from(values)
+
+
+@cache
+def places(count: int, least: int, most: int) -> st.SearchStrategy[list[int]]:
+    """Some of so many places, each once at most; made once."""
+    return st.lists(st.sampled_from(range(count)), min_size=least, max_size=most, unique=True)
 
 
 @st.composite
@@ -100,14 +114,12 @@ def throughput_problems(
     backward = draw(st.integers(1, max(1, max_operators - forward))) if train else 0
     count = forward + backward
 
-    ties: list[int | None] = [
-        draw(st.sampled_from([None, None, None, 0, 1])) if colocation else None for _ in range(forward)
-    ]
+    ties: list[int | None] = [draw(among(None, None, None, 0, 1)) if colocation else None for _ in range(forward)]
     for _ in range(backward):
         mirror = draw(st.integers(-1 if orphans else 0, forward - 1))
         if mirror < 0:
             # No forward operator has these classes; two orphans may share one.
-            ties.append(draw(st.sampled_from([None, 50, 51])))
+            ties.append(draw(among(None, 50, 51)))
             continue
         if ties[mirror] is None:
             ties[mirror] = 10 + mirror
@@ -115,7 +127,7 @@ def throughput_problems(
 
     # Positions are an execution order; ids are neither contiguous nor in that order, and the list may be shuffled.
     ids = [3 * number + 1 for number in draw(st.permutations(range(count)))]
-    no_time = st.sampled_from([*[False] * 9, unsupported])
+    no_time = among(*[False] * 9, unsupported)
     operators = []
     for place in range(count):
         times = [None if draw(no_time) else draw(halves(0, 4)) for _ in device_kinds]
@@ -126,7 +138,7 @@ def throughput_problems(
             TimedOperator(
                 id=ids[place],
                 times=tuple(times),
-                name=draw(st.sampled_from(["", f"op{place}"])),
+                name=draw(among("", f"op{place}")),
                 backward=place >= forward,
                 colocation=ties[place],
                 memory_bytes=draw(halves(0, 2)) if limited else 0.0,
@@ -138,21 +150,21 @@ def throughput_problems(
     saved: list[SavedTensor] = []
     if limited:
         for number in range(draw(st.integers(0, 3))):
-            users = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True))
+            users = draw(places(count, 1, 3))
             parameters.append(
                 StoredParameter(
                     name=f"w{number}",
-                    users=tuple(users),
+                    users=tuple(ids[place] for place in users),
                     weight_bytes=draw(halves(0, 2)),
                     gradient_bytes=draw(halves(0, 1)) if train else 0.0,
                     optimizer_bytes=draw(halves(0, 1)) if train else 0.0,
                 )
             )
         for number in range(draw(st.integers(0, 3)) if train else 0):
-            users = draw(st.lists(st.sampled_from(ids[forward:]), min_size=1, max_size=3, unique=True))
-            saved.append(SavedTensor(name=f"s{number}", users=tuple(users), bytes=draw(halves(0, 2))))
+            readers = tuple(ids[forward + place] for place in draw(places(backward, 1, 3)))
+            saved.append(SavedTensor(name=f"s{number}", users=readers, bytes=draw(halves(0, 2))))
     schedule = MicrobatchSchedule(
-        name=draw(st.sampled_from(list(schedules))),
+        name=draw(among(*schedules)),
         microbatches=draw(st.integers(1, 4)),
         recompute=draw(st.booleans()) if recompute is None else recompute,
     )
@@ -173,7 +185,7 @@ def _variant_fields(draw: st.DrawFn, kinds: list[DeviceKind], variants: Sequence
     """Fields of a problem that make it use the variants; the kinds are given again with their rates."""
     fields: dict[str, Any] = {}
     if "overlap" in variants or "duplex" in variants:
-        fields["communication"] = draw(st.sampled_from([v for v in variants if v in ("overlap", "duplex")]))
+        fields["communication"] = draw(among(*(v for v in variants if v in ("overlap", "duplex"))))
     if "replicas" in variants:
         fields["max_replicas"] = draw(st.integers(2, 4))
         fields["weight_sync_per_batch"] = draw(st.booleans())
@@ -181,7 +193,7 @@ def _variant_fields(draw: st.DrawFn, kinds: list[DeviceKind], variants: Sequence
         fields["streaming"] = True
     if "groups" in variants:
         first = [draw(st.integers(0, kind.count)) for kind in kinds]
-        rates = [draw(st.sampled_from([1.0, 2.0, 0.5])) for _ in range(2)]
+        rates = [draw(among(1.0, 2.0, 0.5)) for _ in range(2)]
         fields["groups"] = tuple(
             LinkedGroup(
                 name=name, counts=tuple(counts), transfer_time_per_unit=rate, transfer_latency=draw(halves(0, 1))
@@ -191,7 +203,7 @@ def _variant_fields(draw: st.DrawFn, kinds: list[DeviceKind], variants: Sequence
                 ("right", rates[1], [kind.count - held for kind, held in zip(kinds, first, strict=True)]),
             )
         )
-    rate = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    rate = among(0.0, 0.25, 0.5, 1.0)
     fields["kinds"] = tuple(
         msgspec.structs.replace(
             kind,
@@ -229,7 +241,7 @@ def _device_kinds(
                 count=count,
                 memory_bytes=draw(halves(1, 16)) if limited and not cpu and draw(st.integers(0, 3)) else None,
                 accelerator=not cpu,
-                transfer_time_per_unit=0.0 if cpu else draw(st.sampled_from([1.0, 1.0, 0.5, 2.0])),
+                transfer_time_per_unit=0.0 if cpu else draw(among(1.0, 1.0, 0.5, 2.0)),
                 transfer_latency=draw(halves(0, 1)) if delayed else 0.0,
             )
         )
@@ -242,10 +254,10 @@ def _tensors(draw: st.DrawFn, ids: list[int], forward: int) -> list[MovedTensor]
     tensors = []
     for place, identity in enumerate(ids):
         later = ids[place + 1 :]
-        for _ in range(draw(st.sampled_from([1, 1, 1, 2, 0]))):
+        for _ in range(draw(among(1, 1, 1, 2, 0))):
             # A tensor without consumers is an output of the model (or a gradient that stays where it is).
-            consumers = draw(st.lists(st.sampled_from(later), max_size=3, unique=True)) if later else []
-            tensors.append(MovedTensor(producer=identity, consumers=tuple(consumers), size=draw(halves(0, 3))))
+            consumers = tuple(later[k] for k in draw(places(len(later), 0, 3))) if later else ()
+            tensors.append(MovedTensor(producer=identity, consumers=consumers, size=draw(halves(0, 3))))
     if forward < len(ids) and draw(st.booleans()):
         # A chain, as the backward part of a chain of layers has it.
         backward = ids[forward:]
@@ -300,7 +312,7 @@ def plans(
         for (name, kind), ids in zip(devices, members, strict=True)
         if ids
     )
-    claimed: Contiguity = draw(st.sampled_from(["acyclic", "free"])) if contiguity is None else contiguity
+    claimed: Contiguity = draw(among("acyclic", "free")) if contiguity is None else contiguity
     return Plan(stages=stages, contiguity=claimed)
 
 
@@ -315,15 +327,15 @@ def graphs(draw: st.DrawFn, *, training: bool | None = None, max_operators: int 
     operators = []
     for place in range(count):
         is_backward = place >= forward
-        free = draw(st.sampled_from([False, False, False, True]))
-        tie = draw(st.sampled_from([None, *range(forward if is_backward else place)])) if is_backward or place else None
+        free = draw(among(False, False, False, True))
+        tie = draw(among(None, *range(forward if is_backward else place))) if is_backward or place else None
         operators.append(
             graphs_module.Operator(
                 name=f"op{place}",
-                target=draw(st.sampled_from(["aten.mm.default", "aten.add.Tensor", "aten.view.default"])),
-                module=draw(st.sampled_from(list(modules))),
+                target=draw(among("aten.mm.default", "aten.add.Tensor", "aten.view.default")),
+                module=draw(among(*modules)),
                 phase="backward" if is_backward else "forward",
-                dtype=draw(st.sampled_from(["float32", "float16", "bfloat16"])),
+                dtype=draw(among("float32", "float16", "bfloat16")),
                 flops=0 if free else draw(st.integers(0, 10**6)),
                 bytes_read=0 if free else draw(st.integers(0, 10**4)),
                 bytes_written=0 if free else draw(st.integers(0, 10**4)),
@@ -336,7 +348,7 @@ def graphs(draw: st.DrawFn, *, training: bool | None = None, max_operators: int 
     for place in range(-1, count):
         later = range(place + 1, count)
         for number in range(draw(st.integers(0, 2))):
-            readers = draw(st.lists(st.sampled_from(later), max_size=3, unique=True)) if later else []
+            readers = [later[k] for k in draw(places(len(later), 0, 3))] if later else []
             shape = tuple(draw(st.lists(st.integers(1, 4), max_size=3)))
             size = 4
             for extent in shape:
@@ -352,7 +364,7 @@ def graphs(draw: st.DrawFn, *, training: bool | None = None, max_operators: int 
             )
     parameters = []
     for number in range(draw(st.integers(0, 3))):
-        users = draw(st.lists(st.sampled_from(range(count)), max_size=3, unique=True))
+        users = draw(places(count, 0, 3))
         extent = draw(st.integers(1, 8))
         buffer = draw(st.booleans())
         parameters.append(
