@@ -288,12 +288,11 @@ def test_it_is_valid_whenever_its_time_ends() -> None:
         knowledge = Knowledge(uniform(problem))
         knowledge.prove(simple_bound(knowledge.uniform), "simple")
         before, most = knowledge.bound, (20, 40, 80, 160)[seed % 4]
-        covering = Covering(knowledge, lambda most=most, looks=looks: float(most - next(looks)))
-        covering.run()
+        covering = Covering(knowledge)
+        covering.run(lambda most=most, looks=looks: float(most - next(looks)))
         # A second run goes on with what the first one knows.
         again = itertools.count()
-        covering.left_s = lambda most=most, looks=again: float(most - next(looks))
-        covering.run()
+        covering.run(lambda most=most, looks=again: float(most - next(looks)))
         optimum = brute_force.best(problem, "acyclic")
         assert optimum is not None
         assert knowledge.bound <= optimum * (1 + SLACK)
@@ -337,7 +336,8 @@ def test_it_closes_what_simpler_bounds_leave(seed: int) -> None:
 def test_charges_that_no_known_block_carries_have_no_size() -> None:
     """Divided by what blocks carry they would be without end, and seem to refute what there is."""
     relaxed = uniform(regal_problem(3, nodes=20, devices=6))
-    covering = Covering(Knowledge(relaxed), lambda: math.inf)
+    covering = Covering(Knowledge(relaxed))
+    covering.left_s = lambda: math.inf
     charge = np.full(relaxed.items, 0.1)
     assert (covering._between(charge, 1.0) == charge).all()
     covering._compare(charge, 1.0)

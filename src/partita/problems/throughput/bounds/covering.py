@@ -54,11 +54,13 @@ PLACES = 20_000
 class Covering:
     """Runs that raise the bound that is known, each within the seconds left; see the module.
 
-    A later run, with another ``left_s``, goes on with the blocks that are known.
+    A later run goes on with the blocks that are known.
     """
 
-    def __init__(self, knowledge: Knowledge, left_s: Callable[[], float]) -> None:
-        self.knowledge, self.left_s = knowledge, left_s
+    left_s: Callable[[], float]
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.knowledge = knowledge
         self.threads = min(knowledge.threads, 2, os.cpu_count() or 1)
         self.random = np.random.default_rng(0)
         self.pool = BlockPool(knowledge.uniform)
@@ -75,13 +77,13 @@ class Covering:
         """Whether to end."""
         return self.knowledge.done or self.left_s() <= 0
 
-    def run(self) -> None:
+    def run(self, left_s: Callable[[], float]) -> None:
         """Refute ever larger targets.
 
         The sum of charges falls about as fast as targets rise, so that the sum at one target promises how high targets
         may get; with every block found, it promises less.
         """
-        knowledge = self.knowledge
+        knowledge, self.left_s = self.knowledge, left_s
         label = knowledge.label
         for block in () if label is None else np.unique(label):
             self.pool.add(label == block, active=True)
@@ -236,7 +238,6 @@ class CoveringBound(HierarchyBound):
         few = uniform.items < 2 or uniform.devices < 2 or not uniform.work.sum() > 0
         if not few and uniform.items <= MOST_ITEMS:
             if self.name not in knowledge.kept:
-                knowledge.kept[self.name] = Covering(knowledge, left_s)
+                knowledge.kept[self.name] = Covering(knowledge)
             covering: Covering = knowledge.kept[self.name]
-            covering.left_s = left_s
-            covering.run()
+            covering.run(left_s)
