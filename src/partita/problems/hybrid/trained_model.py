@@ -18,9 +18,10 @@ from partita.nouns.split import OPTIMIZER_STATES, StagePart
 from partita.problems.facets.model import FromModel, ModelParts, Priced
 from partita.problems.hybrid.evaluation import replica_starts
 from partita.problems.hybrid.kind import HybridKind
+from partita.problems.hybrid.model_layers import layer_operators, selective_ways
 from partita.problems.hybrid.options import HybridOptions, HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.spaces import MEMORY_OPTIONS, StrategySpaces, layer_operators, selective_ways
+from partita.problems.hybrid.spaces import MEMORY_OPTIONS, StrategySpaces
 
 Change = Callable[[HybridProblem], HybridProblem]
 Answered = tuple[Priced[HybridProblem], Result[HybridProblem, Plan, Any]]

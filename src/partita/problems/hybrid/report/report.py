@@ -13,6 +13,7 @@ from partita.problems.facets.records import OperatorPlace, StageSummary
 from partita.problems.facets.report import Reporting, model_sentence, network_sentences
 from partita.problems.hybrid.evaluation import HybridEvaluation
 from partita.problems.hybrid.kind import HybridKind
+from partita.problems.hybrid.model_layers import layer_modules
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.limits import binding, device_time, explain_slower, hybrid_sentences
 from partita.problems.hybrid.report.tables import (
@@ -22,7 +23,7 @@ from partita.problems.hybrid.report.tables import (
     plan_tables,
     stage_degrees,
 )
-from partita.problems.hybrid.spaces import layer_modules, utilisation
+from partita.problems.hybrid.spaces import utilisation
 from partita.problems.hybrid.timeline import SimulatedStep
 
 if TYPE_CHECKING:

@@ -21,9 +21,10 @@ from partita.nouns.pipeline import UNSHARED, Plan
 from partita.problems.facets.limits import check_training
 from partita.problems.facets.model import ModelPlan
 from partita.problems.hybrid.layer import Edge, Layer
+from partita.problems.hybrid.model_layers import layer_operators, selective_ways
 from partita.problems.hybrid.options import HybridPricing, ScheduleName
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.hybrid.spaces import StrategySpaces, layer_operators, selective_ways
+from partita.problems.hybrid.spaces import StrategySpaces
 from partita.problems.hybrid.step.evaluate import evaluate
 from partita.problems.hybrid.step.free_stages import is_uniform
 from partita.problems.hybrid.step.layout import MeshLayout, shares_tokens
