@@ -15,8 +15,9 @@ from partita.cli.flags import read_flags
 from partita.documents.document import sha256
 from partita.documents.stated import write_problem
 from partita.problems import find_kind, kind_of
+from partita.problems.attributes import lazy
 from partita.problems.importers import read_problem
-from partita.problems.kind import SearchOptions, lazy
+from partita.problems.kind import SearchOptions
 from partita.problems.settings import read_settings, settings_of
 
 KINDS = all_kinds()

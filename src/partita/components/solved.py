@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from partita.components.entries import ComponentEntry, Listing, package_of, tell_strangers
 from partita.problems import find_kind, kinds
-from partita.problems.kind import LISTS, argument_of
+from partita.problems.attributes import LISTS
+from partita.problems.kind import argument_of
 
 
 class ProblemEntry(ComponentEntry, frozen=True, kw_only=True):

@@ -8,7 +8,8 @@ from typing import Any
 
 from partita.ground.errors import InputError
 from partita.ground.registry import Added, Shelf, everything, lacking
-from partita.problems.kind import LISTS, AnyKind, Kind, sort_of
+from partita.problems.attributes import LISTS, sort_of
+from partita.problems.kind import AnyKind, Kind
 from partita.problems.settings import flags_of
 
 #: Where the descriptor of each problem is. The order is that of listings; a format's first problem is its default.

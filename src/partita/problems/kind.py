@@ -12,7 +12,6 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -21,6 +20,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Result
 from partita.ground.registry import Added, everything, lacking, leave_out
 from partita.ground.shown import brief
+from partita.problems.attributes import LISTS, OpenList, declared, lazy, sort_of
 from partita.problems.facets import E, L, P
 from partita.problems.outcome import CoL, Outcome
 from partita.problems.settings import settings_of
@@ -61,7 +61,6 @@ class Stated(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return msgspec.structs.replace(self, **changes)
 
 
-T = TypeVar("T", covariant=True)
 ContraP = TypeVar("ContraP", contravariant=True)
 ContraO = TypeVar("ContraO", contravariant=True)
 
@@ -176,37 +175,12 @@ class Ahead:
     run: Callable[[], None]
 
 
-class lazy(Generic[T]):
-    """An attribute of a descriptor that is heavy to import, written ``name: lazy[Type] = lazy("module:name")``.
-
-    It is imported when it is asked for; a class is called with the descriptor.
-    """
-
-    def __init__(self, home: str) -> None:
-        self.home = home
-
-    def __get__(self, owner: Any, kind: type[Any]) -> T:
-        found = resolve_name(self.home)
-        return found(owner) if isinstance(found, type) else found  # type: ignore[no-any-return]
-
-
-#: The lists of a problem, by what one of them is called.
-LISTS = {"solver": "solvers", "baseline": "baselines", "bound": "bounds"}
-
 #: What is in each: the protocol, and what it needs beyond a name and a summary.
 _NEEDS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
     "solver": (Solver, ("name", "summary", "supports", "solve()")),
     "baseline": (Solver, ("name", "summary", "supports", "solve()")),
     "bound": (BoundMethod, ("name", "summary", "supports", "bound()")),
 }
-
-
-def sort_of(one: Added) -> str:
-    """Which list of its problem something added belongs to: what it says, else what it can do; empty for none."""
-    if one.sort in LISTS:
-        return one.sort
-    can = {"solver": "solve", "bound": "bound"}
-    return next((sort for sort, verb in can.items() if callable(getattr(one.component, verb, None))), "")
 
 
 def argument_of(component: Any) -> str:
@@ -216,19 +190,6 @@ def argument_of(component: Any) -> str:
 
 #: By problem, what was added to it, and of what it was chosen.
 _ADDED: dict[str, tuple[Sequence[Added], list[Added]]] = {}
-
-
-class _OpenList:
-    """A list of a descriptor, and behind it what was added to its problem."""
-
-    def __init__(self, sort: str, declared: Any) -> None:
-        self.sort, self.declared = sort, declared
-
-    def __get__(self, owner: Any, kind: type[Any]) -> Any:
-        bind = getattr(type(self.declared), "__get__", None)
-        listed = self.declared if bind is None else bind(self.declared, owner, kind)
-        added = () if owner is None else owner.added(self.sort)
-        return (*listed, *added) if added else listed
 
 
 Solvers: TypeAlias = Sequence[Solver[P, L, Any]]
@@ -330,8 +291,8 @@ class Kind(Generic[P, L, E]):
     def __init_subclass__(cls) -> None:
         """Lists are open to what is added to the problem."""
         for sort, name in LISTS.items():
-            if name in vars(cls) and not isinstance(vars(cls)[name], _OpenList):
-                setattr(cls, name, _OpenList(sort, vars(cls)[name]))
+            if name in vars(cls) and not isinstance(vars(cls)[name], OpenList):
+                setattr(cls, name, OpenList(sort, vars(cls)[name]))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is made again when it is asked for: types that are made here have no home to be found in."""
@@ -370,10 +331,7 @@ class Kind(Generic[P, L, E]):
         others = {each.component.name for each in before}
         for part in (self, *self.parts):
             for name in LISTS.values():
-                listed = inspect.getattr_static(part, name)
-                declared = listed.declared if isinstance(listed, _OpenList) else listed
-                bind = getattr(type(declared), "__get__", None)
-                others |= {each.name for each in (declared if bind is None else bind(declared, part, type(part)))}
+                others |= {each.name for each in declared(inspect.getattr_static(part, name), part, type(part))}
         if one.component.name in others:
             return f"{self.title} already have a {one.component.name!r}; give this one another name"
         return ""
@@ -417,7 +375,7 @@ class Kind(Generic[P, L, E]):
 
 # A descriptor that declares no list of its own has one all the same.
 for _sort, _name in LISTS.items():
-    setattr(Kind, _name, _OpenList(_sort, ()))
+    setattr(Kind, _name, OpenList(_sort, ()))
 
 AnyKind = Kind[Any, Any, Any]
 AnyResult = Result[Any, Any, Any]

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from partita.nouns.pipeline import Plan
+from partita.problems.attributes import lazy
 from partita.problems.facets.stages import Replication
 from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.options import HybridOptions
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.kind import Solver, lazy
+from partita.problems.kind import Solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

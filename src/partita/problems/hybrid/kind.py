@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from partita.nouns.pipeline import Plan
+from partita.problems.attributes import lazy
 from partita.problems.hybrid.layer import Layer
 from partita.problems.hybrid.options import HybridChanges, HybridOptions, change
 from partita.problems.hybrid.problem import HybridProblem
-from partita.problems.kind import NEARLY_FULL, Kind, lazy
+from partita.problems.kind import NEARLY_FULL, Kind
 
 if TYPE_CHECKING:
     from partita.problems.facets.timeline import Remembered

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import NEARLY_FULL, Kind, lazy
+from partita.problems.attributes import lazy
+from partita.problems.kind import NEARLY_FULL, Kind
 from partita.problems.latency.options import LatencyChanges, change
 from partita.problems.latency.plan import LatencyPlan, complete
 from partita.problems.latency.problem import LatencyProblem

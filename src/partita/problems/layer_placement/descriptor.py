@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, lazy
+from partita.problems.attributes import lazy
+from partita.problems.kind import Kind
 from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation, complete, evaluate
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from partita.problems.kind import NEARLY_FULL, Kind, Solver, lazy
+from partita.problems.attributes import lazy
+from partita.problems.kind import NEARLY_FULL, Kind, Solver
 from partita.problems.makespan.bounds.simple import explain_infeasible
 from partita.problems.makespan.options import MakespanChanges, MakespanOptions, change
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem

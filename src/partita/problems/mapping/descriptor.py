@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, SearchOptions, Solver, lazy
+from partita.problems.attributes import lazy
+from partita.problems.kind import Kind, SearchOptions, Solver
 from partita.problems.mapping.evaluate import MappingEvaluation, evaluate
 from partita.problems.mapping.options import MappingChanges, change
 from partita.problems.mapping.problem import MappingProblem, Placement

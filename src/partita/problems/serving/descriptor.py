@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from partita.problems.kind import Kind, SearchOptions, lazy
+from partita.problems.attributes import lazy
+from partita.problems.kind import Kind, SearchOptions
 from partita.problems.serving.options import ServingChanges, change
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 

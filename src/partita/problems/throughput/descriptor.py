@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from partita.engines.search.monitor import Monitor
 from partita.nouns.pipeline import Plan
-from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver, lazy
+from partita.problems.attributes import lazy
+from partita.problems.kind import NEARLY_FULL, Kind, Proof, Solver
 from partita.problems.throughput.options import ThroughputChanges, ThroughputOptions, change
 from partita.problems.throughput.problem import ThroughputProblem
 
