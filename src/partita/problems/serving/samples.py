@@ -7,7 +7,7 @@ from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.serving.problem import DevicePool, EngineRules, ServingProblem, ServingUnit, UnitLayout
 
 
-def sample_prices(tensor: int, stages: int = 1, *, cache_bytes: float = 4096.0) -> StepPrices:
+def sample_prices(tensor: int, stages: int = 1) -> StepPrices:
     """Prices of a small model: reading weights until some 64 tokens, exchanges that tensor parallelism adds."""
     weights, exchange = 0.016 / tensor / stages, 0.0005 * (tensor - 1)
     row = tuple(weights * max(1.0, n / 64) + exchange for n in (1, 64, 128, 1024))
@@ -25,7 +25,7 @@ def sample_prices(tensor: int, stages: int = 1, *, cache_bytes: float = 4096.0) 
         hand_on_s=0.0001 if stages > 1 else 0.0,
         weight_bytes=(1000,) * stages,
         cache_bytes_per_token=((1.0 / tensor,),) * stages,
-        cache_budget_bytes=(cache_bytes,) * stages,
+        cache_budget_bytes=(4096.0,) * stages,
         moved_bytes_per_token=(1.0,),
         weights_s=((weights,) * 4,) * stages,
         arithmetic_s=(tuple(weights * n / 64 for n in (1, 64, 128, 1024)),) * stages,

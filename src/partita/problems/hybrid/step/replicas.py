@@ -18,7 +18,7 @@ from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.protocol import Outcome
 from partita.problems.hybrid.step.costs import moved_bytes
 from partita.problems.hybrid.step.mesh import DeviceMesh
-from partita.problems.hybrid.step.solvers.candidates import candidates_of
+from partita.problems.hybrid.step.solvers.candidates import groups_of
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import LayerState
 
@@ -35,7 +35,7 @@ class StepReplicas(Replication[HybridProblem, Plan]):
         starts = find_blocks([problem.layers[place] for place in problem.order()]).starts
         found = []
         least: dict[int, tuple[float, float, float]] = {}
-        for one in (candidate.mesh for candidate in candidates_of(problem, starts)):
+        for one in (candidate.mesh for group in groups_of(problem, starts) for candidate in group.meshes()):
             if one.tensor not in least:
                 least[one.tensor] = _least(problem, one.tensor)
             work, chain, share = least[one.tensor]

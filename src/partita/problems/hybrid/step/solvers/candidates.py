@@ -104,14 +104,6 @@ class CandidateOrder:
             yield self._known[place]
 
 
-def candidates_of(
-    problem: HybridProblem, starts: tuple[int, ...], shared: SharedDegrees = UNSHARED, way: str = ""
-) -> Iterator[CandidateMesh]:
-    """Every mesh that may run: see ``groups_of``."""
-    for group in groups_of(problem, starts, shared, way):
-        yield from group.meshes()
-
-
 def groups_of(
     problem: HybridProblem, starts: tuple[int, ...], shared: SharedDegrees = UNSHARED, way: str = ""
 ) -> Iterator[CandidateGroup]:
