@@ -45,7 +45,7 @@ def tight(seed: int) -> MakespanProblem:
 
 
 @needs_program
-@pytest.mark.parametrize("count", [60, pytest.param(900, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [44, pytest.param(900, marks=pytest.mark.slow)])
 def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At random prices, at the best, and of the program, what is proven is below the optimum; plans are schedules."""
     monkeypatch.setattr(solvers, "_MOVES", 500)

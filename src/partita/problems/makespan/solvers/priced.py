@@ -26,7 +26,9 @@ from partita.problems.makespan.local_search import State, search, settle
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import list_schedule
+from partita.problems.makespan.solvers.constrained import ConstrainedPaths
 from partita.problems.makespan.solvers.entries import (
+    Chosen,
     EntriesProgram,
     Entry,
     held_at_least,
@@ -44,6 +46,9 @@ from partita.problems.makespan.windows import Windows
 _STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 150, 50), 1_000, 9_000, 6.0, 1e-3, 3
 #: Entries at first where blocks have equal parts, which make programs larger.
 _PARTS = 300
+#: Shares of the way from what is proven to the best plan, or to where other entries may be better, up to which paths
+#: that keep to the limits are looked for, as far as these are not too many.
+_SHARES = (0.1, 0.25, 0.33, 0.42, 0.55, 0.75, 1.0)
 #: Plans for each program, and rounds of annealing of the whole after each.
 _PLANS, _ROUNDS = 3, 4
 #: Searches of pieces before programs, how many in vain end them after, moves of each, and rounds for what is left out.
@@ -72,6 +77,7 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         best.prove(path.value, "memory prices")
         _look_up(chain, path, most, best, options.threads, monitor)
     plans.anneal(path, _TRIES)
+    entries, near = list[Entry](), -math.inf
     for _ in range(_PROGRAMS):
         if best.done or monitor.stopping:
             break
@@ -87,7 +93,10 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         if most >= _MOST or (met and (over or answer.status is Status.FEASIBLE)):
             break
         most *= 3
-    plans.anneal(path, math.inf)
+    if plans.parts or not entries:
+        plans.anneal(path, math.inf)
+    else:
+        plans.finish(path, entries, near)
     return bool(path.price.any()) and all(table.small for table in chain.tables.values())
 
 
@@ -216,24 +225,64 @@ class _Plans:
             if known is not None:
                 self.pieces.learn(self.thinned.without(known))
             found = self.pieces.search(costs, _MOVES, self.best.stop)
-            plan = None if found is None else joined(self.chain, found.chosen)
-            if found is None or plan is None:
+            if found is None or not self._settle(found.chosen, dict(zip(out, found.homes, strict=True)), seed + tried):
                 break
-            if self.later is None and out:
-                free = self.thinned.put_back(plan, self.best, limits=False)
-                if free is not None:
-                    self.learn(free)
-            state = self.thinned.put_back(plan, self.best, dict(zip(out, found.homes, strict=True)))
-            if state is not None:
-                seed += 1
-                given = self.thinned.whole, self.best
-                state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
-                self.learn(state)
-                if self.parts:
-                    self._shift(state, seed)
-                else:
-                    search(*given, seed=seed, rounds=_ROUNDS, states=[state])
             vain = 0 if self.best.value < value else vain + 1
+
+    def finish(self, path: PricedPath, entries: Sequence[Entry], near: float) -> None:
+        """Search pieces, and prove what paths of entries that keep to the limits take; all others are longer.
+
+        At the same time, if there are threads for it. The best path that is met is tried, and if it is better, pieces
+        are searched again.
+        """
+        self.chain.begin()
+        now = self.chain.path(path.price, path.visits)
+        paths = ConstrainedPaths(self.thinned, self.chain, now, entries)
+        levels = max(now.value, self.best.bound), min(near, self.best.value)
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(self._constrain, paths, *levels) if self.options.threads > 1 else None
+            self.anneal(path, math.inf)
+            found = self._constrain(paths, *levels) if beside is None else beside.result()
+        value = self.best.value
+        if found is not None and not self.best.done:
+            self._settle(*found, self.options.seed + 1)
+        if self.best.value < value:
+            self.anneal(path, math.inf)
+
+    def _constrain(
+        self, paths: ConstrainedPaths, proven: float, goal: float
+    ) -> tuple[list[Chosen], dict[int, int]] | None:
+        """Prove what paths take between two levels, as far as these are not too many; the best one, if it is met."""
+        for share in _SHARES if proven < goal < math.inf else ():
+            below = proven + share * (goal - proven)
+            least = None if self.best.done or self.monitor.stopping else paths.least(below, self.best.stop)
+            if least is None:
+                break
+            self.best.prove(lowered(least), "memory paths")
+            if least < below:
+                # Below what is known too much was merged.
+                return paths.chosen(below, self.best.stop) if least >= proven else None
+        return None
+
+    def _settle(self, chosen: Sequence[Chosen], homes: dict[int, int], seed: int) -> bool:
+        """A plan of entries and homes of what is left out, if it fits, annealed; whether entries have schedules."""
+        plan = joined(self.chain, chosen)
+        if plan is None:
+            return False
+        if self.later is None and self.thinned.out_groups:
+            free = self.thinned.put_back(plan, self.best, limits=False)
+            if free is not None:
+                self.learn(free)
+        state = self.thinned.put_back(plan, self.best, homes)
+        if state is not None:
+            given = self.thinned.whole, self.best
+            state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
+            self.learn(state)
+            if self.parts:
+                self._shift(state, seed)
+            else:
+                search(*given, seed=seed, rounds=_ROUNDS, states=[state])
+        return True
 
     def _shift(self, state: State, seed: int) -> None:
         """Anneal windows of a new plan for a while, be it the best or not, where annealing all of it takes long."""
