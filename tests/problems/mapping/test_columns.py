@@ -12,12 +12,15 @@ from partita.engines.mip.backend import BackendSettings, Talk
 from partita.engines.mip.cpsat import solve
 from partita.engines.mip.model import QUIET
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Status
 from partita.ground.rounding import up_to
+from partita.problems.mapping.bounds import columns
 from partita.problems.mapping.bounds.columns import Columns, columns_bound
 from partita.problems.mapping.bounds.layout_program import LayoutProgram
 from partita.problems.mapping.bounds.layouts import layouts_within
 from partita.problems.mapping.bounds.part_program import PartProgram
 from partita.problems.mapping.bounds.parts import Column, Island, partitions
+from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.bounds.shares import Shares
 from partita.problems.mapping.evaluate import evaluate
 from partita.problems.mapping.instance import MappingInstance
@@ -174,3 +177,25 @@ def test_a_ring_does_not_pass_a_device_alone() -> None:
     )
     assert again <= best * (1 + 1e-9)
     assert again == pytest.approx(best, rel=5e-3)
+
+
+def test_what_is_given_up_is_asked_closer_to_the_mapping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the second turn only, and what is refuted there counts."""
+    instance = MappingInstance(pipeline_on("random-blk-2:24:seed=3", 4, 6, 1))
+    asked: list[float] = []
+
+    def ask(self: object, islands: list[Island], target: float, *, sided: bool, whole: bool = True) -> Status:
+        asked.append(target)
+        return (Status.UNKNOWN, Status.INFEASIBLE, *[Status.OPTIMAL] * 98)[len(asked) - 1]
+
+    monkeypatch.setattr(columns._Questions, "ask", ask)
+    proven: list[float] = []
+    low = columns_bound(instance, 1.0, lambda: 2.0, lambda: False, proven.append, again=True)
+    assert asked[:2] == [1.25, 1.625]
+    assert low == 1.625
+    assert proven == pytest.approx([1.625])
+    assert max(asked) < 2.0
+    asked.clear()
+    monkeypatch.setattr(Passages, "ceiling", lambda self, low, high: low)
+    columns_bound(instance, 1.0, lambda: 2.0, lambda: False)
+    assert asked[1] < asked[0] == pytest.approx(1 + 1 / 3)

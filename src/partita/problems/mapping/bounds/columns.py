@@ -51,9 +51,11 @@ BACKEND, FRACTIONS = "cpsat", "highs"
 #: Width of the interval at which bisection ends, as a share of its upper end; seconds of one program at most; and
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
-_PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 30.0, 2, 1 / 3, 1 / 4
+_PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 20.0, 2, 1 / 3, 1 / 4
 #: Seconds of an easy program.
 _EASY_S = 4.0
+#: How far targets that are given up have to be below a mapping for one between to be asked, as a share.
+_ABOVE = 0.01
 #: Islands that rings cannot pass of which both sides are tried in linear programs; seconds of all these of a target at
 #: most, and in programs of which it asks.
 _SIDES, _FRACTIONS_S, _SIDED = 3, 45.0, 6.0
@@ -125,6 +127,12 @@ def columns_bound(
             else:
                 upper = target
                 given_up += answer is Status.UNKNOWN
+                above = (target + high()) / 2
+                # A solution of an easier program makes a better mapping.
+                aside = again and answer is Status.UNKNOWN and above - target > _ABOVE * target and not stopping()
+                if aside and questions.ask(islands, above, sided=sided) is Status.INFEASIBLE:
+                    low, upper = above, high()
+                    report(lowered(instance, low))
             upper = min(upper, high())
             target = low + share * (upper - low)
         if given_up == _VAIN:
