@@ -110,7 +110,7 @@ def test_never_above_the_optimum_without_time(case: Case) -> None:
 @cache
 def best_by_hand(kind: str, number: int, options: Any) -> float | None:
     """The best that the baselines make of a large problem; None if nothing."""
-    best = best_of(run_baselines(samples_of(kind).large[number], options, 5.0), options)
+    best = best_of(run_baselines(samples_of(kind).large[number], options, 1.5), options)
     return None if best is None else float(best.evaluation.objective)
 
 
