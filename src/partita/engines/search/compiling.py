@@ -28,7 +28,7 @@ _told = False
 def note() -> str:
     """What people are told."""
     what = f"{len(expected)} kernels" if len(expected) > 1 else "kernels"
-    return f"compiling {what}, once on this machine: half a minute, for serving three, which no time limit counts"
+    return f"compiling {what}, once on this machine: half a minute, or a few minutes, which no time limit counts"
 
 
 def expect(kernels: Sequence[Callable[[], bool]]) -> None:
