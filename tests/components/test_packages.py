@@ -104,7 +104,8 @@ def test_a_package_brings_components_of_every_sort(site: Site, tmp_path: Path) -
         ("solve", "--help"),
     )
     assert [code for code, _, _ in found] == [0] * len(found), found
-    assert all(err == "" for _, _, err in found), found
+    # A kernel that nothing has called on this machine so far is compiled, and that is said.
+    assert all(err == "" or err.startswith("partita: compiling ") for _, _, err in found), found
     documents: list[Any] = [json.loads(out) if out.startswith("{") else out for _, out, _ in found]
     brought = {(entry["name"], entry["problem"]) for entry in documents[0]["solvers"] if entry["package"] == "toybox"}
     assert brought == {("in-order", "mapping"), ("longest-first", "jobs")}
