@@ -47,7 +47,7 @@ PLANS: dict[str, tuple[str, ...]] = {
     "one sample": ("--cluster", "A100-40GB+T4", "--objective", "latency"),
     "host memory": ("--cluster", "(2xT4+1xCPU)", "--objective", "host-memory"),
     "serving": ("--cluster", "2xL4", "--objective", "serving", "--layout", "tensor=2", "--concurrency", "4", *REQUESTS),
-    "fleet": ("--cluster", "2xL4+2xT4", "--objective", "serving", "--tpot", "0.05", "--time-limit", "4", *REQUESTS),
+    "fleet": ("--cluster", "2xL4+2xT4", "--objective", "serving", "--tpot", "0.05", "--time-limit", "8", *REQUESTS),
     "placement": ("--cluster", "2xL4+2xT4", "--objective", "layer_placement", *REQUESTS),
 }
 
