@@ -27,8 +27,8 @@ def test_a_gap_has_two_parts() -> None:
         if result.plan is None or result.objective is None:
             continue
         # The bound of every fleet, as where a proof by simulating them all is out of reach.
-        bound = pt.bound(problem, method="fleets").value
-        parts = gap_parts(problem, result.plan, result.objective, bound)
+        proven = pt.bound(problem, method="fleets")
+        parts, bound = gap_parts(problem, result.plan, result.objective, proven), proven.value
         if problem.goal != "rate":
             assert parts is None
             continue

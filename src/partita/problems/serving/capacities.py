@@ -217,8 +217,7 @@ class UnitCapacity:
         """
         prices, rules = self.form.prices, self.form.rules
         first = np.minimum(self._new, rules.tokens) if rules.chunked else self._new
-        fixed = self.form.prices.mixed_step_s
-        chunk = np.array([least_alone(self.form, s, first) + fixed[s] for s in range(prices.stages)])
+        chunk = np.array([least_alone(self.form, s, first) + prices.mixed_step_s[s] for s in range(prices.stages)])
         passed = np.cumsum(np.where(first > 0, chunk, 0.0), axis=0)
         before = np.vstack([np.zeros_like(passed[:1]), passed[:-1]])
         behind = np.append(np.cumsum(self._least_step[::-1])[::-1][1:], 0.0)

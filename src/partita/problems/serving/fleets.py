@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
+from partita.engines.search.result import Bound
 from partita.ground.fronts import front
 from partita.problems.serving.capacities import UnitCapacity, drawn_of, kinds_of
 from partita.problems.serving.evaluate import most_late
@@ -164,7 +165,7 @@ class GapParts:
     units: float | None  #: The share that other units could save at most; None without a bound.
 
 
-def gap_parts(problem: ServingProblem, plan: ServingPlan, objective: float, bound: float | None) -> GapParts | None:
+def gap_parts(problem: ServingProblem, plan: ServingPlan, objective: float, bound: Bound | None) -> GapParts | None:
     """How much of the gap is queueing, and how much the choice of units; None where nothing is known of them."""
     if problem.goal != "rate" or not objective > 0:
         return None
@@ -175,10 +176,10 @@ def gap_parts(problem: ServingProblem, plan: ServingPlan, objective: float, boun
         for item in own.items
     ]
     # A bound of all fleets is one of these units as well.
-    least = min(max(own.least_of(counts), bound or 0.0), objective)
+    least = min(max(own.least_of(counts), 0.0 if bound is None else bound.value), objective)
     if not 0 < least < math.inf:
         return None
-    units = None if bound is None else (least - bound) / objective
+    units = None if bound is None else (least - bound.value) / objective
     return GapParts(without_queues_s=least, queues=(objective - least) / objective, units=units)
 
 

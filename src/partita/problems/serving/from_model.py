@@ -121,8 +121,7 @@ class ServingFromModel(FromModel[ServingProblem]):
         """What would change the answer."""
         if result.plan is None or result.evaluation is None or not result.evaluation.feasible:
             return RefinedPlan()
-        bound = None if result.bound is None else result.bound.value
-        parts = gap_parts(result.problem, result.plan, result.evaluation.objective, bound)
+        parts = gap_parts(result.problem, result.plan, result.evaluation.objective, result.bound)
         return RefinedPlan(limits=tuple(change_sentences(priced, result.problem, result.plan, parts, monitor)))
 
 

@@ -48,14 +48,19 @@ class Lone:
         """Groups of the unit that share no step."""
         return self.form.layout.attention_data if self.form.prices.attention_data == 1 else 1
 
+    @property
+    def chunks(self) -> list[tuple[int, int]]:
+        """Tokens of each chunk of a prompt, and tokens before it."""
+        budget, prompt = self.form.rules.tokens, self.lengths.prompt
+        return [(min(budget, prompt - start), start) for start in range(0, prompt, budget)]
+
     def prompt_s(self) -> tuple[float, float]:
         """The busiest stage's time for a prompt, and the time from its start to its first token.
 
         Groups that step together do a prompt each.
         """
-        prices, budget, prompt = self.form.prices, self.form.rules.tokens, self.lengths.prompt
+        prices, chunks = self.form.prices, self.chunks
         together = prices.attention_data
-        chunks = [(min(budget, prompt - start), start) for start in range(0, prompt, budget)]
         stages = [[prices.step_time_s(s, [chunk] * together, []) for chunk in chunks] for s in range(prices.stages)]
         busiest = max(sum(one) for one in stages)
         handed = (prices.stages - 1) * (prices.hand_on_s + prices.hand_on_s_per_token * chunks[0][0])
@@ -63,19 +68,19 @@ class Lone:
 
     def prompt_alone_s(self) -> float:
         """The busiest stage's time for a prompt while the other groups that step with its own have none."""
-        prices, budget, prompt = self.form.prices, self.form.rules.tokens, self.lengths.prompt
-        together, found = prices.attention_data, []
-        chunks = [(min(budget, prompt - start), start) for start in range(0, prompt, budget)]
-        for stage in range(prices.stages):
-            time = 0.0
-            for count, before in chunks:
-                all_of = prices.step_time_s(stage, [(count, before)] * together, [])
-                if prices.uneven and count > prices.padded_tokens:
-                    table = prices.dense_mixed_s[stage]
-                    all_of += prices.uneven_s(stage, count, count) - on_grid(prices.tokens, table, count * together)
-                time += all_of
-            found.append(time)
-        return max(found)
+        return max(
+            sum(self._chunk_alone_s(stage, *chunk) for chunk in self.chunks) for stage in range(self.form.prices.stages)
+        )
+
+    def _chunk_alone_s(self, stage: int, count: int, before: int) -> float:
+        """A stage's time for a chunk of one group alone."""
+        prices = self.form.prices
+        together = prices.attention_data
+        time = prices.step_time_s(stage, [(count, before)] * together, [])
+        if not prices.uneven or count <= prices.padded_tokens:
+            return time
+        even = on_grid(prices.tokens, prices.dense_mixed_s[stage], count * together)
+        return time - even + prices.uneven_s(stage, count, count)
 
     def step_s(self, batch: int) -> float:
         """Time between two tokens of each of so many requests that decode; a pipeline has a share at every stage."""

@@ -102,8 +102,7 @@ class ServingReport(Reporting[ServingProblem, ServingPlan, ServingEvaluation]):
         problem = result.problem
         found = serving_document(result.evaluation)
         found["rate_per_s"] = result.plan.rate_per_s
-        bound = None if result.bound is None else result.bound.value
-        parts = gap_parts(problem, result.plan, result.evaluation.objective, bound)
+        parts = gap_parts(problem, result.plan, result.evaluation.objective, result.bound)
         found["gap_parts"] = parts and {"queues": parts.queues, "units": parts.units}
         found["left_over"] = left_over(problem, result.plan)
         found["units"] = [
