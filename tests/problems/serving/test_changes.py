@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import partita as pt
 from partita.engines.search.monitor import Monitor
 from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving import changes
 from partita.problems.serving.changes import other_arrivals
 from partita.problems.serving.evaluate import keeps
 from partita.problems.serving.fleets import gap_parts
@@ -52,10 +54,10 @@ def test_a_rate_that_other_arrivals_are_kept_at_is_named() -> None:
     kept = []
     for more in (1.0, 0.5):
         rate = plan.rate_per_s * more
-        found = list(other_arrivals(problem, plan, rate))
+        found = list(other_arrivals(problem, plan, rate, Monitor(60)))
         kept.append(re.search(r"targets are kept (\d) times", found[0]))
         if len(found) > 1:
-            named = re.search(r"kept at ([0-9.]+) requests/s", found[1])
+            named = re.search(r"kept if ([0-9.]+) requests/s come", found[1])
             assert named is not None
             slower = ServingPlan(units=units, rate_per_s=float(named[1]) * 0.999)
             draws = [msgspec.structs.replace(workload, seed=workload.seed + seed) for seed in range(4)]
@@ -64,3 +66,19 @@ def test_a_rate_that_other_arrivals_are_kept_at_is_named() -> None:
             assert slower.rate_per_s < rate
     counts = [int(one[1]) for one in kept if one is not None]
     assert counts[0] < 3 == counts[1]
+
+
+def test_changes_are_told_from_the_rate_of_the_plan_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = RequestWorkload(prompt_tokens=300, output_tokens=40, requests=800)
+    problem = LOOP.replace(workload=workload, goal="rate", targets=ServingTargets(ttft_s=0.5))
+    result = pt.solve(problem)
+    assert result.plan is not None
+    assert result.evaluation is not None
+    one = (msgspec.structs.replace(result.plan.units[0], count=1),)
+    monkeypatch.setattr(changes, "_changed", lambda priced, asked, plan: [("with one", asked, one)])
+    # A run so short that much of it is what the last requests still take.
+    monkeypatch.setattr(changes, "_REQUESTS", 200)
+    sentences = list(changes.change_sentences(cast("Any", None), result, Monitor(60)))
+    told = re.search(r"with one, they would take ([0-9.]+) requests/s \(([+-][0-9]+)%\)", sentences[-1])
+    assert told is not None
+    assert float(told[1]) == pytest.approx(result.evaluation.requests_per_s * (1 + float(told[2]) / 100), rel=0.01)

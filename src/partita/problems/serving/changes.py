@@ -8,14 +8,15 @@ import msgspec
 
 from partita.costs.serving.decoder import decoder_of
 from partita.engines.search.monitor import Monitor
+from partita.engines.search.result import Result
 from partita.ground.errors import InputError
 from partita.ground.units import format_time
 from partita.nouns.catalogue.loader import load_catalogue
 from partita.nouns.cluster import Cluster, DeviceGroup
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.facets.model import Priced
-from partita.problems.serving.evaluate import evaluate, keeps
-from partita.problems.serving.fleets import GapParts
+from partita.problems.serving.evaluate import ServingEvaluation, evaluate, keeps
+from partita.problems.serving.fleets import GapParts, gap_parts
 from partita.problems.serving.menu import holds, priced_unit
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.options import StatedLayout
@@ -35,20 +36,18 @@ _OTHERS = ("H200-141GB", "B200", "H100-80GB")
 
 
 def change_sentences(
-    priced: Priced[ServingProblem],
-    problem: ServingProblem,
-    plan: ServingPlan,
-    gap_parts: GapParts | None,
-    monitor: Monitor,
+    priced: Priced[ServingProblem], result: Result[ServingProblem, ServingPlan, ServingEvaluation], monitor: Monitor
 ) -> Iterator[str]:
-    """What is known beside the run of a plan, of a problem that looks for a rate or for the cheapest fleet."""
-    if problem.goal == "time":
+    """What is known beside the run of a feasible plan, of a problem that looks for a rate or for the cheapest fleet."""
+    problem, plan, evaluation = result.problem, result.plan, result.evaluation
+    if problem.goal == "time" or plan is None or evaluation is None or not evaluation.feasible:
         return
     asked = _asking(problem)
     now = plan.rate_per_s or (problem.workload.rate_per_s or 0.0)
-    if gap_parts is not None:
-        yield _parted(gap_parts)
-    yield from other_arrivals(asked, plan, now)
+    parts = gap_parts(problem, plan, evaluation.objective, result.bound)
+    if parts is not None:
+        yield _parted(parts)
+    yield from other_arrivals(asked, plan, now, monitor)
     base = most_offered(asked, plan.units, now, monitor)
     if base is None or base.rate_per_s is None:
         return
@@ -62,8 +61,9 @@ def change_sentences(
         if found is None or found.rate_per_s is None:
             yield f"{words}, they would keep the targets at no rate near this"
         else:
-            rate = evaluate(changed, found).requests_per_s
-            more = rate / taken - 1
+            more = evaluate(changed, found).requests_per_s / taken - 1
+            # Short runs end sooner after their last arrival: only their ratio says what the plan's own run would do.
+            rate = (evaluation.requests_per_s if problem.goal == "rate" else taken) * (1 + more)
             amount = "as many requests/s" if abs(more) < _ALIKE else f"{rate:.4g} requests/s ({more:+.0%})"
             yield f"{words}, they would take {amount}"
 
@@ -84,7 +84,7 @@ def _parted(parts: GapParts) -> str:
     return f"{most}; the gap is {parts.queues:.1%} queues and targets and {parts.units:.1%} that other units could save"
 
 
-def other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float) -> Iterator[str]:
+def other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float, monitor: Monitor) -> Iterator[str]:
     """The same rate with requests that are drawn anew, and the one that they are all served at."""
     draws, kept, worths = [problem], 0, []
     for seed in range(1, _SEEDS + 1):
@@ -101,9 +101,11 @@ def other_arrivals(problem: ServingProblem, plan: ServingPlan, rate: float) -> I
     if kept == _SEEDS:
         return
     for less in _LESS:
+        if monitor.stopping:
+            return
         slower = ServingPlan(units=plan.units, rate_per_s=rate * (1 - less))
         if all(keeps(one, slower) for one in draws):
-            yield f"with any of these arrivals they are kept at {slower.rate_per_s:.4g} requests/s (-{less:.0%})"
+            yield f"with any of these arrivals they are kept if {slower.rate_per_s:.4g} requests/s come (-{less:.0%})"
             return
 
 

@@ -18,7 +18,6 @@ from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.facets.model import FromModel, Priced, RefinedPlan
 from partita.problems.serving.changes import change_sentences
 from partita.problems.serving.engine import check_lengths
-from partita.problems.serving.fleets import gap_parts
 from partita.problems.serving.menu import link_of, menu, priced_unit
 from partita.problems.serving.options import (
     MANY,
@@ -119,10 +118,7 @@ class ServingFromModel(FromModel[ServingProblem]):
         monitor: Monitor,
     ) -> RefinedPlan:
         """What would change the answer."""
-        if result.plan is None or result.evaluation is None or not result.evaluation.feasible:
-            return RefinedPlan()
-        parts = gap_parts(result.problem, result.plan, result.evaluation.objective, result.bound)
-        return RefinedPlan(limits=tuple(change_sentences(priced, result.problem, result.plan, parts, monitor)))
+        return RefinedPlan(limits=tuple(change_sentences(priced, result, monitor)))
 
 
 def pools_of(cluster: Cluster, settings: ServingPricing) -> tuple[DevicePool, ...]:
