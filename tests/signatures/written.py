@@ -100,7 +100,7 @@ def types_of(kind: AnyKind, imports: Imports) -> list[str]:
     """Problem, plan and evaluation of a kind, by name, imported."""
     found: tuple[Any, ...] = ()
     for each in type(kind).__mro__:
-        for base in getattr(each, "__orig_bases__", ()):
+        for base in vars(each).get("__orig_bases__", ()):
             if (
                 not found
                 and typing.get_origin(base) is Kind

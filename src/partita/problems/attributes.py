@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pkgutil import resolve_name
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 from partita.ground.registry import Added
 
-T = TypeVar("T", covariant=True)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T", covariant=True)
 
 #: The lists of a problem, by what one of them is called.
 LISTS = {"solver": "solvers", "baseline": "baselines", "bound": "bounds"}
 
 
 class lazy(Generic[T]):
-    """An attribute of a descriptor that is heavy to import, written ``name: lazy[Type] = lazy("module:name")``.
+    """An attribute of a descriptor that is heavy to import, written ``name = lazy("module:name")``.
 
-    It is imported when it is asked for; a class is called with the descriptor.
+    It is imported when it is asked for; a class is called with the descriptor. Its type is what ``Kind`` says of the
+    attribute; ``name: lazy[Type]`` says another one.
     """
 
     def __init__(self, home: str) -> None:

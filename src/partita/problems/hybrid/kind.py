@@ -28,10 +28,10 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     options = HybridOptions
     changes = HybridChanges
     baseline_time_s = 15.0
-    files: lazy[Any] = lazy("partita.problems.hybrid.files.plans:HybridPlanFiles")
-    report: lazy[Any] = lazy("partita.problems.hybrid.report.report:HybridReport")
-    sweep: lazy[Any] = lazy("partita.problems.hybrid.sweep:HybridSweep")
-    stages: lazy[Any] = lazy("partita.problems.hybrid.timeline:HybridStages")
+    files = lazy("partita.problems.hybrid.files.plans:HybridPlanFiles")
+    report = lazy("partita.problems.hybrid.report.report:HybridReport")
+    sweep = lazy("partita.problems.hybrid.sweep:HybridSweep")
+    stages = lazy("partita.problems.hybrid.timeline:HybridStages")
     change = staticmethod(change)
     #: What ``explain_infeasible`` says, given this descriptor.
     explained: lazy[Callable[..., str]] = lazy("partita.problems.hybrid.explain:explain_infeasible")

@@ -12,15 +12,7 @@ from partita.problems.latency.plan import LatencyPlan, complete
 from partita.problems.latency.problem import LatencyProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from partita.problems.kind import Bounds, Certify, Evaluate, Solvers
     from partita.problems.latency.evaluate import LatencyEvaluation
-    from partita.problems.latency.files.plans import LatencyPlanFiles
-    from partita.problems.latency.from_model import LatencyFromModel
-    from partita.problems.latency.report import LatencyReport
-    from partita.problems.latency.sweep import LatencySweep
-    from partita.problems.latency.timeline import LatencyTimeLine
 
 
 class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
@@ -30,22 +22,20 @@ class Latency(Kind[LatencyProblem, LatencyPlan, "LatencyEvaluation"]):
     problem = LatencyProblem
     plan = LatencyPlan
     changes = LatencyChanges
-    solvers: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.solvers:DEFAULT_SOLVERS")
+    solvers = lazy("partita.problems.latency.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
-    bounds: lazy[Bounds[LatencyProblem]] = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[LatencyProblem, LatencyPlan]] = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
-    files: lazy[LatencyPlanFiles] = lazy("partita.problems.latency.files.plans:LatencyPlanFiles")
-    model: lazy[LatencyFromModel] = lazy("partita.problems.latency.from_model:LatencyFromModel")
-    report: lazy[LatencyReport] = lazy("partita.problems.latency.report:LatencyReport")
-    sweep: lazy[LatencySweep] = lazy("partita.problems.latency.sweep:LatencySweep")
-    timeline: lazy[LatencyTimeLine] = lazy("partita.problems.latency.timeline:LatencyTimeLine")
-    samples: lazy[Sequence[Sequence[LatencyProblem]]] = lazy("partita.problems.latency.samples:SAMPLES")
+    bounds = lazy("partita.problems.latency.bounds:DEFAULT_BOUNDS")
+    baselines = lazy("partita.problems.latency.baselines:DEFAULT_BASELINES")
+    files = lazy("partita.problems.latency.files.plans:LatencyPlanFiles")
+    model = lazy("partita.problems.latency.from_model:LatencyFromModel")
+    report = lazy("partita.problems.latency.report:LatencyReport")
+    sweep = lazy("partita.problems.latency.sweep:LatencySweep")
+    timeline = lazy("partita.problems.latency.timeline:LatencyTimeLine")
+    samples = lazy("partita.problems.latency.samples:SAMPLES")
     change = staticmethod(change)
     complete = staticmethod(complete)
-    evaluate: lazy[Evaluate[LatencyProblem, LatencyPlan, LatencyEvaluation]] = lazy(
-        "partita.problems.latency.evaluate:evaluate"
-    )
-    certify: lazy[Certify[LatencyProblem]] = lazy("partita.problems.latency.bounds.critical_path:certify")
+    evaluate = lazy("partita.problems.latency.evaluate:evaluate")
+    certify = lazy("partita.problems.latency.bounds.critical_path:certify")
 
     def unlimited(self, problem: LatencyProblem, evaluation: LatencyEvaluation) -> LatencyProblem | None:
         """Without memory limit, if some accelerator's memory is nearly full."""

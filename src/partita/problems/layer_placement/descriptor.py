@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from partita.problems.attributes import lazy
 from partita.problems.kind import Kind
 from partita.problems.layer_placement.evaluate import LayerPlacementEvaluation, complete, evaluate
 from partita.problems.layer_placement.problem import LayerPlacement, LayerPlacementProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from partita.problems.kind import Bounds, Certify, ProblemFamily, Solvers
-    from partita.problems.layer_placement.from_model import LayerPlacementFromModel
-    from partita.problems.layer_placement.report import LayerPlacementReport
-    from partita.problems.layer_placement.sweep import LayerPlacementSweep
 
 
 class LayerPlacementKind(Kind[LayerPlacementProblem, LayerPlacement, LayerPlacementEvaluation]):
@@ -24,20 +14,16 @@ class LayerPlacementKind(Kind[LayerPlacementProblem, LayerPlacement, LayerPlacem
     summary = "which layers of a served model each of several unlike machines holds: the fewest seconds per token"
     problem = LayerPlacementProblem
     plan = LayerPlacement
-    model: lazy[LayerPlacementFromModel] = lazy("partita.problems.layer_placement.from_model:LayerPlacementFromModel")
-    solvers: lazy[Solvers[LayerPlacementProblem, LayerPlacement]] = lazy(
-        "partita.problems.layer_placement.solvers:DEFAULT_SOLVERS"
-    )
+    model = lazy("partita.problems.layer_placement.from_model:LayerPlacementFromModel")
+    solvers = lazy("partita.problems.layer_placement.solvers:DEFAULT_SOLVERS")
     usual_solver = "combined"
-    bounds: lazy[Bounds[LayerPlacementProblem]] = lazy("partita.problems.layer_placement.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[LayerPlacementProblem, LayerPlacement]] = lazy(
-        "partita.problems.layer_placement.baselines:DEFAULT_BASELINES"
-    )
-    report: lazy[LayerPlacementReport] = lazy("partita.problems.layer_placement.report:LayerPlacementReport")
-    sweep: lazy[LayerPlacementSweep] = lazy("partita.problems.layer_placement.sweep:LayerPlacementSweep")
-    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.layer_placement.generators:GENERATORS")
-    samples: lazy[Sequence[Sequence[LayerPlacementProblem]]] = lazy("partita.problems.layer_placement.samples:SAMPLES")
-    certify: lazy[Certify[LayerPlacementProblem]] = lazy("partita.problems.layer_placement.certifying:certify")
+    bounds = lazy("partita.problems.layer_placement.bounds:DEFAULT_BOUNDS")
+    baselines = lazy("partita.problems.layer_placement.baselines:DEFAULT_BASELINES")
+    report = lazy("partita.problems.layer_placement.report:LayerPlacementReport")
+    sweep = lazy("partita.problems.layer_placement.sweep:LayerPlacementSweep")
+    generators = lazy("partita.problems.layer_placement.generators:GENERATORS")
+    samples = lazy("partita.problems.layer_placement.samples:SAMPLES")
+    certify = lazy("partita.problems.layer_placement.certifying:certify")
     evaluate = staticmethod(evaluate)
     complete = staticmethod(complete)
 

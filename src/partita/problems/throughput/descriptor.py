@@ -13,16 +13,7 @@ from partita.problems.throughput.options import ThroughputChanges, ThroughputOpt
 from partita.problems.throughput.problem import ThroughputProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from partita.problems.kind import Ahead, Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.throughput.evaluation import Evaluation
-    from partita.problems.throughput.files.plans import ThroughputPlanFiles
-    from partita.problems.throughput.from_model import ThroughputFromModel
-    from partita.problems.throughput.replicas import ThroughputReplicas
-    from partita.problems.throughput.report import ThroughputReport
-    from partita.problems.throughput.sweep import ThroughputSweep
-    from partita.problems.throughput.timeline import ThroughputStages, ThroughputTimeLine
 
 
 class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
@@ -33,27 +24,23 @@ class Throughput(Kind[ThroughputProblem, Plan, "Evaluation"]):
     plan = Plan
     options = ThroughputOptions
     changes = ThroughputChanges
-    solvers: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.components:SOLVERS")
-    bounds: lazy[Bounds[ThroughputProblem]] = lazy("partita.problems.throughput.components:BOUNDS")
-    baselines: lazy[Solvers[ThroughputProblem, Plan]] = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
-    model: lazy[ThroughputFromModel] = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
-    files: lazy[ThroughputPlanFiles] = lazy("partita.problems.throughput.files.plans:ThroughputPlanFiles")
-    report: lazy[ThroughputReport] = lazy("partita.problems.throughput.report:ThroughputReport")
-    sweep: lazy[ThroughputSweep] = lazy("partita.problems.throughput.sweep:ThroughputSweep")
-    timeline: lazy[ThroughputTimeLine] = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
-    stages: lazy[ThroughputStages] = lazy("partita.problems.throughput.timeline:ThroughputStages")
-    replicas: lazy[ThroughputReplicas] = lazy("partita.problems.throughput.replicas:ThroughputReplicas")
-    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.throughput.generators.settings:GENERATORS")
-    ahead: lazy[Sequence[Ahead]] = lazy("partita.problems.throughput.ahead:AHEAD")
-    samples: lazy[Sequence[Sequence[ThroughputProblem]]] = lazy("partita.problems.throughput.samples:SAMPLES")
+    solvers = lazy("partita.problems.throughput.components:SOLVERS")
+    bounds = lazy("partita.problems.throughput.components:BOUNDS")
+    baselines = lazy("partita.problems.throughput.baselines:DEFAULT_BASELINES")
+    model = lazy("partita.problems.throughput.from_model:ThroughputFromModel")
+    files = lazy("partita.problems.throughput.files.plans:ThroughputPlanFiles")
+    report = lazy("partita.problems.throughput.report:ThroughputReport")
+    sweep = lazy("partita.problems.throughput.sweep:ThroughputSweep")
+    timeline = lazy("partita.problems.throughput.timeline:ThroughputTimeLine")
+    stages = lazy("partita.problems.throughput.timeline:ThroughputStages")
+    replicas = lazy("partita.problems.throughput.replicas:ThroughputReplicas")
+    generators = lazy("partita.problems.throughput.generators.settings:GENERATORS")
+    ahead = lazy("partita.problems.throughput.ahead:AHEAD")
+    samples = lazy("partita.problems.throughput.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate: lazy[Evaluate[ThroughputProblem, Plan, Evaluation]] = lazy(
-        "partita.problems.throughput.evaluate:evaluate"
-    )
-    certify: lazy[Certify[ThroughputProblem]] = lazy("partita.problems.throughput.certifying:certify")
-    complete: lazy[Callable[[ThroughputProblem, Plan], Plan]] = lazy(
-        "partita.problems.throughput.working_memory:ordered_plan"
-    )
+    evaluate = lazy("partita.problems.throughput.evaluate:evaluate")
+    certify = lazy("partita.problems.throughput.certifying:certify")
+    complete = lazy("partita.problems.throughput.working_memory:ordered_plan")
 
     def default_solver(self, problem: ThroughputProblem, options: ThroughputOptions) -> str:
         if options.contiguity == "free":
