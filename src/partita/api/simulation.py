@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from partita.api.frames import Frame, frame
 from partita.api.pictures import save_timeline
 from partita.conductor.simulate import Simulated, sensitivities
 from partita.documents.tables.text import as_text
+from partita.engines.kernels.arrays import Floats
 from partita.report.pages import cell, write_page
 from partita.simulator.document import simulation_document
 from partita.simulator.gantt_plot import draw_gantt
@@ -95,7 +93,7 @@ class SimulationAnswer:
         return self.simulation.bubble_fraction
 
     @property
-    def latencies(self) -> npt.NDArray[np.float64]:
+    def latencies(self) -> Floats:
         """Of every microbatch the time from its arrival to its end, in ``unit``."""
         return self.simulation.latencies
 

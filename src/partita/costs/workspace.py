@@ -10,9 +10,9 @@ too much where a tensor passes a stage by without being touched there. docs/cost
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.costs.gradients import parameter_gradients
+from partita.engines.kernels.arrays import Longs
 from partita.nouns.graph import Graph
 
 
@@ -70,7 +70,7 @@ def lives(
     return result
 
 
-def workspace_bytes(graph: Graph, spans: list[tuple[int, int, int]]) -> npt.NDArray[np.int64]:
+def workspace_bytes(graph: Graph, spans: list[tuple[int, int, int]]) -> Longs:
     """For each operator its scratch memory and the bytes of all tensors alive while it runs, given ``lives``."""
     change = np.zeros(len(graph.operators) + 1, dtype=np.int64)
     if spans:
@@ -81,7 +81,7 @@ def workspace_bytes(graph: Graph, spans: list[tuple[int, int, int]]) -> npt.NDAr
     return np.cumsum(change[:-1]) + scratch
 
 
-def own_bytes(graph: Graph) -> npt.NDArray[np.int64]:
+def own_bytes(graph: Graph) -> Longs:
     """For each operator its scratch memory, the graph's inputs that it reads, and what it makes for nobody.
 
     These are no tensors between operators. An input that several operators read counts while each of them runs, not

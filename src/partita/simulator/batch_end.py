@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.simulator.builder import ProgramTasks
-from partita.simulator.program import End, Ints
+from partita.simulator.program import End
 from partita.simulator.rounds import WORK
 from partita.simulator.timeline import SYNC, UPDATE
 
@@ -13,7 +14,7 @@ from partita.simulator.timeline import SYNC, UPDATE
 def add_ends(builder: ProgramTasks) -> None:
     """Synchronisation and update of every place after every batch."""
     program = builder.program
-    link_things: dict[int, Ints] = {}
+    link_things: dict[int, Longs] = {}
     for end in program.ends:
         if end.link >= 0 and end.link not in link_things:
             # Links that take turns as they become ready are the same ones that the batch has used.
@@ -22,7 +23,7 @@ def add_ends(builder: ProgramTasks) -> None:
     for number, end in enumerate(program.ends):
         if program.places[number].is_link:
             continue
-        updated: list[Ints] = []
+        updated: list[Longs] = []
         if not program.flushes and end.update > 0:
             _share_device(builder, number)
         for batch in range(program.batches):
@@ -43,8 +44,8 @@ def _share_device(builder: ProgramTasks, number: int) -> None:
 
 
 def _end(
-    builder: ProgramTasks, number: int, end: End, batch: int, link_things: dict[int, Ints], before: Ints | None
-) -> Ints:
+    builder: ProgramTasks, number: int, end: End, batch: int, link_things: dict[int, Longs], before: Longs | None
+) -> Longs:
     """The end of one batch at one place, after that of the batch before; the last task of every replica."""
     _, steps, micro = _actions(builder, number, batch, last=True)
     instances = builder.program.places[number].instances
@@ -54,7 +55,7 @@ def _end(
         done = np.concatenate([done, before])
     lanes = builder.lane_of[number, "sync"]
     # What each replica has to wait for next: all of them have the same weights.
-    joined: Ints = np.repeat(_join(builder, done), instances)
+    joined: Longs = np.repeat(_join(builder, done), instances)
     if end.sync > 0 and end.behind:
         work = builder.column[steps, WORK] + micro
         times = np.concatenate([row[0] for row in builder.rows])[work]
@@ -93,7 +94,7 @@ def _end(
     return joined
 
 
-def _join(builder: ProgramTasks, tasks: Ints) -> Ints:
+def _join(builder: ProgramTasks, tasks: Longs) -> Longs:
     """One task that ends when all of these have."""
     if len(tasks) == 1:
         return tasks
@@ -102,7 +103,7 @@ def _join(builder: ProgramTasks, tasks: Ints) -> Ints:
     return joined
 
 
-def _milestones(builder: ProgramTasks, works: Ints, durations: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Ints:
+def _milestones(builder: ProgramTasks, works: Longs, durations: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Longs:
     """Tasks that end when work has gone on for so long: they wait for what the work waits for."""
     before, after = np.concatenate(builder.before), np.concatenate(builder.after)
     found = builder.add(durations, SYNC, -1, microbatches=np.full(len(works), -1))
@@ -113,7 +114,7 @@ def _milestones(builder: ProgramTasks, works: Ints, durations: np.ndarray[tuple[
     return found
 
 
-def _actions(builder: ProgramTasks, number: int, batch: int, *, last: bool) -> tuple[Ints, Ints, Ints]:
+def _actions(builder: ProgramTasks, number: int, batch: int, *, last: bool) -> tuple[Longs, Longs, Longs]:
     """The first or last action of each instance of a place that has one in a batch: instances, steps, microbatches."""
     program = builder.program
     instances, steps, micro = [], [], []

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.simulator.engine import TaskGraph
-from partita.simulator.program import Floats, Ints, Place, Program
+from partita.simulator.program import Place, Program
 from partita.simulator.rounds import IN, OUT, WORK, in_rounds, offsets, parts_of
 from partita.simulator.timeline import COPY_IN, COPY_OUT, TRANSFER, Lane
 
@@ -40,11 +41,11 @@ class ProgramTasks:
     """
 
     graph: TaskGraph
-    sort: Ints
-    lane: Ints
-    step: Ints
-    microbatch: Ints
-    works: Ints
+    sort: Longs
+    lane: Longs
+    step: Longs
+    microbatch: Longs
+    works: Longs
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -56,20 +57,20 @@ class ProgramTasks:
         #: Links between machines that move at the same time what comes at the same time.
         self.shares = program.contention == "shared" and not self.contended
         self.count = 0
-        self.rows: list[tuple[Floats, Floats, Ints, Ints, Ints, Ints]] = []
-        self.before: list[Ints] = []
-        self.after: list[Ints] = []
-        self.holds: list[tuple[Ints, Ints]] = []
-        self.uses: list[tuple[Ints, Ints]] = []
+        self.rows: list[tuple[Floats, Floats, Longs, Longs, Longs, Longs]] = []
+        self.before: list[Longs] = []
+        self.after: list[Longs] = []
+        self.holds: list[tuple[Longs, Longs]] = []
+        self.uses: list[tuple[Longs, Longs]] = []
         self.things = 0
         self.capacity: list[float] = []
         self.stand_in: dict[int, int] = {}
-        self.received: list[tuple[Ints, Ints]] = []
-        self.link_things: dict[int, Ints] = {}
-        self.device_things: dict[int, Ints] = {}
-        self.shared_links: dict[int, Ints] = {}
+        self.received: list[tuple[Longs, Longs]] = []
+        self.link_things: dict[int, Longs] = {}
+        self.device_things: dict[int, Longs] = {}
+        self.shared_links: dict[int, Longs] = {}
         self.lanes: list[Lane] = []
-        self.lane_of: dict[tuple[int, str], Ints] = {}
+        self.lane_of: dict[tuple[int, str], Longs] = {}
         self._number_lanes()
 
     # -- rows, edges, lanes ---------------------------------------------------------------------------------------
@@ -77,12 +78,12 @@ class ProgramTasks:
     def add(
         self,
         durations: Floats | float,
-        sort: Ints | int,
-        lane: Ints | int,
+        sort: Longs | int,
+        lane: Longs | int,
         step: int = -1,
-        microbatches: Ints | None = None,
+        microbatches: Longs | None = None,
         amount: float = 0.0,
-    ) -> Ints:
+    ) -> Longs:
         """New tasks, one for each microbatch (one alone if there are none); their numbers."""
         mine = np.array([-1], dtype=np.int64) if microbatches is None else microbatches
         n = len(mine)
@@ -93,13 +94,13 @@ class ProgramTasks:
         self.count += n
         return np.arange(self.count - n, self.count, dtype=np.int64)
 
-    def wait(self, after: Ints, before: Ints) -> None:
+    def wait(self, after: Longs, before: Longs) -> None:
         """Let tasks wait for others, one by one (or all for one)."""
         after, before = np.broadcast_arrays(after, before)
         self.before.append(np.ascontiguousarray(before))
         self.after.append(np.ascontiguousarray(after))
 
-    def chain(self, first: Ints, last: Ints) -> None:
+    def chain(self, first: Longs, last: Longs) -> None:
         """Let each of a chain of blocks wait for the one before it; blocks from their first to their last task."""
         self.wait(first[1:], last[:-1])
 
@@ -135,9 +136,9 @@ class ProgramTasks:
                     self.lanes.append(Lane(-1, owner, stream, shared=self.shares or place.parallel))
         self.lane_of = {key: np.array(lanes, dtype=np.int64) for key, lanes in placed.items()}
 
-    def lanes_at(self, place: int, stream: str, microbatches: Ints) -> Ints:
+    def lanes_at(self, place: int, stream: str, microbatches: Longs) -> Longs:
         """The lane of a stream of a place, for every microbatch."""
-        found: Ints = self.lane_of[place, stream][microbatches % self.program.places[place].instances]
+        found: Longs = self.lane_of[place, stream][microbatches % self.program.places[place].instances]
         return found
 
     def stream(self, place: Place, part: int, outward: bool) -> str:
@@ -223,7 +224,7 @@ class ProgramTasks:
                 if self.column[s, part] >= 0:
                     yield s, part, self.stream(place, part, self.program.steps[s].outward)
 
-    def chain_blocks(self, place: Place, steps: Ints, microbatches: Ints) -> None:
+    def chain_blocks(self, place: Place, steps: Longs, microbatches: Longs) -> None:
         """The order of one instance: whole steps where transfers take the device, otherwise each part by its stream."""
         if place.streams == "sum" or self.contended:
             self.chain(self.head[steps] + microbatches, self.tail[steps] + microbatches)
@@ -245,7 +246,7 @@ class ProgramTasks:
                     unit, micro = in_rounds(units, instance, place.instances, self.total)
                     self.chain(first[unit] + micro, last[unit] + micro)
 
-    def _streams(self, number: int, place: Place, depth: Ints) -> Iterator[tuple[list[tuple[int, int]], Ints, Ints]]:
+    def _streams(self, number: int, place: Place, depth: Longs) -> Iterator[tuple[list[tuple[int, int]], Longs, Longs]]:
         """Every stream of a place: (offset, unit) of what it does, and the first and last task of every unit."""
         mine = self._steps_at(number)
         if not mine:
@@ -263,7 +264,7 @@ class ProgramTasks:
     def _steps_at(self, place: int) -> list[int]:
         return [s for s, step in enumerate(self.program.steps) if step.place == place and self.head[s] >= 0]
 
-    def _capacity(self, place: int) -> Ints:
+    def _capacity(self, place: int) -> Longs:
         """The instances of a link, as links that are shared: time is what they move."""
         if place not in self.shared_links:
             count = self.program.places[place].instances
@@ -273,17 +274,17 @@ class ProgramTasks:
 
     # -- what is shared -------------------------------------------------------------------------------------------
 
-    def new_things(self, count: int) -> Ints:
+    def new_things(self, count: int) -> Longs:
         """Things to be held."""
         self.things += count
         return np.arange(self.things - count, self.things, dtype=np.int64)
 
-    def hold(self, tasks: Ints, things: Ints) -> None:
+    def hold(self, tasks: Longs, things: Longs) -> None:
         """Let each task hold a thing."""
         tasks, things = np.broadcast_arrays(tasks, things)
         self.holds.append((np.ascontiguousarray(tasks), np.ascontiguousarray(things)))
 
-    def take_turns(self, place: int, columns: Sequence[int]) -> Ints:
+    def take_turns(self, place: int, columns: Sequence[int]) -> Longs:
         """Let parts of steps take turns as they become ready; the things that stand for the place's instances."""
         things = self.new_things(self.program.places[place].instances)
         for column in columns:
@@ -330,7 +331,7 @@ class ProgramTasks:
         return self
 
 
-def _by_task(pairs: Sequence[tuple[Ints, Ints]], count: int) -> tuple[Ints, Ints]:
+def _by_task(pairs: Sequence[tuple[Longs, Longs]], count: int) -> tuple[Longs, Longs]:
     """Pairs of tasks and what they take, as offsets by task and what they take."""
     offsets_ = np.zeros(count + 1, dtype=np.int64)
     if not pairs:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.ground.errors import InputError, StuckError
-from partita.simulator.program import Floats, Ints
 
 #: Times beyond this are refused: sums of them would not be finite.
 _LATEST = 1e300
@@ -36,15 +35,15 @@ class TaskGraph:
     release: Floats  #: (n,) Time before which the task does not start.
     priority: Floats  #: (n,) Smaller goes first.
     #: (e,) Task ``before[k]`` ends before ``after[k]`` starts.
-    before: Ints
-    after: Ints
+    before: Longs
+    after: Longs
     #: (n + 1,) and (h,) The things that task i holds alone from start to end are ``held[held_offsets[i]:held_offsets[i
     #: + 1]]``, numbers below ``things``: streams, links, groups' turns.
-    held_offsets: Ints
-    held: Ints
+    held_offsets: Longs
+    held: Longs
     #: (n + 1,) and (u,) The links that it shares while it moves its amount, numbers of entries of ``capacity``.
-    used_offsets: Ints
-    used: Ints
+    used_offsets: Longs
+    used: Longs
     things: int  #: How many things there are to be held.
     capacity: Floats  #: (links,) Amount per unit of time that all who use a link together can move; positive.
 
@@ -63,7 +62,7 @@ class Times:
     end: Floats
     #: (n,) The task whose end let it start when it did: the last of those that it waits for, or the one that held what
     #: it needed; −1 if it started at its release or at 0.
-    cause: Ints
+    cause: Longs
 
 
 def run(graph: TaskGraph) -> Times:
@@ -109,7 +108,7 @@ def run(graph: TaskGraph) -> Times:
     return Times(state.start, state.events.key, state.cause)
 
 
-def _groups(tasks: TaskGraph) -> tuple[Ints, int]:
+def _groups(tasks: TaskGraph) -> tuple[Longs, int]:
     """(n,) Numbers that are equal for tasks that hold the same things, and a number above all of them."""
     lengths, starts = np.diff(tasks.held_offsets), tasks.held_offsets[:-1]
     held, things, most = tasks.held, tasks.things, int(lengths.max(initial=0))
@@ -168,14 +167,14 @@ def _numbers(name: str, values: Floats, count: int) -> Floats:
     return array
 
 
-def _refuse(owner: str, name: str, array: Floats, wrong: npt.NDArray[np.bool_], rule: str) -> None:
+def _refuse(owner: str, name: str, array: Floats, wrong: Bools, rule: str) -> None:
     """Refuse the first entry that is wrong."""
     if wrong.any():
         at = int(wrong.argmax())
         raise InputError(f"{owner} {at}: {name} is {array[at]}; it must be {rule}")
 
 
-def _whole(name: str, values: Ints) -> Ints:
+def _whole(name: str, values: Longs) -> Longs:
     """As whole numbers, in one dimension."""
     array = np.asarray(values)
     if array.ndim != 1 or len(array) > _MOST:
@@ -201,7 +200,7 @@ def _check_edges(tasks: TaskGraph) -> None:
             )
 
 
-def _check_lists(name: str, offsets: Ints, members: Ints, n: int, says: str, count: int) -> None:
+def _check_lists(name: str, offsets: Longs, members: Longs, n: int, says: str, count: int) -> None:
     """Refuse lists of the tasks that are cut wrongly, or name what is not there, or something twice."""
     if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != len(members) or (np.diff(offsets) < 0).any():
         raise InputError(

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from partita.documents.document import write_atomic
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.ground.errors import InputError, MissingExtraError
 from partita.ground.units import GIB, format_bytes
 from partita.simulator.gantt_text import main_sorts
-from partita.simulator.program import Floats, Ints
 from partita.simulator.timeline import SORTS, Timeline
 
 if TYPE_CHECKING:
@@ -39,17 +39,17 @@ _LABELLED = 140
 #: Up to so many devices are named beside the memory curves.
 _NAMED = 16
 
-_Bars = tuple[Floats, Floats, Ints, Ints]
+_Bars = tuple[Floats, Floats, Longs, Longs]
 
 
-def _merged(start: Floats, end: Floats, sort: Ints, pixel: float) -> tuple[Floats, Floats, Ints]:
+def _merged(start: Floats, end: Floats, sort: Longs, pixel: float) -> tuple[Floats, Floats, Longs]:
     """Bars of one lane, by start, with those of one sort made one that follow each other closer than a pixel."""
     gap = start[1:] - np.maximum.accumulate(end)[:-1]
     begins = np.flatnonzero(np.concatenate(([True], (gap >= pixel) | (sort[1:] != sort[:-1]))))
     return start[begins], np.maximum.reduceat(end, begins), sort[begins]
 
 
-def _sampled(codes: Ints, finish: float) -> tuple[Floats, Floats, Ints]:
+def _sampled(codes: Longs, finish: float) -> tuple[Floats, Floats, Longs]:
     """Bars of one lane from what it does most of each piece of the time; −1 for nothing."""
     edges = np.concatenate(([0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]))
     sort = codes[edges[:-1]]

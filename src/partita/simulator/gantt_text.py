@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.rounding import TOLERANCE
 from partita.ground.units import format_time
-from partita.simulator.program import Ints
 from partita.simulator.timeline import SORTS, Timeline
 
 #: Stands where a lane mostly does nothing.
@@ -16,7 +16,7 @@ IDLE = "·"
 _FEWEST = 10
 
 
-def main_sorts(timeline: Timeline, row_of_lane: Ints, rows: int, columns: int) -> Ints:
+def main_sorts(timeline: Timeline, row_of_lane: Longs, rows: int, columns: int) -> Longs:
     """What takes most of each of several equal pieces of the time from 0 to the finish, which is not 0.
 
     ``row_of_lane`` is for each lane the row to which it counts; −1 for none. The answer is (rows, columns) places of

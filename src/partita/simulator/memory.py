@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partita.simulator.program import Floats, Ints, Place, Program
+from partita.engines.kernels.arrays import Floats, Longs
+from partita.simulator.program import Place, Program
 from partita.simulator.timeline import MemoryCurve
 
 
-def memory_curves(program: Program, works: Ints, start: Floats, end: Floats) -> tuple[MemoryCurve, ...]:
+def memory_curves(program: Program, works: Longs, start: Floats, end: Floats) -> tuple[MemoryCurve, ...]:
     """A curve for every instance of every place of devices, in their order; empty if nothing is known of memory.
 
     ``works`` (steps, microbatches) are the tasks that do the work of steps, −1 for none; ``start`` and ``end`` are by
@@ -41,7 +42,7 @@ def memory_curves(program: Program, works: Ints, start: Floats, end: Floats) -> 
     return tuple(curves)
 
 
-def _turns(program: Program, works: Ints) -> Ints:
+def _turns(program: Program, works: Longs) -> Longs:
     """(steps, microbatches) Places in the order of a device; the numbers of tasks where there is none."""
     if program.orders is None:
         return works
@@ -57,7 +58,7 @@ class _Works:
 
     start: Floats
     end: Floats
-    turn: Ints
+    turn: Longs
     saves: Floats
     frees: Floats
 
@@ -73,8 +74,8 @@ def _curve(place: Place, works: _Works) -> MemoryCurve:
     order = np.lexsort((turns, phase, times))
     times, phase = times[order], phase[order]
 
-    def counted(started: Ints, ended: Ints) -> Ints:
-        found: Ints = np.cumsum(np.concatenate([np.zeros(1, np.int64), started, -ended])[order])
+    def counted(started: Longs, ended: Longs) -> Longs:
+        found: Longs = np.cumsum(np.concatenate([np.zeros(1, np.int64), started, -ended])[order])
         return found
 
     parts = {name: np.full(len(times), float(size)) for name, size in place.memory.items() if size}
@@ -91,7 +92,7 @@ def _curve(place: Place, works: _Works) -> MemoryCurve:
     return MemoryCurve(times[kept], {name: levels[kept] for name, levels in parts.items()}, place.limit)
 
 
-def _kept(times: Floats, phase: Ints, total: Floats) -> Ints:
+def _kept(times: Floats, phase: Longs, total: Floats) -> Longs:
     """Of every instant the last event, and before it the one with the most of what takes no time, if that is more."""
     last = np.flatnonzero(np.append(times[1:] > times[:-1], True))
     instant = np.searchsorted(last, np.arange(len(times)))
@@ -99,5 +100,5 @@ def _kept(times: Floats, phase: Ints, total: Floats) -> Ints:
     # By instant the largest first, the first of equals.
     inside = inside[np.lexsort((inside, -total[inside], instant[inside]))]
     _, first = np.unique(instant[inside], return_index=True)
-    kept: Ints = np.sort(np.concatenate([last, inside[first]]))
+    kept: Longs = np.sort(np.concatenate([last, inside[first]]))
     return kept

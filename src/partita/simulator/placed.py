@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time, exposed_once
+from partita.engines.kernels.arrays import Floats
 from partita.ground.errors import InputError
 from partita.nouns.topology.counted import CountedLinks
 from partita.simulator.pipeline import Exchange, Exchanged, Pipeline, PipelineStage, StageWork
@@ -22,8 +22,6 @@ from partita.simulator.schedules import find_schedule
 from partita.simulator.stages import staged_program
 from partita.simulator.steps import StepSummary, step_summary
 from partita.simulator.timeline import BACKWARD
-
-Floats = npt.NDArray[np.float64]
 
 #: [device, device] bytes per second: a matrix, or what is indexed as one.
 Bandwidths = Floats | CountedLinks

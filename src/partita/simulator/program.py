@@ -9,13 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.ground.shown import brief
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 #: What a transfer takes at its ends: the device itself, its one copy engine, or an engine for each direction.
 Streams = Literal["sum", "overlap", "duplex"]
@@ -78,9 +73,9 @@ class Step:
     frees: float = 0.0
     #: (microbatches,) Time and sort of the work where they are not the same for every microbatch; None otherwise.
     times: Floats | None = None
-    sorts: Ints | None = None
+    sorts: Longs | None = None
     #: (microbatches,) Where it does not happen and takes no time; None for nowhere.
-    absent: npt.NDArray[np.bool_] | None = None
+    absent: Bools | None = None
     name: str = ""  #: Of its slices, where sort, stage and microbatch do not say enough.
     not_before: Floats | None = None  #: (microbatches,) When it may start at the earliest; None for at any time.
 
@@ -121,8 +116,8 @@ class Order:
 
     place: int
     instance: int
-    steps: Ints
-    microbatches: Ints
+    steps: Longs
+    microbatches: Longs
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.dags import topological_order
-from partita.simulator.program import Ints, Place, Program, Step
+from partita.simulator.program import Place, Program, Step
 
 #: The parts of a step, in order.
 IN, WORK, OUT = range(3)
@@ -32,7 +33,7 @@ def parts_of(place: Place, step: Step) -> list[int]:
     return [part for part, time in enumerate((step.incoming, 1.0, step.outgoing)) if time > 0]
 
 
-def offsets(program: Program) -> Ints:
+def offsets(program: Program) -> Longs:
     """(steps, 3) Rounds from the start of every step's parts; −1 for parts that a step does not have."""
     count = len(program.steps)
     found = np.full((count, 3), -1, dtype=np.int64)
@@ -55,7 +56,7 @@ def offsets(program: Program) -> Ints:
     return found
 
 
-def in_rounds(units: Sequence[tuple[int, int]], instance: int, instances: int, total: int) -> tuple[Ints, Ints]:
+def in_rounds(units: Sequence[tuple[int, int]], instance: int, instances: int, total: int) -> tuple[Longs, Longs]:
     """Columns and microbatches of one stream, the given one of its instances, in the order of the rounds.
 
     Units are (offset, column) of everything that the stream does for a microbatch, of which there are so many in total.

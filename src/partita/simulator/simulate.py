@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.ground.errors import InputError, StuckError
 from partita.ground.shown import brief
 from partita.simulator.batch_end import add_ends
@@ -15,7 +16,7 @@ from partita.simulator.builder import ProgramTasks, owner_name
 from partita.simulator.critical import critical_path
 from partita.simulator.engine import Times, run
 from partita.simulator.memory import memory_curves
-from partita.simulator.program import Floats, Ints, Program
+from partita.simulator.program import Program
 from partita.simulator.rounds import offsets
 from partita.simulator.timeline import SORTS, Timeline
 from partita.simulator.transfers import add_messages
@@ -215,13 +216,13 @@ def _timeline(program: Program, tasks: ProgramTasks, times: Times) -> Timeline:
     )
 
 
-def _names(program: Program, steps: Ints) -> tuple[str, ...]:
+def _names(program: Program, steps: Longs) -> tuple[str, ...]:
     """The names of slices by their steps; empty if no step has one."""
     named = [step.name for step in program.steps]
     return tuple(named[step] if step >= 0 else "" for step in steps) if any(named) else ()
 
 
-def _flows(tasks: ProgramTasks, number: Ints, shown: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+def _flows(tasks: ProgramTasks, number: Longs, shown: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Longs:
     """Pairs of slices of one microbatch on different lanes of which one waits for the other."""
     before, after = tasks.graph.before, tasks.graph.after
     linked = shown[before] & shown[after] & (tasks.lane[before] != tasks.lane[after])

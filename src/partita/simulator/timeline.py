@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.ground.shown import brief
-from partita.simulator.program import Floats, Ints
 
 
 class Sort(NamedTuple):
@@ -87,14 +87,14 @@ class Timeline:
     start: Floats
     end: Floats
     #: Places among ``lanes`` and ``SORTS``.
-    lane: Ints
-    sort: Ints
+    lane: Longs
+    sort: Longs
     #: Numbers; −1 where it belongs to none.
-    stage: Ints
-    microbatch: Ints
+    stage: Longs
+    microbatch: Longs
     names: tuple[str, ...]  #: Names of slices where sort, stage and microbatch do not say enough; empty otherwise.
-    cause: Ints  #: The slice whose end let it start; −1 for none.
-    flows: Ints  #: (f, 2) Pairs of slices: what the first made, the second reads on another lane.
+    cause: Longs  #: The slice whose end let it start; −1 for none.
+    flows: Longs  #: (f, 2) Pairs of slices: what the first made, the second reads on another lane.
     memory: tuple[MemoryCurve, ...] = ()  #: One curve a device; empty if nothing is known.
 
     __repr__ = brief

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from partita.documents.document import write_atomic
+from partita.engines.kernels.arrays import Longs
 from partita.ground.errors import InputError
-from partita.simulator.program import Ints
 from partita.simulator.timeline import SORTS, Timeline
 
 #: Of what partita keeps in ``otherData``.
@@ -33,7 +33,7 @@ BETWEEN = "between devices"
 _LONGEST = 2.0**53
 
 
-def _lanes_spread(lane: Ints, start: Ints, end: Ints, lanes: int) -> tuple[Ints, list[int]]:
+def _lanes_spread(lane: Longs, start: Longs, end: Longs, lanes: int) -> tuple[Longs, list[int]]:
     """For each slice its row within its lane, so that none overlap on a row, and how many rows each lane needs."""
     row = np.zeros(len(lane), dtype=np.int64)
     rows = [1] * lanes

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.simulator.builder import ProgramTasks
-from partita.simulator.program import Ints
 from partita.simulator.timeline import TRANSFER
 
 
@@ -16,9 +16,9 @@ class _Engines:
 
     def __init__(self, builder: ProgramTasks) -> None:
         self.builder = builder
-        self.known: dict[tuple[int, str], Ints] = {}
+        self.known: dict[tuple[int, str], Longs] = {}
 
-    def of(self, number: int, outward: bool) -> Ints | None:
+    def of(self, number: int, outward: bool) -> Longs | None:
         """One engine for every instance of a place; None where moving costs nothing."""
         place = self.builder.program.places[number]
         if math.isinf(place.capacity):

@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.documents.tables.text import new_figure, save_figure
+from partita.engines.kernels.arrays import Floats
 from partita.nouns.topology.topology import Link, Topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Floats = npt.NDArray[np.float64]
 
 #: More devices than this are drawn without their names.
 MOST_NAMES = 64

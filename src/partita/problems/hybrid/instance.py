@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.engines.kernels.graph_arrays import lists, pointer_of, rows_of
@@ -313,9 +312,7 @@ def sort_counts(sets: Sequence[int], spaces: Sequence[Space]) -> Longs:
     return np.stack([bits[:, of_layer == sort].sum(axis=1, dtype=np.int64) for sort in range(len(sorts))])
 
 
-def stage_kinds(
-    counts: Longs, inner: Longs, outer: Longs, beside: npt.NDArray[np.float64] | None = None
-) -> tuple[Longs, Longs]:
+def stage_kinds(counts: Longs, inner: Longs, outer: Longs, beside: Floats | None = None) -> tuple[Longs, Longs]:
     """Stages with equally many layers of every sort, between inner and outer sets, and the same number ``beside``.
 
     Returns an example of every kind of stages, and (stages,) the kind of each.

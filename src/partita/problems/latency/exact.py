@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.latency.branches import FOUND, OVER, branch, rests
-from partita.engines.mip.model import Callbacks, Floats, MixedProgram
+from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import missing, solve_program
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor

@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Longs
 from partita.problems.throughput.problem import ThroughputProblem
 
-Ints = npt.NDArray[np.int64]
 
-
-def colocation_classes(problem: ThroughputProblem) -> Ints:
+def colocation_classes(problem: ThroughputProblem) -> Longs:
     """Class number of every operator, 0, 1, … in order of first appearance; operators without a tie are their own."""
     numbers: dict[tuple[str, int], int] = {}
     ties = [("own", v) if op.colocation is None else ("tie", op.colocation) for v, op in enumerate(problem.operators)]
@@ -34,7 +33,7 @@ def colocated(problem: ThroughputProblem, part: npt.ArrayLike) -> ThroughputProb
     )
 
 
-def order_pairs(problem: ThroughputProblem, classes: Ints) -> Ints:
+def order_pairs(problem: ThroughputProblem, classes: Longs) -> Longs:
     """(pairs, 2) pairs (earlier, later) of operators' places, distinct, that the stage order must respect.
 
     ``classes`` are those of ``colocation_classes``.
@@ -55,7 +54,7 @@ def order_pairs(problem: ThroughputProblem, classes: Ints) -> Ints:
     return distinct_pairs(pairs[along | against])
 
 
-def distinct_pairs(pairs: Ints) -> Ints:
+def distinct_pairs(pairs: Longs) -> Longs:
     """The distinct rows of an array of shape (m, 2) with non-negative entries, in lexicographical order."""
     if not len(pairs):
         return pairs.astype(np.int64).reshape(-1, 2)
@@ -66,7 +65,7 @@ def distinct_pairs(pairs: Ints) -> Ints:
     return np.stack([codes // width, codes % width], axis=1)
 
 
-def order_edges(problem: ThroughputProblem, classes: Ints) -> Ints:
+def order_edges(problem: ThroughputProblem, classes: Longs) -> Longs:
     """(edges, 2) edges (source class, target class), distinct and without loops, that the stage order must respect."""
     edges = classes[order_pairs(problem, classes)].astype(np.int64)
     return distinct_pairs(edges[edges[:, 0] != edges[:, 1]])

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.dags import topological_order
 from partita.ground.errors import InputError
 from partita.ground.rounding import leq
 from partita.ground.units import format_bytes
 from partita.nouns.pipeline import Plan
 from partita.problems.assignment import stage_of_each
-from partita.problems.throughput.contiguity import Ints, colocation_classes, distinct_pairs, order_pairs
+from partita.problems.throughput.contiguity import colocation_classes, distinct_pairs, order_pairs
 from partita.problems.throughput.devices import DeviceKind, LinkedGroup
 from partita.problems.throughput.evaluation import (
     BusyTime,
@@ -176,7 +177,7 @@ def _load(
     return BusyTime(load=sum(parts), forward_load=parts[0], backward_load=parts[-1])
 
 
-def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
+def _assignment(problem: ThroughputProblem, plan: Plan) -> Longs:
     known = dict(problem.device_names())
     used: set[str] = set()
     for number, stage in enumerate(plan.stages):
@@ -195,7 +196,7 @@ def _assignment(problem: ThroughputProblem, plan: Plan) -> Ints:
     return np.array([stage_of[identity] for identity in ids], dtype=np.int64)
 
 
-def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: Ints) -> list[str]:
+def _colocation_violations(problem: ThroughputProblem, classes: Longs, stage_of: Longs) -> list[str]:
     _, first = np.unique(classes, return_index=True)
     return [
         f"operators {problem.operators[other].id} and {problem.operators[place].id} must share a device, "
@@ -206,7 +207,7 @@ def _colocation_violations(problem: ThroughputProblem, classes: Ints, stage_of: 
 
 
 def _chain_violations(
-    problem: ThroughputProblem, chain: UnitChain, plan: Plan, stage_of: Ints, position: Sequence[int]
+    problem: ThroughputProblem, chain: UnitChain, plan: Plan, stage_of: Longs, position: Sequence[int]
 ) -> list[str]:
     """What of a plan is no split of the chain."""
     hosts = {kind.name for kind in problem.kinds if not kind.accelerator}
@@ -240,7 +241,9 @@ def _chain_violations(
     return found
 
 
-def _positions(problem: ThroughputProblem, classes: Ints, stage_of: Ints, groups: list[int]) -> tuple[list[int], bool]:
+def _positions(
+    problem: ThroughputProblem, classes: Longs, stage_of: Longs, groups: list[int]
+) -> tuple[list[int], bool]:
     """Each stage's place in the pipeline, and whether the split is acyclic.
 
     The plan's own order is kept where it is consistent; otherwise an order of the quotient graph is used, and the
@@ -277,7 +280,7 @@ def preferred_order(preferred: Sequence[int], pairs: set[tuple[int, int]]) -> li
 
 
 def _communication(
-    problem: ThroughputProblem, part_of: Ints, links: Sequence[DeviceKind | LinkedGroup]
+    problem: ThroughputProblem, part_of: Longs, links: Sequence[DeviceKind | LinkedGroup]
 ) -> tuple[list[TransferTimes], list[float]]:
     """Transfer times of each part (stage or group), and the size of forward tensors that enter it.
 
@@ -307,7 +310,7 @@ def _communication(
 
 
 def _memories(
-    problem: ThroughputProblem, plan: Plan, stage_of: Ints, in_flight: list[int], entering: list[float]
+    problem: ThroughputProblem, plan: Plan, stage_of: Longs, in_flight: list[int], entering: list[float]
 ) -> list[StageMemory]:
     place_of = {op.id: place for place, op in enumerate(problem.operators)}
     held = [StageMemory().parts for _ in plan.stages]

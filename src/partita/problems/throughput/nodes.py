@@ -29,17 +29,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import rustworkx
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.dags import directed_graph, ranks, topological_order
 from partita.nouns.pipeline import Plan
 from partita.problems.throughput.problem import ThroughputProblem
 
-Ints = npt.NDArray[np.int64]
 
-
-def stage_of_operators(problem: ThroughputProblem, plan: Plan) -> Ints:
+def stage_of_operators(problem: ThroughputProblem, plan: Plan) -> Longs:
     """The stage of every operator, by place."""
     stage_of = {identity: number for number, stage in enumerate(plan.stages) for identity in stage.operators}
     return np.array([stage_of[op.id] for op in problem.operators], dtype=np.int64)
@@ -63,7 +61,7 @@ def edges_of(problem: ThroughputProblem) -> list[tuple[int, int]]:
     return sorted(edges, key=lambda edge: (int(rank[edge[0]]), edge[1]))
 
 
-def virtual_stages(device: Ints, devices: int, edges: list[tuple[int, int]]) -> Ints:
+def virtual_stages(device: Longs, devices: int, edges: list[tuple[int, int]]) -> Longs:
     """Virtual stage of every operator, 0, 1, … in an order along which every edge goes forward.
 
     ``device`` has the device of every operator, one of so many. ``edges`` are (earlier, later) pairs of a DAG, those
@@ -88,13 +86,13 @@ def virtual_stages(device: Ints, devices: int, edges: list[tuple[int, int]]) -> 
     return ranks(topological_order(int(stage.max()) + 1, between(stage, edges)))[stage]
 
 
-def _numbered(keys: list[tuple[int, int]]) -> Ints:
+def _numbered(keys: list[tuple[int, int]]) -> Longs:
     """The number of every key, 0, 1, … in order of first appearance."""
     number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     return np.array([number[key] for key in keys], dtype=np.int64)
 
 
-def between(stage: Ints, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def between(stage: Longs, edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Distinct edges between different stages, sorted."""
     return sorted({(int(stage[u]), int(stage[v])) for u, v in edges if stage[u] != stage[v]})
 
@@ -124,8 +122,8 @@ Payer = Callable[[int, int, int], int]
 def nodes_of(
     problem: ThroughputProblem,
     plan: Plan,
-    stage_of: Ints,
-    node_of: Ints,
+    stage_of: Longs,
+    node_of: Longs,
     edges: list[tuple[int, int]],
     *,
     count: int = 0,

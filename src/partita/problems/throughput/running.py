@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.errors import InputError
 from partita.ground.rounding import leq
 from partita.nouns.catalogue.loader import load_catalogue
@@ -19,7 +20,7 @@ from partita.problems.facets.model import PER_DEVICE
 from partita.problems.facets.timeline import RunRequest
 from partita.problems.throughput.evaluate import preferred_order, reduced_bytes
 from partita.problems.throughput.evaluation import Evaluation, StageEvaluation
-from partita.problems.throughput.nodes import Ints, Nodes, edges_of, nodes_of, stage_of_operators
+from partita.problems.throughput.nodes import Nodes, edges_of, nodes_of, stage_of_operators
 from partita.problems.throughput.problem import MicrobatchSchedule, ThroughputProblem
 from partita.simulator.pipeline import Handover, Hop, Pipeline, PipelineStage, StageWork
 from partita.simulator.program import End, Message, Place, Streams
@@ -185,7 +186,7 @@ def lowered(run: PlanRun) -> Pipeline:
     )
 
 
-def _handovers(run: PlanRun, position: Ints) -> Iterator[Handover]:
+def _handovers(run: PlanRun, position: Longs) -> Iterator[Handover]:
     """Tensors, each once for every stage that reads it."""
     home = dict(zip((op.id for op in run.problem.operators), position[run.stage_of].tolist(), strict=True))
     backward = {op.id for op in run.problem.operators if op.backward}

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.units import format_time
 from partita.report.pages.figures import script
 from partita.report.pages.markup import Markup, joined, section, tag
 from partita.report.pages.packed import packed, planes
 from partita.report.pages.preview import picture
 from partita.report.pages.subject import Subject
-from partita.simulator.program import Ints
 from partita.simulator.timeline import SORTS, Timeline
 
 #: Ticks of a time line: its finish is the last. Long ones are told less finely, which still is far below a pixel.
@@ -69,7 +69,7 @@ def timeline_document(line: Timeline, critical: Sequence[int] = ()) -> dict[str,
     }
 
 
-def _steps(values: Ints, same: Ints) -> Ints:
+def _steps(values: Longs, same: Longs) -> Longs:
     """By how much each value differs from the one before among those that are the ``same``; the first from 0."""
     order = np.argsort(same, kind="stable")
     inside = values[order].astype(np.int64)
@@ -80,7 +80,7 @@ def _steps(values: Ints, same: Ints) -> Ints:
     return steps
 
 
-def _names(line: Timeline, order: Ints) -> tuple[list[str], Ints]:
+def _names(line: Timeline, order: Longs) -> tuple[list[str], Longs]:
     """Names of slices, each once, the empty one first; and the number of each slice's."""
     known = {"": 0}
     numbers = np.zeros(line.count, dtype=np.int64)

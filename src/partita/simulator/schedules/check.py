@@ -7,12 +7,10 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Longs
 from partita.ground.errors import InputError
 from partita.simulator.schedules.protocol import Action
-
-Ints = npt.NDArray[np.int64]
 
 #: The letters in the order of their columns in a table of actions.
 LETTERS = {"F": 0, "B": 1, "I": 2, "W": 3}
@@ -73,12 +71,12 @@ class _Actions:
 
     def __init__(self, orders: Sequence[Sequence[Action]], rank_of: Sequence[int], microbatches: int | None) -> None:
         self.all = list(chain.from_iterable(orders))
-        self.stage: Ints = np.array([action[0] for action in self.all], dtype=np.int64)
-        self.letter: Ints = np.array([LETTERS.get(action[1], -1) for action in self.all], dtype=np.int64)
-        self.microbatch: Ints = np.array([action[2] for action in self.all], dtype=np.int64)
+        self.stage: Longs = np.array([action[0] for action in self.all], dtype=np.int64)
+        self.letter: Longs = np.array([LETTERS.get(action[1], -1) for action in self.all], dtype=np.int64)
+        self.microbatch: Longs = np.array([action[2] for action in self.all], dtype=np.int64)
         self.ends: list[int] = np.cumsum([len(order) for order in orders]).tolist()
         self.starts = [0, *self.ends[:-1]]
-        self.rank: Ints = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
+        self.rank: Longs = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
         self.rank_of = np.array(rank_of, dtype=np.int64)
         self.microbatches = int(self.microbatch.max(initial=0)) + 1 if microbatches is None else microbatches
 
@@ -170,7 +168,7 @@ class _Actions:
         self.table = np.full((len(self.rank_of), self.microbatches, len(LETTERS)), -1, dtype=np.int64)
         self.table[self.stage, self.microbatch, self.letter] = np.arange(len(self.all))
 
-    def _needs(self) -> tuple[Ints, Ints]:
+    def _needs(self) -> tuple[Longs, Longs]:
         """What each action waits for: of its own stage, and of the stage beside it; −1 for nothing."""
         forward, backward, inputs, _ = self.table.transpose(2, 0, 1)
         ends = np.maximum(backward, inputs)

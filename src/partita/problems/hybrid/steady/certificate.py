@@ -6,10 +6,10 @@ import math
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from partita.checker.certificate import Certificate, Problem, as_in_file, first_proving
 from partita.checker.hybrid.downsets import SuffixSets, closed_sets
+from partita.engines.kernels.arrays import Ints
 from partita.engines.search.result import Bound
 from partita.ground.errors import InputError, UnsupportedError
 from partita.ground.rounding import just_below
@@ -81,7 +81,7 @@ def refutation(problem: HybridProblem, target: float) -> HybridCertificate | Non
     )
 
 
-def _falls(row: npt.NDArray[np.int32], available: int) -> tuple[tuple[int, int], ...]:
+def _falls(row: Ints, available: int) -> tuple[tuple[int, int], ...]:
     """Where a row falls, as far as that many devices (machines) are available."""
     falls = np.flatnonzero(np.diff(row, prepend=available + 1) < 0)
     return tuple((int(s), int(row[s])) for s in falls if row[s] <= available)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.hybrid.stages import fill_times
 from partita.ground.errors import UnsupportedError
 from partita.ground.rounding import clearly_below
@@ -20,7 +20,7 @@ from partita.problems.hybrid.steady.solvers.decision import Family
 MOST_SETS = 1000
 
 
-def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
+def best_times(problem: HybridProblem) -> Floats:
     """The optimum for every limit on devices and on microbatches in flight.
 
     Element [k, s] is the least time per sample with at most k devices and data-parallel degrees that add up to at most
@@ -59,7 +59,7 @@ def best_times(problem: HybridProblem) -> npt.NDArray[np.float64]:
     return np.minimum.accumulate(np.minimum.accumulate(table, axis=0), axis=1)
 
 
-def _cover(family: Family, table: npt.NDArray[np.float64]) -> None:
+def _cover(family: Family, table: Floats) -> None:
     """Decide targets until every number of devices that some column of the table needs has been seen.
 
     The fewest devices of a column rise as the target falls. A decision tells, for all columns, the least target at

@@ -18,15 +18,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from partita.costs.collectives import Level, collective_time, exposed, exposed_once, sent_share
+from partita.engines.kernels.arrays import Floats
 from partita.nouns.pipeline import UNSHARED, SharedDegrees, state_copies
 from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.training import LayerState, Training
-
-Floats = npt.NDArray[np.float64]
 
 _NOTHING = LayerState()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.ground.rounding import UNIT
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.blocks import LikeBlocks
@@ -14,8 +14,6 @@ from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.layout import equal_parts, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
-
-Floats = npt.NDArray[np.float64]
 
 #: Layers at the same place in all parts of a stage, or one layer alone, with the configurations they may share.
 Slot = tuple[tuple[tuple[int, int], ...], tuple[str, ...]]
@@ -153,7 +151,7 @@ def least_choices(
     return chosen[::-1]
 
 
-def _front(memory: Floats, time: Floats, limit: Floats, same: float) -> npt.NDArray[np.int64]:
+def _front(memory: Floats, time: Floats, limit: Floats, same: float) -> Longs:
     """Points within the limits that none other beats in time and every memory, up to a share, by time."""
     order = np.lexsort((*memory.T, time))
     order = order[(memory[order] <= limit).all(axis=1)]

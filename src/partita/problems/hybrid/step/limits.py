@@ -7,8 +7,8 @@ from functools import partial
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Bools
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.pipeline import Plan, Stage
 from partita.problems.hybrid.downsets import as_bits
@@ -96,7 +96,7 @@ def uncut(problem: HybridProblem, order: Sequence[int], sets: set[int]) -> set[i
     return {members for members in sets if all(members & mask in (0, mask) for mask in masks)}
 
 
-def passed_over(problem: HybridProblem, order: Sequence[int], sets: Sequence[int]) -> npt.NDArray[np.bool_]:
+def passed_over(problem: HybridProblem, order: Sequence[int], sets: Sequence[int]) -> Bools:
     """(Z, Z) by inner and outer downset, whether the stage between them is passed over by what must not be."""
     place = {problem.layers[number].id: v for v, number in enumerate(order)}
     bits = as_bits(sets, len(order)).astype(bool)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Floats
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.engines.kernels.graph_arrays import lists
 from partita.ground.dags import row_of_blocks
 from partita.ground.rounding import SUMMED, raised
@@ -33,7 +33,7 @@ class Layers:
     """
 
     instance: Instance
-    layer_of: npt.NDArray[np.int64]
+    layer_of: Longs
     count: int
     before: int = 0
     after: int = 0

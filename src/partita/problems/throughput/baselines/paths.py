@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import rustworkx
 
+from partita.engines.kernels.arrays import Longs
 from partita.engines.search.monitor import Monitor
 from partita.problems.throughput.baselines.layers import find_blocks
 from partita.problems.throughput.contiguity import colocated
@@ -55,7 +56,7 @@ class PipeDreamCuts(Solver):
         return best_cuts(problem, contract_branches(instance)[instance.group])
 
 
-def contract_branches(instance: Instance) -> npt.NDArray[np.int64]:
+def contract_branches(instance: Instance) -> Longs:
     """Node of the path for every item; what lies on a cycle between nodes is merged when they are contracted."""
     work = np.where(np.isfinite(instance.work), instance.work, 1.0).max(axis=1)
     graph: rustworkx.PyGraph[None, None] = rustworkx.PyGraph(multigraph=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Floats, Longs
 from partita.engines.search.monitor import Monitor
 from partita.ground.fronts import front
 from partita.ground.rounding import SUMMED, lowered, up_to
@@ -221,7 +221,7 @@ def fastest_choices(
     if left > limit:
         return None
     memory, time = np.zeros(1), np.zeros(1)
-    history: list[tuple[int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+    history: list[tuple[int, Longs, Longs]] = []
     for kind, (choices, n) in enumerate(kinds):
         sizes = np.array(held[kind])
         times = np.array([choice.time for choice in choices])
@@ -243,7 +243,7 @@ def fastest_choices(
     return tuple(tuple(row) for row in counts)
 
 
-def _front(memory: npt.NDArray[np.float64], time: npt.NDArray[np.float64], limit: float) -> npt.NDArray[np.int64]:
+def _front(memory: Floats, time: Floats, limit: float) -> Longs:
     """Places of the points within the limit that no other one beats, by memory."""
     within = np.flatnonzero(memory <= limit)
     # A hair less time is rounding, not a better point.

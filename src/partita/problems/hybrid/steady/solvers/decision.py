@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Ints
+from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridWork, StageIndex
 from partita.engines.kernels.hybrid.decide import STEP, decide, trace
 from partita.engines.kernels.hybrid.device_table import NONE, DeviceTable
@@ -49,9 +48,7 @@ class Family:
     hierarchy counts machines.
     """
 
-    def __init__(
-        self, model: HybridInstance, sets: Iterable[int], stop: npt.NDArray[np.int64], room: Room = most_room
-    ) -> None:
+    def __init__(self, model: HybridInstance, sets: Iterable[int], stop: Longs, room: Room = most_room) -> None:
         self.model = model
         arrays, self.sets = build_arrays(model, sets, room)
         self.work = HybridWork(arrays, new_scratch(model), _remember(model, arrays, self.sets), stop)
@@ -84,7 +81,7 @@ class Family:
         most = problem.devices if self.machines is None else problem.machines
         return self.fill(target, np.full(self.model.width + 1, most, dtype=np.int32), np.empty((1, 1)))
 
-    def fill(self, target: float, limits: npt.NDArray[np.int32], least: npt.NDArray[np.float64]) -> int:
+    def fill(self, target: float, limits: Ints, least: Floats) -> int:
         """As the kernel ``decide``."""
         return decide(self.work, self.machines, DeviceTable(self.fewest, least, limits, self.ahead), target)
 
@@ -146,9 +143,7 @@ def _remember(model: HybridInstance, arrays: HybridArrays, sets: list[int]) -> H
     return nothing_known()
 
 
-def _kinds(
-    model: HybridInstance, sets: list[int]
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _kinds(model: HybridInstance, sets: list[int]) -> tuple[Ints, Ints, Ints]:
     """The kind of each stage, and an example of each kind; those of one have equally many layers of every sort."""
     size, bits = len(sets), as_bits(sets, len(model.order)).astype(np.float32)
     # A subset has no layer outside its superset; the order of the sets puts it first.

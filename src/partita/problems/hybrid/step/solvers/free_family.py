@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Bools, Longs
 from partita.engines.kernels.hybrid.arrays import StageIndex
 from partita.engines.kernels.hybrid.passing import PipelineTask
 from partita.engines.kernels.hybrid.pipelines import FULL, Entries, Labels, Left, bound_pipelines, extend_pipelines
@@ -87,7 +87,7 @@ class FreeFamily(StepFamily):
         choices: Sequence[Choice],
         zero: int,
         sets: Iterable[int],
-        stop: npt.NDArray[np.int64],
+        stop: Longs,
         room: Room = most_room,
     ) -> None:
         super().__init__(problem, sorted({(choice.kind, choice.tensor) for choice in choices}), sets, stop, room)
@@ -118,7 +118,7 @@ class FreeFamily(StepFamily):
         found = bound_pipelines(self.work, options, self.sacks, task, self.cheap, self.entries, self.left)
         return None if found < 0 else float(self.left.rest[0, -1])
 
-    def _left(self, asked: npt.NDArray[np.bool_]) -> Left:
+    def _left(self, asked: Bools) -> Left:
         """Room for bounds on what options that are asked for leave."""
         size, count = len(self.sets), len(self.problem.kinds)
         unit, most = np.ones(count, dtype=np.int64), np.zeros(count, dtype=np.int64)

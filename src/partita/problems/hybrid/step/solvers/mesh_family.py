@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from partita.engines.kernels.arrays import Longs
 from partita.engines.kernels.hybrid.arrays import StageIndex
 from partita.engines.kernels.hybrid.passing import ALL_FORWARD, SPLIT_BACKWARD, PipelineTask, Sacks, StageOptions
 from partita.engines.kernels.hybrid.pipelines import best_pipeline
@@ -49,7 +49,7 @@ class MeshFamily(StepFamily):
         problem: HybridProblem,
         degree: int,
         sets: Iterable[int],
-        stop: npt.NDArray[np.int64],
+        stop: Longs,
         most: int,
         room: Room = most_room,
     ) -> None:

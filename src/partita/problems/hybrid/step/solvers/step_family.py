@@ -9,9 +9,8 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from partita.engines.kernels.arrays import as_arrays
+from partita.engines.kernels.arrays import Longs, as_arrays
 from partita.engines.kernels.hybrid.arrays import HybridWork, StageIndex
 from partita.engines.kernels.hybrid.passing import (
     ALL_FORWARD,
@@ -42,8 +41,6 @@ from partita.problems.hybrid.step.mesh import DeviceMesh
 #: The kernel's numbers of schedules.
 NUMBERS = {"1f1b": IN_TURN, "gpipe": ALL_FORWARD, "zero-bubble": SPLIT_BACKWARD}
 
-Floats = npt.NDArray[np.float64]
-
 
 class StepFamily:
     """Downsets whose differences may become stages; the empty one and the whole model are among them.
@@ -57,7 +54,7 @@ class StepFamily:
         problem: HybridProblem,
         degrees: Sequence[tuple[int, int]],
         sets: Iterable[int],
-        stop: npt.NDArray[np.int64],
+        stop: Longs,
         room: Room = most_room,
     ) -> None:
         self.problem, self.degrees = problem, degrees

@@ -17,8 +17,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats
 from partita.engines.kernels.throughput.blocks import BlockProblem
-from partita.engines.mip.model import Callbacks, Floats
+from partita.engines.mip.model import Callbacks
 from partita.engines.mip.race import race
 from partita.engines.mip.solve import available, missing, solve_program
 from partita.engines.search.result import Status

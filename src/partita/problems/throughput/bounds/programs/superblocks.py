@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from partita.engines.mip.model import Floats
+from partita.engines.kernels.arrays import Floats
 from partita.ground.rounding import clearly_below, up_to
 from partita.problems.throughput.bounds.knowledge import simple_bound
 from partita.problems.throughput.bounds.programs.block_rows import BlockProgram, order_of
