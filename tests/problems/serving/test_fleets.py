@@ -16,6 +16,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import RequestWorkload
+from partita.problems.serving import search
 from partita.problems.serving.bounds import FleetCapacity
 from partita.problems.serving.climbing import Climb
 from partita.problems.serving.evaluate import evaluate, keeps, simulated
@@ -60,6 +61,69 @@ def test_fleets_are_as_good_as_the_best_of_all(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(40, 500))
 def test_many_fleets_are_as_good_as_the_best_of_all(seed: int) -> None:
     check(seed)
+
+
+def test_the_cheapest_fleet_is_proven_whatever_shares_there_are() -> None:
+    proven = shared = 0
+    for seed in range(60):
+        problem = random_fleet(seed).replace(share_parts=None)
+        if problem.goal != "cost":
+            continue
+        found = pt.solve(problem)
+        least = found.bound.value if found.bound is not None else 0.0
+        costs = []
+        for plan in fleets(problem):
+            taking = [group for group in plan.units if group.role != "decode"]
+            dealt_out = [None] if len(taking) != 2 else [None, *((part / 8, 1 - part / 8) for part in range(1, 8))]
+            for parts in dealt_out:
+                shares = {} if parts is None else dict(zip(taking, parts, strict=True))
+                units = tuple(
+                    msgspec.structs.replace(group, shares=(shares[group],)) if group in shares else group
+                    for group in plan.units
+                )
+                worth = evaluate(problem, ServingPlan(units=units))
+                costs += [worth.objective] if worth.feasible else []
+                shared += parts is not None
+        best = min(costs, default=np.inf)
+        assert least <= best * (1 + 1e-9)
+        if found.status is Status.OPTIMAL:
+            proven += 1
+            assert found.objective == pytest.approx(best, rel=1e-12)
+        elif found.status is Status.INFEASIBLE:
+            assert not costs
+    assert proven >= 8
+    assert shared >= 20
+
+
+def without_guesses(patch: pytest.MonkeyPatch) -> None:
+    """Only fleets in the order of their costs."""
+    patch.setattr(search._Search, "by_rule", lambda own: iter(()))
+    patch.setattr(search._Search, "cheapest", lambda own, rates: None)
+
+
+def test_the_cheapest_fleet_is_found_in_the_order_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_guesses(monkeypatch)
+    found = 0
+    for problem in map(random_fleet, range(40)):
+        if problem.goal == "cost" and problem.share_parts == 0:
+            best = best_objective(problem)
+            result = pt.solve(problem)
+            assert result.objective == (best if best is None else pytest.approx(best, rel=1e-12))
+            assert result.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL)
+            found += best is not None
+    assert found >= 4
+
+
+def test_fleets_whose_shares_cannot_all_be_tried_are_not_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_guesses(monkeypatch)
+    monkeypatch.setattr(search, "keeps", lambda problem, plan: False)
+    workload = RequestWorkload(prompt_tokens=100, output_tokens=20, requests=40, rate_per_s=1.0)
+    fleet = LOOP.replace(workload=workload, goal="cost", targets=ServingTargets())
+    assert pt.solve(fleet.replace(share_parts=0)).status is Status.INFEASIBLE
+    several = pt.solve(fleet)
+    assert several.status is not Status.INFEASIBLE
+    assert several.bound is not None
+    assert several.bound.value <= sum(form.devices for form in fleet.units[:2])
 
 
 def test_requests_are_dealt_smoothly() -> None:

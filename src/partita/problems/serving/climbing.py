@@ -253,16 +253,7 @@ class Climb:
         if len(taking) < 2 or self.problem.share_parts is not None:
             return None
         if all(one.shares is None for one in taking):
-            classes = max(1, len(self.problem.classes))
-
-            def stated(group: UnitGroup) -> UnitGroup:
-                if group.role == "decode":
-                    return group
-                item = self.bound.items[self.places[group.unit, group.role]]
-                most = group.count * item.form.apart / max(float(item.prices[0].keeping.mean()), 1e-30)
-                return msgspec.structs.replace(group, shares=(most,) * classes)
-
-            return [stated(group) for group in units]
+            return list(self.bound.in_proportion(units))
         if self.draws.random() < 0.2:
             return [msgspec.structs.replace(group, shares=None) for group in units]
         group = units[place]

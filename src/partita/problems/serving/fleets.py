@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from partita.engines.kernels.arrays import Floats
@@ -24,7 +25,7 @@ from partita.problems.serving.capacities import UnitCapacity, drawn_of, kinds_of
 from partita.problems.serving.evaluate import most_late
 from partita.problems.serving.mixes import ROOM, StepMultipliers
 from partita.problems.serving.packing import blocks_of
-from partita.problems.serving.problem import Role, ServingPlan, ServingProblem, UnitLayout
+from partita.problems.serving.problem import Role, ServingPlan, ServingProblem, UnitGroup, UnitLayout
 from partita.problems.serving.request_values import Item, values_of
 from partita.problems.serving.work import fitting
 
@@ -118,6 +119,20 @@ class FleetBound:
         most = self.capacities[:, used] @ np.array(counts, np.float64)[used]
         with np.errstate(divide="ignore"):
             return float((self.values.total / most).max(initial=0.0)) / self.count
+
+    def in_proportion(self, units: Sequence[UnitGroup]) -> tuple[UnitGroup, ...]:
+        """The groups with shares of each class of requests in proportion to what they take, by their prices."""
+        items = {(item.number, item.role): item for item in self.items}
+        classes = max(1, len(self.problem.classes))
+
+        def stated(group: UnitGroup) -> UnitGroup:
+            if group.role == "decode":
+                return group
+            item = items[group.unit, group.role]
+            most = group.count * item.form.apart / max(float(item.prices[0].keeping.mean()), 1e-30)
+            return msgspec.structs.replace(group, shares=(most,) * classes)
+
+        return tuple(stated(group) for group in units)
 
     @property
     def longest_s(self) -> float:

@@ -6,7 +6,7 @@ are matched by what they take, with units for prompts beside them on other kinds
 forms are simulated one unit at a time, which says what a unit really takes, and the best fleets by these numbers as a
 whole, with shares in proportion to them. Then follow the rules of ``partita.problems.serving.rules``, and the
 neighbours of the best fleet (``partita.problems.serving.climbing``). Where the cheapest fleet is looked for, the rules
-begin.
+begin, and whatever costs less than the best follows, the cheapest first.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from partita.problems.kind import SearchOptions
 from partita.problems.outcome import searched
 from partita.problems.serving.alone import LONE_REQUESTS, Alone
 from partita.problems.serving.climbing import Climb
-from partita.problems.serving.evaluate import cost_of, evaluate, keeps
+from partita.problems.serving.evaluate import evaluate, keeps
+from partita.problems.serving.every import EveryFleet
 from partita.problems.serving.fleets import FleetBound
+from partita.problems.serving.mixes import ROOM
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.options import Outcome, Solver
 from partita.problems.serving.packing import unpacked
@@ -93,7 +95,8 @@ class _Search:
             self.best.refute(self.name)
             return
         self.best.prove(least, self.name)
-        fleets = list(itertools.islice(self.every(), _FEW + 1)) if self.finite else None
+        self.fleets = EveryFleet(self.bound)
+        fleets = list(itertools.islice(self.fleets.all(), _FEW + 1)) if self.finite else None
         if fleets is not None and len(fleets) <= _FEW:
             self.all_of(fleets)
         else:
@@ -111,50 +114,19 @@ class _Search:
 
     @property
     def finite(self) -> bool:
-        """Whether every fleet has finitely many plans."""
-        rated = self.problem.goal == "cost" or bool(self.problem.rates)
-        return rated and self.problem.share_parts == 0 and len(self.problem.intervals) == 1
-
-    def every(self) -> Iterator[tuple[int, ...]]:
-        """All numbers of units of each item that find room and can serve."""
-        items = self.bound.items
-        counts = [0] * len(items)
-
-        def grow(place: int) -> Iterator[tuple[int, ...]]:
-            if place == len(items):
-                roles = {item.role for item, count in zip(items, counts, strict=True) if count}
-                if roles and ("prefill" in roles) == ("decode" in roles):
-                    yield tuple(counts)
-                return
-            while not counts[place] or not unpacked(self.problem, ServingPlan(units=self.groups(counts))):
-                yield from grow(place + 1)
-                counts[place] += 1
-            counts[place] = 0
-
-        return grow(0)
-
-    def groups(self, counts: Sequence[int]) -> tuple[UnitGroup, ...]:
-        return tuple(
-            UnitGroup(unit=item.number, role=item.role, count=count)
-            for item, count in zip(self.bound.items, counts, strict=True)
-            if count
-        )
+        """Whether a rate is looked for and every fleet has finitely many plans."""
+        return bool(self.problem.rates) and self.problem.share_parts == 0 and len(self.problem.intervals) == 1
 
     def all_of(self, fleets: list[tuple[int, ...]]) -> None:
         """Simulate all of them, those first that take least at best; whatever is left then is no better."""
-        if self.problem.goal == "cost":
-            ranked = sorted(
-                (cost_of(self.problem, ServingPlan(units=self.groups(counts))), counts) for counts in fleets
-            )
-        else:
-            ranked = sorted((self.bound.least_of(counts), counts) for counts in fleets)
+        ranked = sorted((self.bound.least_of(counts), counts) for counts in fleets)
         for least, counts in ranked:
             if self.best.answer is not None or least > 0:
                 self.best.prove(min(least * (1 - 1e-12), self.best.value), self.name)
             if self.over:
                 return
-            for rate in reversed(self.problem.rates or (None,)):
-                self.offer(ServingPlan(units=self.groups(counts), rate_per_s=rate))
+            for rate in reversed(self.problem.rates):
+                self.offer(ServingPlan(units=self.fleets.groups(counts), rate_per_s=rate))
         if self.best.answer is None:
             self.best.refute(self.name)
         else:
@@ -187,6 +159,7 @@ class _Search:
             for fleet in self.by_rule():
                 self.offer(planned(self.problem, fleet, self.monitor))
             self.cheapest(self.alone.lone_rates())
+            self.cheaper()
             return
         # What rules say is mostly no better then, which a short run shows.
         self.matched()
@@ -277,14 +250,8 @@ class _Search:
     def cheapest(self, rates: dict[int, float]) -> None:
         """Fleets of units that do both, cheapest first, until they are enough; then without what they can spare."""
         asked = self.bound.count / max(self.bound.longest_s, 1e-30) * _SPARE
-        limits = [range(pool.devices + 1) for pool in self.problem.pools]
         kinds = [pool.kind for pool in self.problem.pools]
-        prices = [pool.cost_per_device for pool in self.problem.pools]
-        choices = sorted(
-            (sum(price * n for price, n in zip(prices, rooms, strict=True)), rooms)
-            for rooms in itertools.product(*limits)
-        )
-        for cost, rooms in choices:
+        for cost, rooms in self.fleets.rooms():
             if self.over or cost >= self.best.value:
                 return
             counts = self.filled(rates, dict(zip(kinds, rooms, strict=True)))
@@ -293,6 +260,37 @@ class _Search:
                     if self.fits(units) and self.offer(ServingPlan(units=units)):
                         return
                 asked *= _MORE
+
+    def cheaper(self) -> None:
+        """Simulate what costs less than the best, the cheapest first: what costs less than all that is left is refuted.
+
+        That ends at a fleet that may keep the targets with other shares than those that are tried.
+        """
+        looked, longest, refuting = 0, self.bound.longest_s, True
+        for cost, rooms in self.fleets.rooms():
+            if cost >= self.best.value * (1 - 1e-12):
+                break
+            if refuting:
+                self.best.prove(cost * (1 - 1e-12), self.name)
+            for counts in self.fleets.of(rooms) if cost >= self.best.bound * (1 - 1e-9) else ():
+                looked += 1
+                if self.over or looked > _FEW:
+                    return
+                if 0 < longest < self.bound.least_of(counts) * self.bound.count * (1 - ROOM):
+                    continue
+                fleet = self.fleets.groups(counts)
+                several = self.problem.share_parts != 0 and sum(group.role != "decode" for group in fleet) > 1
+                tried = [fleet]
+                if several and self.problem.share_parts is None:
+                    tried.append(self.bound.in_proportion(fleet))
+                plans = [ServingPlan(units=units) for units in tried]
+                if any(keeps(self.problem, plan) and self.offer(plan) for plan in plans):
+                    break
+                refuting = refuting and not several
+        if refuting and self.best.answer is None:
+            self.best.refute(self.name)
+        elif refuting:
+            self.best.prove(self.best.value, self.name)
 
     def matched(self) -> None:
         """Units for prompts beside units for decoding, in numbers that match."""
