@@ -149,18 +149,7 @@ def compare(
     InputError
         As ``plan`` and ``solve`` do, and if the plan of an expert is none of the problem.
     """
-    tracing = Tracing(
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-    )
+    tracing = Tracing.of(locals())
     reading = Reading(file_format=format, problem=kind, scale_communication=scale_communication)
     source = read_either(what, cluster, Keywords(settings), tracing, reading, objective=objective, solver=solver)
     how = Search(time_limit_s=time_limit_s, seed=seed, solver=solver, threads=threads, progress=progress)

@@ -106,18 +106,7 @@ def plan(
     MissingExtraError
         If what a model or a backend needs is not installed.
     """
-    asked = Tracing(
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-    )
+    asked = Tracing.of(locals())
     source = read_model(model, cluster, Keywords(settings), asked, objective=objective, solver=solver)
     how = Search(time_limit_s=time_limit_s, seed=seed, solver=solver, threads=threads, progress=progress)
     workers = replica_workers(source, jobs, backend, address, search_replicas=search_replicas)
@@ -239,18 +228,7 @@ def price(
     TraceError
         If the model cannot be built or traced.
     """
-    asked = Tracing(
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-    )
+    asked = Tracing.of(locals())
     graph, machines = traced(model, asked), read_cluster(cluster)
     if objective is None:
         known = next(kind for kind in kinds() if kind.model is not None)

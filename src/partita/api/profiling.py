@@ -163,17 +163,7 @@ def profile(
             f"{type(model).__name__} is no text; other processes build the model again, so name it as "
             "'hf:TYPE_OR_FILE' or 'path/to/file.py:callable'"
         )
-    tracing = Tracing(
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        inputs=inputs,
-        lora=lora,
-        lora_targets=lora_targets,
-    )
+    tracing = Tracing.of(locals())
     return profile_named(
         str(model),
         tracing,

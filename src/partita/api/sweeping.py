@@ -188,18 +188,7 @@ def sweep(
     names = axis_names()
     along = {name: value for name, value in settings.items() if name in names}
     given = Keywords({name: value for name, value in settings.items() if name not in names})
-    tracing = Tracing(
-        training=training,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        dtype=dtype,
-        set=set,
-        task=task,
-        decode=decode,
-        lora=lora,
-        lora_targets=lora_targets,
-        inputs=inputs,
-    )
+    tracing = Tracing.of(locals())
     reading = Reading(file_format=format, problem=kind, scale_communication=scale_communication)
     source = read_either(what, cluster, given, tracing, reading, objective=objective, solver=solver)
     how = Search(time_limit_s=time_limit_s, seed=seed, solver=solver, threads=threads, progress=progress)

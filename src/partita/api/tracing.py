@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 
@@ -60,6 +60,12 @@ class Tracing:
     inputs_file: str | Path | None = None  #: A JSON or TOML file of further ones, by name.
     cache: bool = True  #: Whether the graph of an earlier trace may be taken, and this one be kept.
     load: Load = load_model
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Self:
+        """What of a public function's parameters, by name, says what a model is traced for."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in parameters.items() if name in names})
 
     def given(self) -> Iterator[str]:
         """What was asked for beside training, as flags."""
