@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from partita.exporters.serve_flags import Flag, read_flags
-from partita.exporters.unit_facts import Numbers, UnitFacts, facts_of_unit
+from partita.exporters.unit_facts import Cards, Numbers, UnitFacts, facts_of_unit
 from partita.nouns.deployment import DeployedUnits, Deployment
 
 #: Formats of activations and of weights that are not quantised, in the words of both engines.
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
-#: By machine the numbers of cards, or of so many machines the number of cards on each.
-Cards = tuple[tuple[int, tuple[int, ...]], ...] | tuple[int, int]
+#: Arguments for formats, as both engines call them, in the order of ``Numbers``.
+NUMBERS = ("--dtype", "--quantization", "--kv-cache-dtype")
 
 
 @dataclass(frozen=True)

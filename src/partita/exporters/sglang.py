@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from partita.exporters.engine_arguments import Cards, EngineArguments, Node
+from partita.exporters.engine_arguments import NUMBERS, EngineArguments, Node
 from partita.exporters.serve_flags import SGLANG
 from partita.exporters.serve_script import ServeScript
-from partita.exporters.unit_facts import Numbers, UnitFacts
+from partita.exporters.unit_facts import Cards, Numbers, UnitFacts
 from partita.exporters.unit_places import PlacedUnit
 from partita.nouns.deployment import DeployedUnits, Deployment
 
@@ -63,12 +63,7 @@ class SglangArguments(EngineArguments):
         found += [f"--page-size {group.block_tokens}", f"--context-length {longest}"]
         if group.memory_share is not None:
             found.append(f"--mem-fraction-static {group.memory_share!r}")
-        told = (
-            ("--dtype", numbers.dtype),
-            ("--quantization", numbers.quantization),
-            ("--kv-cache-dtype", numbers.cache),
-        )
-        found += [f"{name} {value}" for name, value in told if value is not None]
+        found += [f"{name} {value}" for name, value in zip(NUMBERS, numbers, strict=True) if value is not None]
         if group.role != "both":
             found += [f"--disaggregation-mode {group.role}", f"--disaggregation-transfer-backend {BACKEND}"]
         return " ".join(found).split()
@@ -92,7 +87,7 @@ class SglangArguments(EngineArguments):
             interval=1,
             longest=found["--context-length"],
             memory_share=found.get("--mem-fraction-static"),
-            numbers=Numbers(*(found.get(name) for name in ("--dtype", "--quantization", "--kv-cache-dtype"))),
+            numbers=Numbers(*map(found.get, NUMBERS)),
             cards=cards,
         )
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from partita.exporters.unit_places import placed_units
 from partita.nouns.deployment import DeployedUnits, Deployment, UnitRole
 
+#: Cards by machine; cards of each of so many machines where a file leaves the choice to others.
+Cards = tuple[tuple[int, tuple[int, ...]], ...] | tuple[int, int]
 
-@dataclass(frozen=True)
-class Numbers:
+
+class Numbers(NamedTuple):
     """Formats as arguments of an engine say them; None for what it does by itself."""
 
     dtype: str | None = None
@@ -37,34 +40,13 @@ class UnitFacts:
     longest: int
     memory_share: float | None
     numbers: Numbers
-    #: Cards by machine; cards of each of so many machines where a file leaves the choice to others.
-    cards: tuple[tuple[int, tuple[int, ...]], ...] | tuple[int, int]
+    cards: Cards
 
 
-def facts_of_unit(
-    group: DeployedUnits,
-    longest: int,
-    numbers: Numbers,
-    cards: tuple[tuple[int, tuple[int, ...]], ...] | tuple[int, int],
-) -> UnitFacts:
+def facts_of_unit(group: DeployedUnits, longest: int, numbers: Numbers, cards: Cards) -> UnitFacts:
     """What a plan has of each unit of a group; ``numbers`` are its formats in the words of an engine."""
-    return UnitFacts(
-        role=group.role,
-        tensor=group.tensor,
-        pipeline=group.pipeline,
-        attention_data=group.attention_data,
-        expert=group.expert or 1,
-        requests=group.requests,
-        tokens=group.tokens,
-        block_tokens=group.block_tokens,
-        chunked=group.chunked,
-        mixed=group.mixed,
-        interval=group.interval,
-        longest=longest,
-        memory_share=group.memory_share,
-        numbers=numbers,
-        cards=cards,
-    )
+    own = {field.name: getattr(group, field.name) for field in fields(UnitFacts) if hasattr(group, field.name)}
+    return UnitFacts(**own | {"expert": group.expert or 1, "longest": longest, "numbers": numbers, "cards": cards})
 
 
 def unlike(meant: Iterable[UnitFacts], said: Iterable[UnitFacts]) -> list[str]:

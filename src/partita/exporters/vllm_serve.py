@@ -11,10 +11,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from partita.exporters.engine_arguments import Cards, EngineArguments, Node
+from partita.exporters.engine_arguments import NUMBERS, EngineArguments, Node
 from partita.exporters.serve_flags import VLLM
 from partita.exporters.serve_script import HANDOVER, ServeScript
-from partita.exporters.unit_facts import Numbers, UnitFacts
+from partita.exporters.unit_facts import Cards, Numbers, UnitFacts
 from partita.exporters.unit_places import PlacedUnit
 from partita.nouns.deployment import DeployedUnits, Deployment, UnitRole
 
@@ -70,12 +70,7 @@ class VllmArguments(EngineArguments):
         found += [f"--block-size {group.block_tokens}", f"--max-model-len {longest}"]
         if group.memory_share is not None:
             found.append(f"--gpu-memory-utilization {group.memory_share!r}")
-        told = (
-            ("--dtype", numbers.dtype),
-            ("--quantization", numbers.quantization),
-            ("--kv-cache-dtype", numbers.cache),
-        )
-        found += [f"{name} {value}" for name, value in told if value is not None]
+        found += [f"{name} {value}" for name, value in zip(NUMBERS, numbers, strict=True) if value is not None]
         words = " ".join(found).split()
         if group.role != "both":
             config = {"kv_connector": CONNECTOR, "kv_role": _ROLES[group.role]}
@@ -99,7 +94,7 @@ class VllmArguments(EngineArguments):
             interval=found.get("--prefill-schedule-interval", 1),
             longest=found["--max-model-len"],
             memory_share=found.get("--gpu-memory-utilization"),
-            numbers=Numbers(*(found.get(name) for name in ("--dtype", "--quantization", "--kv-cache-dtype"))),
+            numbers=Numbers(*map(found.get, NUMBERS)),
             cards=cards,
         )
 
