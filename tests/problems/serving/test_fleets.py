@@ -192,12 +192,31 @@ def test_no_request_is_faster_than_a_step_alone() -> None:
 
 
 @pytest.mark.parametrize(("goal", "rate"), [("rate", None), ("cost", 0.5)])
-def test_a_tpot_below_every_step_is_infeasible_with_the_shortest(goal: Goal, rate: float | None) -> None:
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        (ServingTargets(tpot_s=1e-6), "no fleet keeps a TPOT of 1e-06 s: between two tokens lie at least"),
+        (ServingTargets(ttft_s=1e-6), "no fleet keeps a TTFT of 1e-06 s: the first token takes at least"),
+        (ServingTargets(ttft_s=1e-6, tpot_s=0.04), "no fleet keeps a TTFT of 1e-06 s: the first token takes at least"),
+    ],
+)
+def test_a_target_below_what_one_request_takes_is_named(
+    goal: Goal, rate: float | None, targets: ServingTargets, said: str
+) -> None:
     workload = RequestWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=rate, requests=50)
-    fleet = LOOP.replace(workload=workload, goal=goal, targets=ServingTargets(tpot_s=1e-6))
+    found = pt.solve(LOOP.replace(workload=workload, goal=goal, targets=targets), time_limit_s=20)
+    assert found.status is Status.INFEASIBLE
+    assert said in str(found.reason)
+
+
+def test_the_fleet_that_comes_nearest_is_named() -> None:
+    workload = RequestWorkload(prompt_tokens=100, output_tokens=20, requests=200, rate_per_s=0.5)
+    least = min(item.gap_s for item in FleetBound(LOOP.replace(workload=workload, goal="cost")).items)
+    targets = ServingTargets(tpot_s=least * 1.0001, percentile=1.0)
+    fleet = LOOP.replace(workload=workload, goal="cost", targets=targets, share_parts=0)
     found = pt.solve(fleet, time_limit_s=20)
     assert found.status is Status.INFEASIBLE
-    assert "no fleet keeps a TPOT of 1e-06 s: between two tokens lie at least" in str(found.reason)
+    assert "come nearest: TPOT at percentile 1 is" in str(found.reason)
 
 
 def test_a_fleet_of_two_kinds_is_found_with_a_bound() -> None:

@@ -55,7 +55,9 @@ class FleetBound:
                 unit = UnitCapacity(problem, form, self.drawn, self.kinds)
                 own = known.setdefault((form.kind, form.layout), {})
                 for role in roles[problem.roles]:
-                    self.items.append(Item(number, role, form, unit.prices(role, own), unit.late, unit.least_gap_s))
+                    first_s = float(unit.first_token_s.min()) * (1 - ROOM)
+                    prices = unit.prices(role, own)
+                    self.items.append(Item(number, role, form, prices, first_s, unit.late, unit.least_gap_s))
         self.items.sort(key=lambda item: item.number)
         self.values = values_of(problem, self.kinds, self.items)
         #: (V, items) Of each row of values what a unit makes of it in a second.
@@ -81,6 +83,12 @@ class FleetBound:
             return None
         fastest = min(makers, key=lambda item: item.gap_s)
         return fastest if fastest.gap_s > limit else None
+
+    @property
+    def too_late(self) -> Item | None:
+        """The item of the soonest first token, where not even that is within the TTFT target."""
+        takers = [item for item in self.items if item.role != "decode"]
+        return min(takers, key=lambda item: item.first_s) if takers and all(item.late for item in takers) else None
 
     def least(self) -> float:
         """The objective of every fleet at least, seconds per request or costs of what keeps up; infinite for none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from partita.ground.errors import InputError
 from partita.problems.serving.evaluate import evaluate
@@ -13,31 +14,45 @@ from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGr
 def why_no_fleet(problem: ServingProblem) -> str:
     """Why no fleet is feasible, and what would be enough."""
     bound = FleetBound(problem)
-    fastest = bound.too_fast
-    if fastest is not None:
-        form = fastest.form
-        return (
-            f"no fleet keeps a TPOT of {problem.targets.tpot_s:.4g} s: between two tokens lie at least "
-            f"{fastest.gap_s:.4g} s, of one request alone ({form.layout.label} on {form.kind}); a longer limit, faster "
-            "devices or smaller formats would be needed"
-        )
+    needed = "a longer limit, faster devices or smaller formats would be needed"
+    fastest, soonest, targets = bound.too_fast, bound.too_late, problem.targets
+    for name, limit, item, least_s, what in (
+        ("TPOT", targets.tpot_s, fastest, fastest and fastest.gap_s, "between two tokens lie"),
+        ("TTFT", targets.ttft_s, soonest, soonest and soonest.first_s, "the first token takes"),
+    ):
+        if item is not None:
+            return (
+                f"no fleet keeps a {name} of {limit:.4g} s: {what} at least {least_s:.4g} s, of one request alone "
+                f"({item.form.layout.label} on {item.form.kind}); {needed}"
+            )
     least, longest = bound.least_time(), bound.longest_s
     if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
-        needed = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
+        enough = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
         return (
             f"no fleet keeps up: {bound.count} requests take all {problem.devices} devices at least "
             f"{least * bound.count:.4g} s, and {longest:.4g} s are allowed; at least "
-            f"{needed} devices like them, a lower rate or a longer limit would be needed"
+            f"{enough} devices like them, a lower rate or a longer limit would be needed"
         )
-    missed = "the targets"
-    for item in (item for item in bound.items if item.role == "both"):
+    near = min(_full(bound, 1e-3 / least if 0 < least < math.inf else 1.0), key=lambda one: one[0], default=None)
+    of = "" if near is None else f" ({near[1]} come nearest: {near[2]})"
+    return f"no fleet keeps the targets{of}; a longer limit or faster devices would be needed"
+
+
+def _full(bound: FleetBound, slow: float) -> Iterator[tuple[float, str, str]]:
+    """By how much the devices of a pool in units of one layout miss the targets, their name, and what they miss."""
+    problem, targets = bound.problem, bound.problem.targets
+    seen = set()
+    for item in bound.items:
+        key = item.form.kind, item.form.layout
+        count = problem.pool(item.form.kind).devices // item.form.devices
+        if item.role != "both" or key in seen or not count:
+            continue
+        seen.add(key)
+        units = (UnitGroup(unit=item.number, count=count),)
         try:
-            groups = (UnitGroup(unit=item.number),)
-            slow = None if problem.goal == "cost" else 1e-3 / max(least, 1e-30)
-            found = evaluate(problem, ServingPlan(units=groups, rate_per_s=slow))
+            found = evaluate(problem, ServingPlan(units=units, rate_per_s=slow if problem.goal == "rate" else None))
         except InputError:
             continue
         if found.violations:
-            missed = found.violations[0]
-            break
-    return f"no fleet keeps the targets: of one unit, {missed}; a longer limit or faster devices would be needed"
+            missed = max(found.ttft_at / (targets.ttft_s or math.inf), found.tpot_at / (targets.tpot_s or math.inf))
+            yield missed, f"{count} × {item.form.layout.label} on {item.form.kind}", found.violations[0]

@@ -31,6 +31,7 @@ class Item:
     role: Role
     form: ServingUnit
     prices: list[RequestPrices]
+    first_s: float  #: Seconds from the arrival of a request to its first token at least.
     late: bool  #: Whether no request keeps the TTFT target here, even alone.
     gap_s: float  #: Seconds between two tokens of a request at least.
 

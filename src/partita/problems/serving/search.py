@@ -271,7 +271,7 @@ class _Search:
             if cost >= self.best.value * (1 - 1e-12):
                 break
             if refuting:
-                self.best.prove(cost * (1 - 1e-12), self.name)
+                self.best.prove(cost, self.name)
             for counts in self.fleets.of(rooms) if cost >= self.best.bound * (1 - 1e-9) else ():
                 looked += 1
                 if self.over or looked > _FEW:
