@@ -48,5 +48,7 @@ def test_islands_have_as_many_replicas_of_every_stage_as_in_the_solution(
     assert search.settle_shares(device, made) == made
     value = search.settle_shares(device, 0.0)
     assert best.answer is not None
-    assert value >= best.value == evaluate(problem, best.answer).objective
+    assert best.value == evaluate(problem, best.answer).objective
+    # Kernels add loads up in another order.
+    assert value >= best.value * (1 - 1e-12)
     assert value <= 1.1 * known

@@ -11,7 +11,7 @@ import pytest
 from partita.engines.search.monitor import Monitor
 from partita.problems.mapping.bounds.columns import Columns
 from partita.problems.mapping.bounds.parts import partitions
-from partita.problems.mapping.bounds.passages import Passages, row_of
+from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem, MappingStage, MappingTransfer
 from problems.mapping.brute_force import best_objective
@@ -86,7 +86,7 @@ def test_both_rings_pass_by_one_device_only_where_there_is_time() -> None:
     assert low < ceiling < high
     (blocked,) = passages.blocked(ceiling)
     assert len(blocked.before) == len(blocked.behind) == 1
-    assert set(blocked.before + blocked.behind) < set(row_of(islands))
+    assert set(blocked.before + blocked.behind) < set(passages.row)
     assert not list(passages.blocked(ceiling * 1.01))
 
 

@@ -34,26 +34,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs, bit_rows
-from partita.engines.kernels.mapping.rounds import (
-    columns_beside,
-    distances,
-    drop_columns,
-    drop_replaceable,
-    fill_islands,
-    least_walk,
-    walks_on,
-)
+from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
+from partita.engines.kernels.mapping.column_graph import distances, drop_columns, drop_replaceable
+from partita.engines.kernels.mapping.rounds import fill_islands, least_walk, walks_on
 from partita.engines.kernels.random import generator
 from partita.engines.search.result import Status
 from partita.ground.rounding import up_to
-from partita.problems.mapping.bounds.layouts import Layouts, layouts_within
+from partita.problems.mapping.bounds.layout_graph import graph_within
 from partita.problems.mapping.bounds.parts import Island
-from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.instance import MappingInstance
 
-#: Layouts, and pairs of these beside each other, at most; and steps along these pairs for one target.
-MOST_LAYOUTS, _PAIRS, STEPS = 12_000, 6_000_000, 4_000_000_000
+#: Steps along pairs of layouts for one target.
+STEPS = 4_000_000_000
 #: Prices tried for all rounds, and for those of a part; and how short prices are, squared and as a share
 #: of the shortest difference so far, at which it branches, after so many of them.
 _ROOT, _PRICES, _SHORT, _FEW = 60, 40, 1e-4, 6
@@ -94,30 +86,21 @@ def round_within(
     There are devices enough, and as many replicas of every stage, more than one. ``steps`` is the most steps along
     pairs of layouts, ``stopping`` is polled. Unless it is ``proving``, it ends when annealing has failed.
     """
-    limit = up_to(target)
-    layouts = layouts_within(instance, islands, limit, MOST_LAYOUTS)
-    if layouts is None or stopping():
+    graph = graph_within(instance, islands, up_to(target), stopping)
+    if graph is None:
         return Round(Status.UNKNOWN, looked=False)
-    if len(layouts.islands) == 0:
+    if len(graph.islands) == 0:
         return Round(Status.INFEASIBLE)
-    room: Ints = np.array([len(island.members) for island in islands], dtype=np.int32)
-    uses: Ints = np.array([(layouts.islands == i).sum(axis=1) for i in range(len(islands))]).T.astype(np.int32)
-    ptr: Longs = np.zeros(len(uses) + 1, dtype=np.int64)
-    beside: Ints = np.empty(_PAIRS, dtype=np.int32)
-    own, leads = _sides(instance, islands, layouts, limit)
-    stop = np.array([stopping()], dtype=np.int64)
-    pairs = columns_beside(bit_rows(own), bit_rows(leads), uses, room, stop, ptr, beside)
-    if pairs < 0:
-        return Round(Status.UNKNOWN, looked=False)
     exact = instance.devices == instance.count
-    search = RoundSearch(ptr, beside[:pairs].copy(), uses, room, instance.replicas, stopping, steps, exact=exact)
+    room: Ints = np.array([len(island.members) for island in islands], dtype=np.int32)
+    search = RoundSearch(graph.ptr, graph.beside, graph.uses, room, instance.replicas, stopping, steps, exact=exact)
     try:
         found = search.run(proving=proving)
     except _EndedError:
         return Round(Status.UNKNOWN, steps=steps - search.left)
     if found is None:
         return Round(Status.INFEASIBLE, steps=steps - search.left)
-    return Round(Status.FEASIBLE, layouts.islands[found], steps=steps - search.left)
+    return Round(Status.FEASIBLE, graph.islands[found], steps=steps - search.left)
 
 
 class _Left(NamedTuple):
@@ -167,7 +150,6 @@ class RoundSearch:
 
     def run(self, *, proving: bool) -> list[int] | None:
         """The columns of a round in turn; None if there is none."""
-        self._drop_replaceable()
         prices = self._drop()
         self._drop_replaceable()
         used = (self.uses[self.kept] > 0).sum(axis=0)
@@ -360,23 +342,6 @@ class RoundSearch:
         short = bool(point @ point <= _SHORT * (over * over).sum(axis=1).min())
         prices = point * self.scale
         return shares, prices if self.exact else np.maximum(prices, 0.0), short
-
-
-def _sides(instance: MappingInstance, islands: list[Island], layouts: Layouts, limit: float) -> tuple[Bools, Bools]:
-    """(N, S · I) Where each layout has its stages, and where layouts beside it may have them."""
-    pace, count = Passages(instance, islands).pace, len(layouts.islands)
-    most = limit * (1 + _SLACK)
-    own = np.zeros((count, instance.stages, len(islands)), dtype=bool)
-    leads = np.ones(own.shape, dtype=bool)
-    rows = np.arange(count)
-    for s in range(instance.stages):
-        here = layouts.islands[:, s]
-        own[rows, s, here] = True
-        if instance.partners[s]:
-            ring = float(instance.ring[s]) * pace[here]
-            leads[:, s] = layouts.away[:, s][:, None] + ring <= most
-            leads[rows, s, here] = layouts.inside[:, s] <= most
-    return own.reshape(count, -1), leads.reshape(count, -1)
 
 
 def shortest(points: Floats) -> Floats:

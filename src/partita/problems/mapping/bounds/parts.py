@@ -80,7 +80,7 @@ def partitions(instance: MappingInstance) -> Iterator[list[Island]]:
             return
         if max(map(len, groups)) <= _LARGEST * instance.devices:
             found += 1
-            yield _islands(instance, groups)
+            yield islands_of(instance, groups)
         value = max(_bottleneck(apart[np.ix_(group, group)]) for group in groups)
 
 
@@ -98,7 +98,8 @@ def _bottleneck(apart: Floats) -> float:
     return slowest
 
 
-def _islands(instance: MappingInstance, groups: list[npt.NDArray[np.int64]]) -> list[Island]:
+def islands_of(instance: MappingInstance, groups: list[npt.NDArray[np.int64]]) -> list[Island]:
+    """Islands of some groups that the devices are put into in any way, with what links they have at best."""
     inverse, found = instance.arrays.inverse, []
     most = int(np.diff(instance.ptr).max(initial=0)) + 2
     for number, members in enumerate(groups):

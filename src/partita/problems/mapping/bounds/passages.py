@@ -16,6 +16,7 @@ island, the other over it, while the exchanges between both leave time for no su
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -38,12 +39,6 @@ class Blocked(NamedTuple):
     behind: tuple[int, ...]
 
 
-def row_of(islands: Sequence[Island]) -> list[int]:
-    """Islands as seen from the one that is the furthest from the first: from the end of a row of them."""
-    first = [*islands[0].others][-1]
-    return [first, *islands[first].others]
-
-
 class Passages:
     """The islands of a problem with as many replicas of every stage, and the links between them."""
 
@@ -57,6 +52,24 @@ class Passages:
             self.pace[i] = [row[other.members].min() for other in islands]
             self.pace[i, i] = one.inside[0]
 
+    @cached_property
+    def row(self) -> list[int]:
+        """Islands in a row, where they are in one: those with fast links between them are near each other.
+
+        By the eigenvector of the second eigenvalue of the Laplacian of bandwidths (Atkins, Boman and Hendrickson, "A
+        spectral algorithm for seriation and the consecutive ones problem", 1998).
+        """
+        near = 1.0 / np.minimum(self.pace, self.pace.T)
+        np.fill_diagonal(near, 0.0)
+        near /= near.max(initial=0.0) or 1.0
+        values, vectors = np.linalg.eigh(np.diag(near.sum(axis=1)) - near)
+        if len(near) < 3 or values[2] - values[1] < 1e-9:
+            # They are in no row.
+            return list(range(len(near)))
+        along = vectors[:, 1]
+        along = np.round(along * (-1.0 if along[0] > 0 else 1.0), 9)
+        return [int(i) for i in np.argsort(along, kind="stable")]
+
     def ceiling(self, low: float, high: float) -> float:
         """A limit between two, up to which something is blocked; the lower one if nothing is just above it."""
         for _ in range(_STEPS):
@@ -69,7 +82,7 @@ class Passages:
         if not 3 <= len(self.islands) <= _ISLANDS:
             return
         sizes = np.array([len(island.members) for island in self.islands])
-        order = row_of(self.islands)
+        order = self.row
         middles = [
             (first, last)
             for first in range(1, len(order) - 1)

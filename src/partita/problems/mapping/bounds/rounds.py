@@ -16,6 +16,7 @@ from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.parts import Island, partitions
 from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound, without_columns
+from partita.problems.mapping.bounds.windows import in_windows
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
@@ -67,7 +68,7 @@ def rounds_bound(
     for number, islands in enumerate(partitions(instance)):
         if len(islands) > _ISLANDS:
             return low
-        upper, vain, width = high(), 0, _PRECISION
+        upper, vain, width, crowded = high(), 0, _PRECISION, False
 
         def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
             nonlocal left
@@ -93,6 +94,7 @@ def rounds_bound(
             else:
                 upper, width = target, _PRECISION if answer.looked or not easy else _COARSE
                 vain += answer.status is Status.UNKNOWN and answer.looked
+                crowded |= not answer.looked
             upper = min(upper, high())
             target = min(low * (1 + step), (low + upper) / 2)
         # Where it is not known if there are rounds, there are a little above.
@@ -100,6 +102,8 @@ def rounds_bound(
             target = upper * (1 + more)
             if target >= high() or stopping() or ask(target, proving=False).islands is not None:
                 break
+        if crowded and not number:
+            low = in_windows(instance, islands, low, high, stopping, report, steps)
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not stopping()

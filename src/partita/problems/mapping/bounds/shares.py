@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from partita.engines.mip.model import MixedProgram
 from partita.problems.mapping.bounds.parts import Island
-from partita.problems.mapping.bounds.passages import Blocked, row_of
+from partita.problems.mapping.bounds.passages import Blocked, Passages
 from partita.problems.mapping.instance import MappingInstance
 
 Terms = list[tuple[int, float]]
@@ -60,7 +60,7 @@ class Shares:
 
         Cuts part nearer from further islands, as seen from the end of a row of them.
         """
-        order, replicas = row_of(self.islands), float(self.instance.replicas)
+        order, replicas = Passages(self.instance, self.islands).row, float(self.instance.replicas)
         for cut in range(1, len(order)):
             sides = order[:cut], order[cut:]
             used = []
