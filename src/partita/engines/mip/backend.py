@@ -12,9 +12,8 @@ import math
 import time
 from dataclasses import dataclass
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.mip import cautious
-from partita.engines.mip.model import Callbacks, Minimised, MixedProgram, ProgramResult
+from partita.engines.mip.model import Callbacks, Floats, Minimised, MixedProgram, ProgramResult
 from partita.engines.search.result import Status
 from partita.ground.rounding import GAP
 

@@ -24,8 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from partita.engines.kernels.arrays import Floats
-from partita.engines.mip.model import MixedProgram
+from partita.engines.mip.model import Floats, MixedProgram
 from partita.ground.rounding import allowance, rounded_down
 
 #: What backends are asked for, for rows, bounds, whole numbers and reduced costs: near the least that they take, and

@@ -15,9 +15,8 @@ import time
 from functools import partial
 from typing import Any, NoReturn
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.backend import BACKENDS, SCHEDULERS, BackendSettings, run_backend
-from partita.engines.mip.model import UNKNOWN, Callbacks, Minimised, ProgramResult
+from partita.engines.mip.model import UNKNOWN, Callbacks, Floats, Minimised, ProgramResult
 from partita.engines.processes.child import Child
 from partita.engines.processes.kept import kept_child
 from partita.engines.processes.replies import Reply

@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
-from partita.engines.mip.model import MixedProgram
+from partita.engines.mip.model import Floats, MixedProgram
 from partita.ground.rounding import rounded_down
 
 #: Rounding to integers is accounted for: what it proves holds as it is.

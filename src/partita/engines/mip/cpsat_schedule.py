@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.cpsat import run_cpsat
+from partita.engines.mip.model import Floats
 from partita.engines.mip.schedule import ScheduleModel
 
 #: Times are whole numbers: the bound holds as it is.

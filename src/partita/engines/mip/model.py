@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.search.result import Status
+
+Floats = npt.NDArray[np.float64]
 
 
 class Minimised(Protocol):

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from partita.engines.kernels.arrays import Floats, Longs
+import numpy as np
+import numpy.typing as npt
+
 from partita.engines.mip.backend import SCHEDULERS
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import QUIET, Callbacks, ProgramResult
+from partita.engines.mip.model import QUIET, Callbacks, Floats, ProgramResult
 from partita.ground.errors import MissingExtraError
 
 #: The only one there is.
 NAME = "cpsat-schedule"
+
+Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
 from partita.engines.mip.cautious import FEASIBILITY
-from partita.engines.mip.model import MixedProgram
+from partita.engines.mip.model import Floats, MixedProgram
 
 #: It computes with tolerances.
 EXACT = False

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from partita.engines.kernels.arrays import Floats
 from partita.engines.mip.backend import BACKENDS
 from partita.engines.mip.child import run_in_child
-from partita.engines.mip.model import QUIET, Callbacks, MixedProgram, ProgramResult
+from partita.engines.mip.model import QUIET, Callbacks, Floats, MixedProgram, ProgramResult
 from partita.ground.errors import InputError, MissingExtraError
 from partita.ground.rounding import GAP
 

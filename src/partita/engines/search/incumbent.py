@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Longs
 from partita.engines.search.result import relative_gap
 from partita.ground.errors import DisagreementError
 from partita.ground.rounding import CLOSE, TOLERANCE
@@ -60,7 +60,7 @@ class Incumbent(Generic[AnswerT]):
 
     def __init__(self, *, closeness: float = CLOSE) -> None:
         self.closeness = closeness
-        self.stop: Longs = np.zeros(1, dtype=np.int64)
+        self.stop: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.found_by = self.proven_by = ""
         self.counters: dict[str, float] = {}
         self.on_better: Callable[[float, AnswerT, str], None] | None = None
