@@ -20,7 +20,7 @@ from partita.simulator.schedules import DEFAULT_SCHEDULES as SCHEDULES
 from partita.simulator.schedules import find_schedule
 from partita.simulator.schedules.protocol import InTurns, Schedule
 from partita.simulator.simulate import simulate
-from partita.simulator.stages import _rows, staged_program
+from partita.simulator.stages import rows_of, staged_program
 from second_opinions.plain_memory import plain_peak
 
 FIRST, LAST = (int(part) for part in os.environ.get("SEEDS", "0:400").split(":"))
@@ -78,9 +78,11 @@ def test_simulated_peaks_are_those_of_a_walk_through_the_orders() -> None:
         stages = pipeline.stages if shared == 1 else [pipeline.stages[rank] for rank in rank_of]
         sizes = [stage.activation_bytes / shared for stage in stages]
         curves = iter(simulate(program).timeline.memory)
+        degrees = [len(stage.replicas) for stage in pipeline.stages[:ranks]]
+        held = [stage.in_flight for stage in pipeline.stages[:ranks]]
         orders = {
             (row.rank, row.first + k): [a._replace(microbatch=a.microbatch * row.replicas + k) for a in row.actions]
-            for row in _rows(pipeline, schedule, total, program.batches, chunks)
+            for row in rows_of("", schedule, degrees, held, chunks, total, program.batches)
             for k in range(row.replicas)
         }
         for rank in range(ranks):

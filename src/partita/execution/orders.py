@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.split import Split
 from partita.simulator.schedules import find_schedule
-from partita.simulator.schedules.check import check_orders
-from partita.simulator.schedules.protocol import Action, InTurns, Schedule
+from partita.simulator.schedules.protocol import Action, Schedule
+from partita.simulator.stages import rows_of
 
 
 @dataclass(frozen=True)
@@ -109,33 +109,17 @@ def _in_a_row(
             f"schedule {schedule.name} has stages on ranks {schedule.rank_of(ranks, chunks)}, and the plan has them on "
             f"{groups}; use another schedule, or plan with --schedule {schedule.name}"
         )
-    uniform = len(set(replicas)) == 1
-    if isinstance(schedule, InTurns) and not uniform:
-        refusal = schedule.refusal(ranks, chunks, microbatches // max(replicas))
-        if refusal is not None:
-            raise InputError(refusal)
-        return {
-            (rank, replica): schedule.own_order(
-                rank, range(replica, microbatches, count), -(-sum(replicas[rank:]) // count)
-            )
-            for rank, count in enumerate(replicas)
-            for replica in range(count)
-        }
     columns = replicas[0]
-    if not uniform or microbatches % columns:
+    if len(set(replicas)) == 1 and microbatches % columns:
         raise InputError(
-            f"schedule {schedule.name} needs as many replicas of every stage ({', '.join(map(str, replicas))}), and as "
-            f"many of the {microbatches} microbatches for each; use 1f1b or gpipe, or a multiple of {columns}"
+            f"{microbatches} microbatches are not as many for each of {columns} replicas; take more or fewer replicas, "
+            f"or a multiple of {columns}"
         )
-    refusal = schedule.refusal(ranks, chunks, microbatches // columns)
-    if refusal is not None:
-        raise InputError(refusal)
-    rows = schedule.orders(ranks, chunks, microbatches // columns)
-    check_orders(rows, groups, training=schedule.training, microbatches=microbatches // columns)
+    held = [-(-sum(replicas[rank:]) // count) for rank, count in enumerate(replicas)]
     return {
-        (rank, column): [action._replace(microbatch=action.microbatch * columns + column) for action in row]
-        for rank, row in enumerate(rows)
-        for column in range(columns)
+        (row.rank, row.first + k): [a._replace(microbatch=a.microbatch * row.replicas + k) for a in row.actions]
+        for row in rows_of("the plan", schedule, replicas, held, chunks, microbatches)
+        for k in range(row.replicas)
     }
 
 

@@ -49,7 +49,9 @@ def staged_program(
     # Without a break, a batch counts that neither the first nor the last one meets in the pipeline.
     apart = 0 if schedule.flush else -(-sum(len(stage.replicas) for stage in pipeline.stages) // microbatches)
     batches = 1 if schedule.flush else 2 * apart + 2
-    rows = _rows(pipeline, schedule, microbatches, batches, chunks)
+    mine = pipeline.stages[:ranks]
+    degrees, held = [len(stage.replicas) for stage in mine], [stage.in_flight for stage in mine]
+    rows = rows_of(pipeline.name, schedule, degrees, held, chunks, microbatches, batches)
     rank_of = schedule.rank_of(ranks, chunks)
     if chunks > pipeline.parts:
         pipeline = cut(pipeline, rank_of)
@@ -106,7 +108,7 @@ def staged_program(
     )
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
     """What replicas of a rank do in order, all the same: of ``replicas`` from the ``first`` on the k-th does so with
     microbatch m · replicas + k where the actions say m."""
 
@@ -116,40 +118,49 @@ class _Row(NamedTuple):
     actions: list[Action]
 
 
-def _rows(pipeline: Pipeline, schedule: Schedule, microbatches: int, batches: int, chunks: int) -> list[_Row]:
-    """What every replica of every rank does; microbatches are numbered over all replicas."""
-    ranks = len(pipeline.stages) // pipeline.parts
-    degrees = [len(stage.replicas) for stage in pipeline.stages[:ranks]]
-    uniform = len(set(degrees)) == 1
-    columns, total = degrees[0], microbatches * batches
+def rows_of(
+    name: str,
+    schedule: Schedule,
+    degrees: Sequence[int],
+    held: Sequence[int],
+    chunks: int,
+    batch: int,
+    batches: int = 1,
+) -> list[Row]:
+    """What every replica of every rank does; microbatches are numbered over all replicas.
+
+    ``degrees`` are the replicas of each rank, ``held`` the microbatches in flight that each may hold in turns; a
+    ``batch`` has so many. Raises ``InputError``, which names the pipeline, if the schedule does not run them.
+    """
+    ranks, columns, total = len(degrees), degrees[0], batch * batches
     if isinstance(schedule, InTurns):
-        refusal = schedule.refusal(ranks, chunks, microbatches // max(degrees))
+        refusal = schedule.refusal(ranks, chunks, batch // max(degrees))
         if refusal is not None:
-            raise InputError(f"{pipeline.name}: {refusal}")
+            raise InputError(f"{name}: {refusal}")
         return [
-            _Row(rank, replica, 1, schedule.own_order(rank, range(replica, total, degrees[rank]), stage.in_flight))
-            for rank, stage in enumerate(pipeline.stages[:ranks])
-            for replica in range(degrees[rank])
+            Row(rank, replica, 1, schedule.own_order(rank, range(replica, total, count), held[rank]))
+            for rank, count in enumerate(degrees)
+            for replica in range(count)
         ]
-    if not uniform:
+    if len(set(degrees)) > 1:
         raise InputError(
-            f"{pipeline.name}: schedule {schedule.name} needs as many replicas of every stage, here are "
+            f"{name}: schedule {schedule.name} needs as many replicas of every stage, here are "
             f"{', '.join(map(str, degrees))}; use one of forward, gpipe, 1f1b, pipedream, 2bw"
         )
     if total % columns:
         raise InputError(
-            f"{pipeline.name}: schedule {schedule.name} gives each of {columns} replicas as many microbatches, but "
+            f"{name}: schedule {schedule.name} gives each of {columns} replicas as many microbatches, but "
             f"there are {total}; take a multiple of {columns}"
         )
     refusal = schedule.refusal(ranks, chunks, total // columns)
     if refusal is not None:
-        raise InputError(f"{pipeline.name}: {refusal}")
+        raise InputError(f"{name}: {refusal}")
     orders = schedule.orders(ranks, chunks, total // columns)
     check_orders(orders, schedule.rank_of(ranks, chunks), training=schedule.training, microbatches=total // columns)
-    return [_Row(rank, 0, columns, row) for rank, row in enumerate(orders)]
+    return [Row(rank, 0, columns, row) for rank, row in enumerate(orders)]
 
 
-def _orders(row: _Row, number: Mapping[tuple[str, int], int], split: bool) -> Iterator[Order]:
+def _orders(row: Row, number: Mapping[tuple[str, int], int], split: bool) -> Iterator[Order]:
     """The actions of each replica of a row as steps, each followed by what it lets synchronise.
 
     A whole backward action of a schedule that splits others is both its parts.
@@ -197,7 +208,7 @@ def _step(stage: PipelineStage, place: int, number: int, letter: str, split: boo
 def _whole_backwards(
     steps: list[Step],
     number: Mapping[tuple[str, int], int],
-    rows: Sequence[_Row],
+    rows: Sequence[Row],
     count: int,
     total: int,
 ) -> list[Step]:
