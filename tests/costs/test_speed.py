@@ -6,6 +6,7 @@ import time
 
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Operator, Parameter, Tensor
+from partita.problems.throughput.options import ThroughputPricing
 from partita.problems.throughput.pricing import price
 from running.soon import SOON_S
 
@@ -29,6 +30,6 @@ def test_fifty_thousand_operators() -> None:
     )
     cluster = Cluster.from_spec("2x(4xA100-80GB)+8xT4")
     started = time.perf_counter()
-    price(graph, cluster, microbatches=4)
+    price(graph, cluster, ThroughputPricing(microbatches=4))
     # About 0.6 s on a laptop core.
     assert time.perf_counter() - started < SOON_S

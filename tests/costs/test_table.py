@@ -9,12 +9,13 @@ import pytest
 from instances.cost_graphs import make_cluster, make_graph
 from partita.costs.table import CostRow, CostTable, read_cost_table
 from partita.ground.errors import FormatError, InputError
+from partita.problems.throughput.options import ThroughputPricing
 from partita.problems.throughput.pricing import price
 
 
 def times(*rows: CostRow) -> list[float | None]:
     """Times of the hand-made graph on its device: 3, 10, 1, 2, 20, 3 without rows."""
-    problem = price(make_graph(), make_cluster(), costs=CostTable(rows))
+    problem = price(make_graph(), make_cluster(), ThroughputPricing(costs=CostTable(rows)))
     return [op.times[0] for op in problem.operators]
 
 

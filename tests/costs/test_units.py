@@ -8,12 +8,11 @@ from instances.cost_graphs import make_cluster
 from partita.costs.units import cut_units, weights_alone
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
-from partita.ground.errors import InputError
 from partita.nouns.cluster import Cluster
 from partita.nouns.graph import Graph, Operator, Parameter, Tensor
 from partita.problems.throughput.baselines.paths import LayerCuts
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.options import ThroughputOptions
+from partita.problems.throughput.options import ThroughputOptions, ThroughputPricing
 from partita.problems.throughput.pricing import price
 
 MODULES = [
@@ -79,21 +78,16 @@ def test_freedom_never_costs() -> None:
     cluster = Cluster.from_spec("4xL4")
     found = {}
     for cuts in ("operator", "module", "layer"):
-        result = pt.solve(price(row(), cluster, cuts=cuts), solver="exact", time_limit_s=60)
+        result = pt.solve(price(row(), cluster, ThroughputPricing(cuts=cuts)), solver="exact", time_limit_s=60)
         assert result.status is Status.OPTIMAL
         found[cuts] = result.objective
     assert found["operator"] <= found["module"] <= found["layer"]
     assert found["operator"] < found["layer"]
     # The row that says what cutting between layers only costs says the same.
-    problem = price(row(), cluster)
+    problem = price(row(), cluster, ThroughputPricing())
     plan = LayerCuts().solve(problem, ThroughputOptions(), Monitor()).plan
     assert plan is not None
     assert evaluate(problem, plan).objective == pytest.approx(found["layer"])
-
-
-def test_unknown_cuts() -> None:
-    with pytest.raises(InputError, match="cuts is 'row'; it must be one of operator, module, layer"):
-        price(row(), Cluster.from_spec("2xL4"), cuts="row")  # type: ignore[arg-type]
 
 
 def _gated(inputs: bool = True) -> Graph:
@@ -118,5 +112,5 @@ def test_what_depends_on_weights_alone() -> None:
 
 
 def test_what_depends_on_weights_alone_is_where_it_is_first_read() -> None:
-    places = [op.colocation for op in price(_gated(), make_cluster()).operators]
+    places = [op.colocation for op in price(_gated(), make_cluster(), ThroughputPricing()).operators]
     assert places == [None, 1, 1, 1, None]

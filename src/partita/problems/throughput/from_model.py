@@ -11,7 +11,6 @@ import msgspec
 
 from partita.costs.chain import chain_of
 from partita.costs.packed import with_packed_weights
-from partita.costs.table import cost_source
 from partita.ground.errors import InputError
 from partita.nouns.catalogue.meshes import Mesh
 from partita.nouns.catalogue.runtimes import Runtime
@@ -44,13 +43,10 @@ class ThroughputFromModel(FromModel[ThroughputProblem]):
         self, graph: Graph, cluster: Cluster, settings: ThroughputPricing, change: Change | None = None
     ) -> Sequence[Priced[ThroughputProblem]]:
         runtime = runtime_for(settings.runtime, graph.workload)
-        arguments = msgspec.structs.asdict(settings)
-        del arguments["runtime"], arguments["weights"]
         graph = with_packed_weights(graph, settings.weights)
-        arguments |= {"costs": cost_source(settings.costs), "microbatches": settings.microbatches or 1}
 
-        def priced(**more: Any) -> ThroughputProblem:
-            problem = price(graph, cluster, **(arguments | more))
+        def priced(called: bool = False, **more: Any) -> ThroughputProblem:
+            problem = price(graph, cluster, msgspec.structs.replace(settings, **more), called=called)
             return problem if change is None else change(problem)
 
         if runtime is None:

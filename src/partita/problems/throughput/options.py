@@ -96,7 +96,7 @@ class ThroughputChanges(DeviceChanges, frozen=True, kw_only=True):
 
 
 class ThroughputPricing(Pricing, frozen=True, kw_only=True):
-    """How a model on a cluster becomes a problem; ``pricing.price`` says what each means."""
+    """How a model on a cluster becomes a problem; docs/cost-model.md says more of each."""
 
     microbatches: Annotated[
         int | None,

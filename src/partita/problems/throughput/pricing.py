@@ -6,21 +6,21 @@ docs/cost-model.md says what every number means and what is left out.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, get_args
 
 from partita.costs.gradients import partial_gradients
 from partita.costs.optimizer import check_optimizer, keeps_master, optimizer_bytes
 from partita.costs.roofline import CostSource, Roofline
+from partita.costs.table import cost_source
 from partita.costs.units import called_together, cut_units, weights_alone
 from partita.costs.workspace import colocation_roots, lives, own_bytes, saved_readers, workspace_bytes
 from partita.ground.checks import check_at_least
 from partita.ground.dags import joined
 from partita.ground.errors import InputError
 from partita.ground.units import format_bytes, format_time
-from partita.nouns.catalogue.runtimes import Cuts
 from partita.nouns.cluster import Cluster, DeviceGroup, LinkPath
 from partita.nouns.graph import Graph
 from partita.problems.throughput.devices import DeviceKind, LinkedGroup
+from partita.problems.throughput.options import ThroughputPricing
 from partita.problems.throughput.problem import (
     MicrobatchSchedule,
     MovedTensor,
@@ -28,104 +28,44 @@ from partita.problems.throughput.problem import (
     StoredParameter,
     ThroughputProblem,
     TimedOperator,
-    WorkingMemory,
 )
 
 
-def price(
-    graph: Graph,
-    cluster: Cluster,
-    *,
-    microbatches: int = 1,
-    schedule: Literal["1f1b", "gpipe"] = "1f1b",
-    optimizer: str = "adam",
-    optimizer_dtype: str = "float32",
-    master_weights: bool | None = None,
-    recompute: bool = False,
-    tied: Literal["copy", "together"] = "copy",
-    cuts: Cuts = "operator",
-    called: bool = False,
-    costs: CostSource | None = None,
-    name: str | None = None,
-    hierarchy: bool = False,
-    working_memory: WorkingMemory = "largest",
-) -> ThroughputProblem:
-    """The throughput problem of a graph on a cluster, in seconds and bytes.
+def price(graph: Graph, cluster: Cluster, settings: ThroughputPricing, *, called: bool = False) -> ThroughputProblem:
+    """The throughput problem of a graph on a cluster, in seconds and bytes; unless stated one microbatch.
 
-    Parameters
-    ----------
-    graph
-        The model; with backward operators the problem is training, otherwise inference.
-    cluster
-        The devices. Devices that are alike become one kind.
-    microbatches
-        Microbatches per batch (training).
-    schedule
-        ``1f1b`` or ``gpipe``; inference holds one microbatch at a time whatever is asked.
-    optimizer
-        ``adam``, ``adamw``, ``sgd``, ``sgd-momentum``, ``adafactor`` or ``none`` (training).
-    optimizer_dtype
-        Number format of the optimizer's state; ``parameter`` for that of each parameter.
-    master_weights
-        Whether a copy of the weights in ``optimizer_dtype`` is kept; None where the weights are narrower than it. Adam
-        then costs 12 bytes per parameter for half precision and 8 for float32.
-    recompute
-        Keep only what enters a stage and run its forward part again (training).
-    tied
-        ``copy``: a parameter that operators on several devices read is stored on each. ``together``: all operators that
-        read a tied parameter (one with several names) share a device, which is exact but often forces large stages.
-    cuts
-        Where stages may begin: between any two operators, between the modules that layers are made of (``module``), or
-        between whole layers (``layer``).
-    called
-        Whether tensors move between devices only where modules are called (``costs.units.called_together``).
-    costs
-        Where operator times come from; the roofline unless stated.
-    name
-        The problem's name; the graph's and cluster's names unless stated.
-    hierarchy
-        Price devices at the links inside their machine, and make each machine a group that pays for what crosses the
-        network; otherwise every transfer is priced at the slowest way its device may have to use.
-    working_memory
-        ``largest``: an operator's workspace is all that is alive in the whole graph while it runs. ``peak``: only what
-        is not a tensor between operators, for stages whose memory is the peak of an order; what exceeds it is streamed
-        (inference).
+    With backward operators it is training, otherwise inference; devices that are alike become one kind. With ``called``
+    tensors move between devices only where modules are called (``costs.units.called_together``).
 
-    Raises
-    ------
-    InputError
-        If an option is unknown or out of range, recomputation is asked for inference, or a device states no rate for a
-        number format the graph computes in.
+    Raises ``InputError`` if an option is out of range, recomputation is asked for inference, or a device states no rate
+    for a number format the graph computes in.
     """
     training = any(op.phase == "backward" for op in graph.operators)
-    if schedule not in ("1f1b", "gpipe"):
-        raise InputError(f"schedule is {schedule!r}; it must be 1f1b or gpipe")
+    optimizer, optimizer_dtype = settings.optimizer, settings.optimizer_dtype
     check_optimizer(optimizer, optimizer_dtype)
-    if tied not in ("copy", "together"):
-        raise InputError(f"tied is {tied!r}; it must be copy or together")
-    if cuts not in get_args(Cuts):
-        raise InputError(f"cuts is {cuts!r}; it must be one of {', '.join(get_args(Cuts))}")
+    microbatches = 1 if settings.microbatches is None else settings.microbatches
     check_at_least("microbatches", microbatches)
+    recompute, hierarchy, working_memory = settings.recompute, settings.hierarchy, settings.working_memory
     if recompute and not training:
         raise InputError("recompute needs a graph with a backward part; trace the model for training, or leave it out")
-    source: CostSource = Roofline() if costs is None else costs
+    source: CostSource = cost_source(settings.costs) or Roofline()
     groups = cluster.groups()
     paths = [cluster.slowest_path(group, inside=hierarchy) for group in groups]
     kinds = tuple(_kind(cluster, group, path) for group, path in zip(groups, paths, strict=True))
 
-    units = cut_units(graph, cuts)
+    units = cut_units(graph, settings.cuts)
     # What depends on weights alone is no reason to send anything: it is made where it is first read.
     whole = [*enumerate(units), *((v, readers[0]) for v, readers in weights_alone(graph).items())]
     if called:
         whole += called_together(graph, units)
-    if tied == "together":
+    if settings.tied == "together":
         whole += [(p.users[0], user) for p in graph.parameters if p.aliases for user in p.users]
     roots = colocation_roots(graph)
     first = joined(len(roots), [(roots[u], roots[v]) for u, v in whole])
     roots = [first[root] for root in roots]
     saved = saved_readers(graph) if training else {}
     spans = lives(graph, roots, saved, accumulates=training and microbatches > 1)
-    parameters, mastered = _parameters(graph, training, optimizer, optimizer_dtype, master_weights)
+    parameters, mastered = _parameters(graph, training, optimizer, optimizer_dtype, settings.master_weights)
     notes = [*graph.notes, *source.notes(graph), *_link_notes(groups, paths, hierarchy), _MEMORY_NOTE]
     if training:
         if microbatches > 1:
@@ -140,7 +80,7 @@ def price(
         notes += _tied_notes(graph, roots, paths)
     workspace = own_bytes(graph) if working_memory == "peak" else workspace_bytes(graph, spans)
     return ThroughputProblem(
-        name=name if name is not None else f"{graph.name} on {cluster.name}",
+        name=settings.name if settings.name is not None else f"{graph.name} on {cluster.name}",
         kinds=kinds,
         operators=_operators(graph, groups, source, roots, workspace.tolist()),
         tensors=_tensors(graph, roots),
@@ -150,7 +90,7 @@ def price(
             for place, readers in saved.items()
         ),
         schedule=MicrobatchSchedule(
-            name=schedule if training else "inference", microbatches=microbatches, recompute=recompute
+            name=settings.schedule if training else "inference", microbatches=microbatches, recompute=recompute
         ),
         groups=_machine_groups(cluster, groups) if hierarchy else (),
         unit="s",
