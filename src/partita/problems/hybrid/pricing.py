@@ -48,23 +48,12 @@ def hybrid_problem(graph: Graph, cluster: Cluster | str | Path, **settings: Unpa
     return strategy_spaces(graph, cluster, **settings).problem
 
 
-def strategy_spaces(
-    graph: Graph,
-    cluster: Cluster | str | Path,
-    *,
-    zero1: bool = False,
-    training: Training | None = None,
-    gradient_dtype: str = "parameter",
-    sharing: DegreeChoices | None = None,
-    host_activations: bool = False,
-    host_optimizer: bool = False,
-    **pricing: Any,
-) -> StrategySpaces:
+def strategy_spaces(graph: Graph, cluster: Cluster | str | Path, **settings: Unpack[SpacesSettings]) -> StrategySpaces:
     """The hybrid problem of training a model on a cluster, in seconds and bytes, and what its numbers are made of.
 
     Parameters
     ----------
-    graph, cluster, pricing
+    graph, cluster, settings
         As for ``spaces.priced_model``, which names further settings: ``microbatches``, ``optimizer``, ``degrees`` …
     zero1
         Share optimizer states out among data-parallel replicas (Rajbhandari et al., "ZeRO", SC 2020, stage 1). Replicas
@@ -91,16 +80,9 @@ def strategy_spaces(
     InputError, UnsupportedError
         As ``spaces.priced_model`` does.
     """
-    if training is None:
-        return steady_spaces(graph, cluster, zero1=zero1, **pricing)
-    return step_spaces(
-        graph,
-        cluster,
-        training,
-        sharing=sharing,
-        zero1=zero1,
-        gradient_dtype=gradient_dtype,
-        host_activations=host_activations,
-        host_optimizer=host_optimizer,
-        **pricing,
-    )
+    asked: dict[str, Any] = dict(settings)
+    training = asked.pop("training", None)
+    if training is not None:
+        return step_spaces(graph, cluster, training, **asked)
+    of_steps = ("gradient_dtype", "sharing", "host_activations", "host_optimizer")
+    return steady_spaces(graph, cluster, **{name: one for name, one in asked.items() if name not in of_steps})
