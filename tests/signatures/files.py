@@ -89,8 +89,13 @@ class Writer:
         return name
 
     def taken(self, use: Use, kind: AnyKind) -> list[str]:
-        """The shared classes of what is taken for a kind of problem, imported."""
-        return [self.imports.add(MODULE, name) for name in self.shared.taken(use, kind)]
+        """The shared classes of what is taken for a kind of problem."""
+        return [self.from_shared(name) for name in self.shared.taken(use, kind)]
+
+    def from_shared(self, name: str) -> str:
+        """A shared class as it is called in the file."""
+        folder, _, home = MODULE.rpartition(".")
+        return f"{self.imports.add(folder, home)}.{name}"
 
     def common(self, name: str, about: str, but: Iterable[str]) -> str:
         """A class of the parameters that are given by name, but for some; one that has them already."""
@@ -102,7 +107,7 @@ class Writer:
         bases = [group for group, own in self.shared.groups.items() if own <= names]
         rest = names - {name for group in bases for name in self.shared.groups[group]}
         entries = {one.name: as_keyword(one) for one in kept if one.name in rest}
-        bases = [self.imports.add(MODULE, group) for group in bases] or [self.imports.add("typing", "TypedDict")]
+        bases = [*map(self.from_shared, bases)] or [self.imports.add("typing", "TypedDict")]
         self.classes.append(class_text(name, bases, about, entries, said=False))
         self.named[names] = name
         return name
@@ -167,7 +172,7 @@ class Writer:
                 self.add_class(name, [common, *self.taken(Use(function, False), kind)], f"Of {kind.name} problems.")
                 self.help[f"Settings of {kind.name} problems"] = name
                 stated.append((kind, name))
-        parts = [self.imports.add(MODULE, name) for name in self.shared.of_any[function]]
+        parts = [*map(self.from_shared, self.shared.of_any[function])]
         self.add_class(f"Any{title}Settings", parts, "Of whatever it is.")
         keywords = self.common(f"{title}AnyKeywords", "What it takes of whatever it is.", {"objective"})
         anything = f"{title}Settings"

@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any, TypeVar, cast
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
@@ -53,11 +54,10 @@ def _described(settings: type[Any]) -> Iterator[_Described]:
     node = _classes(settings.__module__).get(settings.__name__)
     if node is None:
         return
-    around = vars(sys.modules[settings.__module__])
     for base in node.bases:
-        assert isinstance(base, ast.Name)
-        if isinstance(around[base.id], type):
-            yield from _described(around[base.id])
+        found = resolve_name(f"{settings.__module__}:{ast.unparse(base)}")
+        if isinstance(found, type):
+            yield from _described(found)
     for field, said in zip(node.body, node.body[1:], strict=False):
         match field, said:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

@@ -10,46 +10,7 @@ from partita.api import comparing
 from partita.api.arguments import Devices, Model
 from partita.api.comparing import Comparison
 from partita.api.listing import listed
-from partita.api.typed.settings import (
-    AnyOfCompareSweep,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfPlanSolveCompareSweep,
-    AnyOfSolveCompare,
-    AnyOfSolveCompareSweep,
-    HybridChangesKeywords,
-    HybridChangesValueKeywords,
-    HybridPricingKeywords,
-    HybridSearchKeywords,
-    HybridStatedKeywords,
-    LatencyChangesKeywords,
-    LatencyChangesValueKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementPricingKeywords,
-    LayerPlacementStatedKeywords,
-    MakespanChangesKeywords,
-    MakespanChangesValueKeywords,
-    MakespanPricingKeywords,
-    MakespanSearchKeywords,
-    MakespanStatedKeywords,
-    MappingStatedKeywords,
-    MappingStatedValueKeywords,
-    ModelPricingKeywords,
-    SearchKeywords,
-    ServingChangesValueKeywords,
-    ServingPricingKeywords,
-    ServingPricingValueKeywords,
-    ServingStatedKeywords,
-    ServingStatedValueKeywords,
-    ThroughputChangesKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputPricingKeywords,
-    ThroughputSearchKeywords,
-    ThroughputStatedKeywords,
-    TracingKeywords,
-)
+from partita.api.typed import settings
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
@@ -61,7 +22,7 @@ from partita.problems.throughput.problem import ThroughputProblem
 from partita.report.results import Rank
 
 
-class CompareKeywords(SearchKeywords, TracingKeywords, total=False):
+class CompareKeywords(settings.SearchKeywords, settings.TracingKeywords, total=False):
     """What it takes of any model."""
 
     experts: Sequence[str | Path]
@@ -70,11 +31,11 @@ class CompareKeywords(SearchKeywords, TracingKeywords, total=False):
 
 class ThroughputCompareSettings(
     CompareKeywords,
-    ThroughputSearchKeywords,
-    ModelPricingKeywords,
-    ThroughputPricingKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputChangesKeywords,
+    settings.ThroughputSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.ThroughputPricingKeywords,
+    settings.ThroughputChangesValueKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "throughput"."""
@@ -82,29 +43,33 @@ class ThroughputCompareSettings(
 
 class HybridCompareSettings(
     CompareKeywords,
-    HybridSearchKeywords,
-    ModelPricingKeywords,
-    HybridPricingKeywords,
-    HybridChangesValueKeywords,
-    HybridChangesKeywords,
+    settings.HybridSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.HybridPricingKeywords,
+    settings.HybridChangesValueKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "hybrid"."""
 
 
 class HostMemoryCompareSettings(
-    CompareKeywords, ModelPricingKeywords, LatencyChangesValueKeywords, LatencyChangesKeywords, total=False
+    CompareKeywords,
+    settings.ModelPricingKeywords,
+    settings.LatencyChangesValueKeywords,
+    settings.LatencyChangesKeywords,
+    total=False,
 ):
     """Of a model that is planned with objective "host-memory"."""
 
 
 class LatencyCompareSettings(
     CompareKeywords,
-    MakespanSearchKeywords,
-    ModelPricingKeywords,
-    MakespanPricingKeywords,
-    MakespanChangesValueKeywords,
-    MakespanChangesKeywords,
+    settings.MakespanSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.MakespanPricingKeywords,
+    settings.MakespanChangesValueKeywords,
+    settings.MakespanChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "latency"."""
@@ -112,10 +77,10 @@ class LatencyCompareSettings(
 
 class Layer_PlacementCompareSettings(
     CompareKeywords,
-    ModelPricingKeywords,
-    LayerPlacementPricingKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementChangesKeywords,
+    settings.ModelPricingKeywords,
+    settings.LayerPlacementPricingKeywords,
+    settings.LayerPlacementChangesValueKeywords,
+    settings.LayerPlacementChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "layer_placement"."""
@@ -123,16 +88,16 @@ class Layer_PlacementCompareSettings(
 
 class ServingCompareSettings(
     CompareKeywords,
-    ModelPricingKeywords,
-    ServingPricingKeywords,
-    ServingPricingValueKeywords,
-    ServingChangesValueKeywords,
+    settings.ModelPricingKeywords,
+    settings.ServingPricingKeywords,
+    settings.ServingPricingValueKeywords,
+    settings.ServingChangesValueKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "serving"."""
 
 
-class CompareProblemKeywords(SearchKeywords, total=False):
+class CompareProblemKeywords(settings.SearchKeywords, total=False):
     """What it takes of any problem."""
 
     experts: Sequence[str | Path]
@@ -141,10 +106,10 @@ class CompareProblemKeywords(SearchKeywords, total=False):
 
 class ThroughputProblemCompareSettings(
     CompareProblemKeywords,
-    ThroughputSearchKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputStatedKeywords,
-    ThroughputChangesKeywords,
+    settings.ThroughputSearchKeywords,
+    settings.ThroughputChangesValueKeywords,
+    settings.ThroughputStatedKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of throughput problems."""
@@ -152,68 +117,72 @@ class ThroughputProblemCompareSettings(
 
 class HybridProblemCompareSettings(
     CompareProblemKeywords,
-    HybridSearchKeywords,
-    HybridChangesValueKeywords,
-    HybridStatedKeywords,
-    HybridChangesKeywords,
+    settings.HybridSearchKeywords,
+    settings.HybridChangesValueKeywords,
+    settings.HybridStatedKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of hybrid problems."""
 
 
 class LatencyProblemCompareSettings(
-    CompareProblemKeywords, LatencyChangesValueKeywords, LatencyChangesKeywords, total=False
+    CompareProblemKeywords, settings.LatencyChangesValueKeywords, settings.LatencyChangesKeywords, total=False
 ):
     """Of latency problems."""
 
 
 class MakespanProblemCompareSettings(
     CompareProblemKeywords,
-    MakespanSearchKeywords,
-    MakespanChangesValueKeywords,
-    MakespanChangesKeywords,
-    MakespanStatedKeywords,
+    settings.MakespanSearchKeywords,
+    settings.MakespanChangesValueKeywords,
+    settings.MakespanChangesKeywords,
+    settings.MakespanStatedKeywords,
     total=False,
 ):
     """Of makespan problems."""
 
 
 class MappingProblemCompareSettings(
-    CompareProblemKeywords, MappingStatedKeywords, MappingStatedValueKeywords, total=False
+    CompareProblemKeywords, settings.MappingStatedKeywords, settings.MappingStatedValueKeywords, total=False
 ):
     """Of mapping problems."""
 
 
 class Layer_PlacementProblemCompareSettings(
     CompareProblemKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementStatedKeywords,
+    settings.LayerPlacementChangesValueKeywords,
+    settings.LayerPlacementChangesKeywords,
+    settings.LayerPlacementStatedKeywords,
     total=False,
 ):
     """Of layer_placement problems."""
 
 
 class ServingProblemCompareSettings(
-    CompareProblemKeywords, ServingChangesValueKeywords, ServingStatedValueKeywords, ServingStatedKeywords, total=False
+    CompareProblemKeywords,
+    settings.ServingChangesValueKeywords,
+    settings.ServingStatedValueKeywords,
+    settings.ServingStatedKeywords,
+    total=False,
 ):
     """Of serving problems."""
 
 
 class AnyCompareSettings(
-    AnyOfPlanSolveCompareSweep,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfSolveCompareSweep,
-    AnyOfSolveCompare,
-    AnyOfCompareSweep,
+    settings.AnyOfPlanSolveCompareSweep,
+    settings.AnyOfPlanPriceCompareSweep,
+    settings.AnyOfPlanPriceSolveCompare,
+    settings.AnyOfPlanPriceSolveCompareSweep,
+    settings.AnyOfSolveCompareSweep,
+    settings.AnyOfSolveCompare,
+    settings.AnyOfCompareSweep,
     total=False,
 ):
     """Of whatever it is."""
 
 
-class CompareAnyKeywords(SearchKeywords, TracingKeywords, total=False):
+class CompareAnyKeywords(settings.SearchKeywords, settings.TracingKeywords, total=False):
     """What it takes of whatever it is."""
 
     experts: Sequence[str | Path]

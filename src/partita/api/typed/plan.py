@@ -8,36 +8,7 @@ from partita.api import planning
 from partita.api.answer import Answer
 from partita.api.arguments import Devices, Model
 from partita.api.listing import listed
-from partita.api.typed.settings import (
-    AnyOfPlanPrice,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfPlanSolveCompareSweep,
-    HybridChangesKeywords,
-    HybridChangesValueKeywords,
-    HybridPricingKeywords,
-    HybridSearchKeywords,
-    LatencyChangesKeywords,
-    LatencyChangesValueKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementPricingKeywords,
-    MakespanChangesKeywords,
-    MakespanChangesValueKeywords,
-    MakespanPricingKeywords,
-    MakespanSearchKeywords,
-    ModelPricingKeywords,
-    SearchKeywords,
-    ServingChangesValueKeywords,
-    ServingPricingKeywords,
-    ServingPricingValueKeywords,
-    ThroughputChangesKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputPricingKeywords,
-    ThroughputSearchKeywords,
-    TracingKeywords,
-)
+from partita.api.typed import settings
 from partita.engines.processes.pool import Backend
 from partita.engines.search.result import PlanEvaluation
 from partita.nouns.pipeline import Plan
@@ -66,7 +37,7 @@ PlanReturned: TypeAlias = (
 )
 
 
-class PlanKeywords(SearchKeywords, TracingKeywords, total=False):
+class PlanKeywords(settings.SearchKeywords, settings.TracingKeywords, total=False):
     """What it takes of any model."""
 
     baselines: bool
@@ -78,11 +49,11 @@ class PlanKeywords(SearchKeywords, TracingKeywords, total=False):
 
 class ThroughputPlanSettings(
     PlanKeywords,
-    ThroughputSearchKeywords,
-    ModelPricingKeywords,
-    ThroughputPricingKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputChangesKeywords,
+    settings.ThroughputSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.ThroughputPricingKeywords,
+    settings.ThroughputChangesValueKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "throughput"."""
@@ -90,29 +61,33 @@ class ThroughputPlanSettings(
 
 class HybridPlanSettings(
     PlanKeywords,
-    HybridSearchKeywords,
-    ModelPricingKeywords,
-    HybridPricingKeywords,
-    HybridChangesValueKeywords,
-    HybridChangesKeywords,
+    settings.HybridSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.HybridPricingKeywords,
+    settings.HybridChangesValueKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "hybrid"."""
 
 
 class HostMemoryPlanSettings(
-    PlanKeywords, ModelPricingKeywords, LatencyChangesValueKeywords, LatencyChangesKeywords, total=False
+    PlanKeywords,
+    settings.ModelPricingKeywords,
+    settings.LatencyChangesValueKeywords,
+    settings.LatencyChangesKeywords,
+    total=False,
 ):
     """Of a model that is planned with objective "host-memory"."""
 
 
 class LatencyPlanSettings(
     PlanKeywords,
-    MakespanSearchKeywords,
-    ModelPricingKeywords,
-    MakespanPricingKeywords,
-    MakespanChangesValueKeywords,
-    MakespanChangesKeywords,
+    settings.MakespanSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.MakespanPricingKeywords,
+    settings.MakespanChangesValueKeywords,
+    settings.MakespanChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "latency"."""
@@ -120,10 +95,10 @@ class LatencyPlanSettings(
 
 class Layer_PlacementPlanSettings(
     PlanKeywords,
-    ModelPricingKeywords,
-    LayerPlacementPricingKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementChangesKeywords,
+    settings.ModelPricingKeywords,
+    settings.LayerPlacementPricingKeywords,
+    settings.LayerPlacementChangesValueKeywords,
+    settings.LayerPlacementChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "layer_placement"."""
@@ -131,21 +106,21 @@ class Layer_PlacementPlanSettings(
 
 class ServingPlanSettings(
     PlanKeywords,
-    ModelPricingKeywords,
-    ServingPricingKeywords,
-    ServingPricingValueKeywords,
-    ServingChangesValueKeywords,
+    settings.ModelPricingKeywords,
+    settings.ServingPricingKeywords,
+    settings.ServingPricingValueKeywords,
+    settings.ServingChangesValueKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "serving"."""
 
 
 class AnyPlanSettings(
-    AnyOfPlanSolveCompareSweep,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPrice,
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
+    settings.AnyOfPlanSolveCompareSweep,
+    settings.AnyOfPlanPriceCompareSweep,
+    settings.AnyOfPlanPrice,
+    settings.AnyOfPlanPriceSolveCompare,
+    settings.AnyOfPlanPriceSolveCompareSweep,
     total=False,
 ):
     """Of whatever it is."""

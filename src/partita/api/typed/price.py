@@ -7,31 +7,7 @@ from typing import Literal, Unpack, overload
 from partita.api import planning
 from partita.api.arguments import Devices, Model
 from partita.api.listing import listed
-from partita.api.typed.settings import (
-    AnyOfPlanPrice,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
-    HybridChangesKeywords,
-    HybridChangesValueKeywords,
-    HybridPricingKeywords,
-    LatencyChangesKeywords,
-    LatencyChangesValueKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementPricingKeywords,
-    MakespanChangesKeywords,
-    MakespanChangesValueKeywords,
-    MakespanPricingKeywords,
-    ModelPricingKeywords,
-    ServingChangesValueKeywords,
-    ServingPricingKeywords,
-    ServingPricingValueKeywords,
-    ThroughputChangesKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputPricingKeywords,
-    TracingKeywords,
-)
+from partita.api.typed import settings
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
 from partita.problems.latency.problem import LatencyProblem
@@ -41,16 +17,16 @@ from partita.problems.serving.problem import ServingProblem
 from partita.problems.throughput.problem import ThroughputProblem
 
 
-class PriceKeywords(TracingKeywords, total=False):
+class PriceKeywords(settings.TracingKeywords, total=False):
     """What it takes of any model."""
 
 
 class ThroughputPriceSettings(
     PriceKeywords,
-    ModelPricingKeywords,
-    ThroughputPricingKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputChangesKeywords,
+    settings.ModelPricingKeywords,
+    settings.ThroughputPricingKeywords,
+    settings.ThroughputChangesValueKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "throughput"."""
@@ -58,27 +34,31 @@ class ThroughputPriceSettings(
 
 class HybridPriceSettings(
     PriceKeywords,
-    ModelPricingKeywords,
-    HybridPricingKeywords,
-    HybridChangesValueKeywords,
-    HybridChangesKeywords,
+    settings.ModelPricingKeywords,
+    settings.HybridPricingKeywords,
+    settings.HybridChangesValueKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "hybrid"."""
 
 
 class HostMemoryPriceSettings(
-    PriceKeywords, ModelPricingKeywords, LatencyChangesValueKeywords, LatencyChangesKeywords, total=False
+    PriceKeywords,
+    settings.ModelPricingKeywords,
+    settings.LatencyChangesValueKeywords,
+    settings.LatencyChangesKeywords,
+    total=False,
 ):
     """Of a model that is planned with objective "host-memory"."""
 
 
 class LatencyPriceSettings(
     PriceKeywords,
-    ModelPricingKeywords,
-    MakespanPricingKeywords,
-    MakespanChangesValueKeywords,
-    MakespanChangesKeywords,
+    settings.ModelPricingKeywords,
+    settings.MakespanPricingKeywords,
+    settings.MakespanChangesValueKeywords,
+    settings.MakespanChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "latency"."""
@@ -86,10 +66,10 @@ class LatencyPriceSettings(
 
 class Layer_PlacementPriceSettings(
     PriceKeywords,
-    ModelPricingKeywords,
-    LayerPlacementPricingKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementChangesKeywords,
+    settings.ModelPricingKeywords,
+    settings.LayerPlacementPricingKeywords,
+    settings.LayerPlacementChangesValueKeywords,
+    settings.LayerPlacementChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "layer_placement"."""
@@ -97,17 +77,21 @@ class Layer_PlacementPriceSettings(
 
 class ServingPriceSettings(
     PriceKeywords,
-    ModelPricingKeywords,
-    ServingPricingKeywords,
-    ServingPricingValueKeywords,
-    ServingChangesValueKeywords,
+    settings.ModelPricingKeywords,
+    settings.ServingPricingKeywords,
+    settings.ServingPricingValueKeywords,
+    settings.ServingChangesValueKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "serving"."""
 
 
 class AnyPriceSettings(
-    AnyOfPlanPriceCompareSweep, AnyOfPlanPrice, AnyOfPlanPriceSolveCompare, AnyOfPlanPriceSolveCompareSweep, total=False
+    settings.AnyOfPlanPriceCompareSweep,
+    settings.AnyOfPlanPrice,
+    settings.AnyOfPlanPriceSolveCompare,
+    settings.AnyOfPlanPriceSolveCompareSweep,
+    total=False,
 ):
     """Of whatever it is."""
 

@@ -8,37 +8,7 @@ from typing import TypeAlias, Unpack, overload
 from partita.api import solving
 from partita.api.answer import Answer
 from partita.api.listing import listed
-from partita.api.typed.settings import (
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfPlanSolveCompareSweep,
-    AnyOfSolve,
-    AnyOfSolveCompare,
-    AnyOfSolveCompareSweep,
-    HybridChangesKeywords,
-    HybridChangesValueKeywords,
-    HybridSearchKeywords,
-    HybridStatedKeywords,
-    LatencyChangesKeywords,
-    LatencyChangesValueKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementStatedKeywords,
-    MakespanChangesKeywords,
-    MakespanChangesValueKeywords,
-    MakespanSearchKeywords,
-    MakespanStatedKeywords,
-    MappingStatedKeywords,
-    MappingStatedValueKeywords,
-    SearchKeywords,
-    ServingChangesValueKeywords,
-    ServingStatedKeywords,
-    ServingStatedValueKeywords,
-    ThroughputChangesKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputSearchKeywords,
-    ThroughputStatedKeywords,
-)
+from partita.api.typed import settings
 from partita.engines.search.result import PlanEvaluation
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.evaluation import HybridEvaluation
@@ -69,7 +39,7 @@ SolveReturned: TypeAlias = (
 )
 
 
-class SolveProblemKeywords(SearchKeywords, total=False):
+class SolveProblemKeywords(settings.SearchKeywords, total=False):
     """What it takes of any problem."""
 
     target: float | None
@@ -78,10 +48,10 @@ class SolveProblemKeywords(SearchKeywords, total=False):
 
 class ThroughputSolveSettings(
     SolveProblemKeywords,
-    ThroughputSearchKeywords,
-    ThroughputChangesValueKeywords,
-    ThroughputStatedKeywords,
-    ThroughputChangesKeywords,
+    settings.ThroughputSearchKeywords,
+    settings.ThroughputChangesValueKeywords,
+    settings.ThroughputStatedKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of throughput problems."""
@@ -89,63 +59,71 @@ class ThroughputSolveSettings(
 
 class HybridSolveSettings(
     SolveProblemKeywords,
-    HybridSearchKeywords,
-    HybridChangesValueKeywords,
-    HybridStatedKeywords,
-    HybridChangesKeywords,
+    settings.HybridSearchKeywords,
+    settings.HybridChangesValueKeywords,
+    settings.HybridStatedKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of hybrid problems."""
 
 
-class LatencySolveSettings(SolveProblemKeywords, LatencyChangesValueKeywords, LatencyChangesKeywords, total=False):
+class LatencySolveSettings(
+    SolveProblemKeywords, settings.LatencyChangesValueKeywords, settings.LatencyChangesKeywords, total=False
+):
     """Of latency problems."""
 
 
 class MakespanSolveSettings(
     SolveProblemKeywords,
-    MakespanSearchKeywords,
-    MakespanChangesValueKeywords,
-    MakespanChangesKeywords,
-    MakespanStatedKeywords,
+    settings.MakespanSearchKeywords,
+    settings.MakespanChangesValueKeywords,
+    settings.MakespanChangesKeywords,
+    settings.MakespanStatedKeywords,
     total=False,
 ):
     """Of makespan problems."""
 
 
-class MappingSolveSettings(SolveProblemKeywords, MappingStatedKeywords, MappingStatedValueKeywords, total=False):
+class MappingSolveSettings(
+    SolveProblemKeywords, settings.MappingStatedKeywords, settings.MappingStatedValueKeywords, total=False
+):
     """Of mapping problems."""
 
 
 class Layer_PlacementSolveSettings(
     SolveProblemKeywords,
-    LayerPlacementChangesValueKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementStatedKeywords,
+    settings.LayerPlacementChangesValueKeywords,
+    settings.LayerPlacementChangesKeywords,
+    settings.LayerPlacementStatedKeywords,
     total=False,
 ):
     """Of layer_placement problems."""
 
 
 class ServingSolveSettings(
-    SolveProblemKeywords, ServingChangesValueKeywords, ServingStatedValueKeywords, ServingStatedKeywords, total=False
+    SolveProblemKeywords,
+    settings.ServingChangesValueKeywords,
+    settings.ServingStatedValueKeywords,
+    settings.ServingStatedKeywords,
+    total=False,
 ):
     """Of serving problems."""
 
 
 class AnySolveSettings(
-    AnyOfPlanSolveCompareSweep,
-    AnyOfPlanPriceSolveCompare,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfSolve,
-    AnyOfSolveCompareSweep,
-    AnyOfSolveCompare,
+    settings.AnyOfPlanSolveCompareSweep,
+    settings.AnyOfPlanPriceSolveCompare,
+    settings.AnyOfPlanPriceSolveCompareSweep,
+    settings.AnyOfSolve,
+    settings.AnyOfSolveCompareSweep,
+    settings.AnyOfSolveCompare,
     total=False,
 ):
     """Of whatever it is."""
 
 
-class SolveAnyKeywords(SearchKeywords, total=False):
+class SolveAnyKeywords(settings.SearchKeywords, total=False):
     """What it takes of whatever it is."""
 
     target: float | None

@@ -8,43 +8,7 @@ from partita.api import sweeping
 from partita.api.arguments import Devices, Model
 from partita.api.listing import listed
 from partita.api.sweeping import SweepAnswer
-from partita.api.typed.settings import (
-    AnyOfCompareSweep,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfPlanSolveCompareSweep,
-    AnyOfSolveCompareSweep,
-    AnyOfSweep,
-    HybridAxesKeywords,
-    HybridChangesKeywords,
-    HybridPricingKeywords,
-    HybridSearchKeywords,
-    HybridStatedKeywords,
-    LatencyAxesKeywords,
-    LatencyChangesKeywords,
-    LayerPlacementAxesKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementPricingKeywords,
-    LayerPlacementStatedKeywords,
-    MakespanAxesKeywords,
-    MakespanChangesKeywords,
-    MakespanPricingKeywords,
-    MakespanSearchKeywords,
-    MakespanStatedKeywords,
-    MappingAxesKeywords,
-    MappingStatedKeywords,
-    ModelPricingKeywords,
-    SearchKeywords,
-    ServingAxesKeywords,
-    ServingPricingKeywords,
-    ServingStatedKeywords,
-    ThroughputAxesKeywords,
-    ThroughputChangesKeywords,
-    ThroughputPricingKeywords,
-    ThroughputSearchKeywords,
-    ThroughputStatedKeywords,
-    TracingKeywords,
-)
+from partita.api.typed import settings
 from partita.engines.processes.pool import Backend
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.kind import Stated
@@ -56,7 +20,7 @@ from partita.problems.serving.problem import ServingProblem
 from partita.problems.throughput.problem import ThroughputProblem
 
 
-class SweepKeywords(SearchKeywords, TracingKeywords, total=False):
+class SweepKeywords(settings.SearchKeywords, settings.TracingKeywords, total=False):
     """What it takes of any model."""
 
     jobs: int
@@ -66,11 +30,11 @@ class SweepKeywords(SearchKeywords, TracingKeywords, total=False):
 
 class ThroughputSweepSettings(
     SweepKeywords,
-    ThroughputAxesKeywords,
-    ThroughputSearchKeywords,
-    ModelPricingKeywords,
-    ThroughputPricingKeywords,
-    ThroughputChangesKeywords,
+    settings.ThroughputAxesKeywords,
+    settings.ThroughputSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.ThroughputPricingKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "throughput"."""
@@ -78,29 +42,33 @@ class ThroughputSweepSettings(
 
 class HybridSweepSettings(
     SweepKeywords,
-    HybridAxesKeywords,
-    HybridSearchKeywords,
-    ModelPricingKeywords,
-    HybridPricingKeywords,
-    HybridChangesKeywords,
+    settings.HybridAxesKeywords,
+    settings.HybridSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.HybridPricingKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "hybrid"."""
 
 
 class HostMemorySweepSettings(
-    SweepKeywords, LatencyAxesKeywords, ModelPricingKeywords, LatencyChangesKeywords, total=False
+    SweepKeywords,
+    settings.LatencyAxesKeywords,
+    settings.ModelPricingKeywords,
+    settings.LatencyChangesKeywords,
+    total=False,
 ):
     """Of a model that is planned with objective "host-memory"."""
 
 
 class LatencySweepSettings(
     SweepKeywords,
-    MakespanAxesKeywords,
-    MakespanSearchKeywords,
-    ModelPricingKeywords,
-    MakespanPricingKeywords,
-    MakespanChangesKeywords,
+    settings.MakespanAxesKeywords,
+    settings.MakespanSearchKeywords,
+    settings.ModelPricingKeywords,
+    settings.MakespanPricingKeywords,
+    settings.MakespanChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "latency"."""
@@ -108,22 +76,26 @@ class LatencySweepSettings(
 
 class Layer_PlacementSweepSettings(
     SweepKeywords,
-    LayerPlacementAxesKeywords,
-    ModelPricingKeywords,
-    LayerPlacementPricingKeywords,
-    LayerPlacementChangesKeywords,
+    settings.LayerPlacementAxesKeywords,
+    settings.ModelPricingKeywords,
+    settings.LayerPlacementPricingKeywords,
+    settings.LayerPlacementChangesKeywords,
     total=False,
 ):
     """Of a model that is planned with objective "layer_placement"."""
 
 
 class ServingSweepSettings(
-    SweepKeywords, ServingAxesKeywords, ModelPricingKeywords, ServingPricingKeywords, total=False
+    SweepKeywords,
+    settings.ServingAxesKeywords,
+    settings.ModelPricingKeywords,
+    settings.ServingPricingKeywords,
+    total=False,
 ):
     """Of a model that is planned with objective "serving"."""
 
 
-class SweepProblemKeywords(SearchKeywords, total=False):
+class SweepProblemKeywords(settings.SearchKeywords, total=False):
     """What it takes of any problem."""
 
     jobs: int
@@ -133,10 +105,10 @@ class SweepProblemKeywords(SearchKeywords, total=False):
 
 class ThroughputProblemSweepSettings(
     SweepProblemKeywords,
-    ThroughputAxesKeywords,
-    ThroughputSearchKeywords,
-    ThroughputStatedKeywords,
-    ThroughputChangesKeywords,
+    settings.ThroughputAxesKeywords,
+    settings.ThroughputSearchKeywords,
+    settings.ThroughputStatedKeywords,
+    settings.ThroughputChangesKeywords,
     total=False,
 ):
     """Of throughput problems."""
@@ -144,61 +116,67 @@ class ThroughputProblemSweepSettings(
 
 class HybridProblemSweepSettings(
     SweepProblemKeywords,
-    HybridAxesKeywords,
-    HybridSearchKeywords,
-    HybridStatedKeywords,
-    HybridChangesKeywords,
+    settings.HybridAxesKeywords,
+    settings.HybridSearchKeywords,
+    settings.HybridStatedKeywords,
+    settings.HybridChangesKeywords,
     total=False,
 ):
     """Of hybrid problems."""
 
 
-class LatencyProblemSweepSettings(SweepProblemKeywords, LatencyAxesKeywords, LatencyChangesKeywords, total=False):
+class LatencyProblemSweepSettings(
+    SweepProblemKeywords, settings.LatencyAxesKeywords, settings.LatencyChangesKeywords, total=False
+):
     """Of latency problems."""
 
 
 class MakespanProblemSweepSettings(
     SweepProblemKeywords,
-    MakespanAxesKeywords,
-    MakespanSearchKeywords,
-    MakespanChangesKeywords,
-    MakespanStatedKeywords,
+    settings.MakespanAxesKeywords,
+    settings.MakespanSearchKeywords,
+    settings.MakespanChangesKeywords,
+    settings.MakespanStatedKeywords,
     total=False,
 ):
     """Of makespan problems."""
 
 
-class MappingProblemSweepSettings(SweepProblemKeywords, MappingAxesKeywords, MappingStatedKeywords, total=False):
+class MappingProblemSweepSettings(
+    SweepProblemKeywords, settings.MappingAxesKeywords, settings.MappingStatedKeywords, total=False
+):
     """Of mapping problems."""
 
 
 class Layer_PlacementProblemSweepSettings(
     SweepProblemKeywords,
-    LayerPlacementAxesKeywords,
-    LayerPlacementChangesKeywords,
-    LayerPlacementStatedKeywords,
+    settings.LayerPlacementAxesKeywords,
+    settings.LayerPlacementChangesKeywords,
+    settings.LayerPlacementStatedKeywords,
     total=False,
 ):
     """Of layer_placement problems."""
 
 
-class ServingProblemSweepSettings(SweepProblemKeywords, ServingAxesKeywords, ServingStatedKeywords, total=False):
+class ServingProblemSweepSettings(
+    SweepProblemKeywords, settings.ServingAxesKeywords, settings.ServingStatedKeywords, total=False
+):
     """Of serving problems."""
 
 
 class AnySweepSettings(
-    AnyOfPlanSolveCompareSweep,
-    AnyOfPlanPriceCompareSweep,
-    AnyOfPlanPriceSolveCompareSweep,
-    AnyOfSolveCompareSweep,
-    AnyOfCompareSweep,
-    AnyOfSweep,
+    settings.AnyOfPlanSolveCompareSweep,
+    settings.AnyOfPlanPriceCompareSweep,
+    settings.AnyOfPlanPriceSolveCompareSweep,
+    settings.AnyOfSolveCompareSweep,
+    settings.AnyOfCompareSweep,
+    settings.AnyOfSweep,
     total=False,
 ):
     """Of whatever it is."""
 
 
-class SweepAnyKeywords(SearchKeywords, TracingKeywords, total=False):
+class SweepAnyKeywords(settings.SearchKeywords, settings.TracingKeywords, total=False):
     """What it takes of whatever it is."""
 
     jobs: int
