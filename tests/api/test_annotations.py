@@ -30,9 +30,9 @@ def names_of(module: str) -> dict[str, Any]:
         if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("partita"):
             for alias in node.names:
                 found.setdefault(alias.asname or alias.name, getattr(importlib.import_module(node.module), alias.name))
-            if node.module.startswith("partita.api.typed"):
+            if node.module == "partita.api.typed":
                 # Classes of settings derive from those there.
-                found = names_of(node.module) | found
+                found = names_of(f"{node.module}.{node.names[0].name}") | found
     return found
 
 
