@@ -156,6 +156,8 @@ class SharedSettings:
         #: The class of a setting of a kind of problem.
         self.of: dict[_Entry, str] = {}
         common = self._add("ModelPricingKeywords", "Of any model that is priced.", {one.name: one for one in every})
+        #: Kinds by role and settings of a class: those that say the same share it.
+        alike: dict[tuple[str, str, tuple[Keyword, ...]], list[AnyKind]] = {}
         for kind in kinds:
             grouped: dict[tuple[Use, ...], dict[str, Keyword]] = {}
             for entry, places in uses[kind.name].items():
@@ -163,11 +165,14 @@ class SharedSettings:
                     self.of[kind.name, entry] = common
                 else:
                     grouped.setdefault(tuple(places), {})[entry.name] = entry
-            title = kind.name.title().replace("_", "")
             for taken, entries in grouped.items():
-                role, about = _role(taken)
-                name = self._add(f"{title}{role}Keywords", about.format(kind.name), entries)
-                self.of |= {(kind.name, entry): name for entry in entries.values()}
+                alike.setdefault((*_role(taken), tuple(entries.values())), []).append(kind)
+        for (role, about, held), sharing in alike.items():
+            title, noun = sharing[0].name.title().replace("_", ""), sharing[0].name
+            if len(sharing) > 1:
+                title, noun = "Common", "several sorts of"
+            name = self._add(f"{title}{role}Keywords", about.format(noun), {one.name: one for one in held})
+            self.of |= {(kind.name, entry): name for kind in sharing for entry in held}
 
     def _of_any(self, functions: Sequence[Function]) -> None:
         uses: dict[tuple[str, str], tuple[Keyword, list[Function]]] = {}

@@ -34,7 +34,7 @@ class ThroughputCompareSettings(
     settings.ThroughputSearchKeywords,
     settings.ModelPricingKeywords,
     settings.ThroughputPricingKeywords,
-    settings.ThroughputChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.ThroughputChangesKeywords,
     total=False,
 ):
@@ -46,7 +46,7 @@ class HybridCompareSettings(
     settings.HybridSearchKeywords,
     settings.ModelPricingKeywords,
     settings.HybridPricingKeywords,
-    settings.HybridChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.HybridChangesKeywords,
     total=False,
 ):
@@ -56,7 +56,7 @@ class HybridCompareSettings(
 class HostMemoryCompareSettings(
     CompareKeywords,
     settings.ModelPricingKeywords,
-    settings.LatencyChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.LatencyChangesKeywords,
     total=False,
 ):
@@ -107,7 +107,7 @@ class CompareProblemKeywords(settings.SearchKeywords, total=False):
 class ThroughputProblemCompareSettings(
     CompareProblemKeywords,
     settings.ThroughputSearchKeywords,
-    settings.ThroughputChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.ThroughputStatedKeywords,
     settings.ThroughputChangesKeywords,
     total=False,
@@ -118,7 +118,7 @@ class ThroughputProblemCompareSettings(
 class HybridProblemCompareSettings(
     CompareProblemKeywords,
     settings.HybridSearchKeywords,
-    settings.HybridChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.HybridStatedKeywords,
     settings.HybridChangesKeywords,
     total=False,
@@ -127,7 +127,7 @@ class HybridProblemCompareSettings(
 
 
 class LatencyProblemCompareSettings(
-    CompareProblemKeywords, settings.LatencyChangesValueKeywords, settings.LatencyChangesKeywords, total=False
+    CompareProblemKeywords, settings.CommonChangesValueKeywords, settings.LatencyChangesKeywords, total=False
 ):
     """Of latency problems."""
 

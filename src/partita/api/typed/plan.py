@@ -52,7 +52,7 @@ class ThroughputPlanSettings(
     settings.ThroughputSearchKeywords,
     settings.ModelPricingKeywords,
     settings.ThroughputPricingKeywords,
-    settings.ThroughputChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.ThroughputChangesKeywords,
     total=False,
 ):
@@ -64,7 +64,7 @@ class HybridPlanSettings(
     settings.HybridSearchKeywords,
     settings.ModelPricingKeywords,
     settings.HybridPricingKeywords,
-    settings.HybridChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.HybridChangesKeywords,
     total=False,
 ):
@@ -74,7 +74,7 @@ class HybridPlanSettings(
 class HostMemoryPlanSettings(
     PlanKeywords,
     settings.ModelPricingKeywords,
-    settings.LatencyChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.LatencyChangesKeywords,
     total=False,
 ):

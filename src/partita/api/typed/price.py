@@ -25,7 +25,7 @@ class ThroughputPriceSettings(
     PriceKeywords,
     settings.ModelPricingKeywords,
     settings.ThroughputPricingKeywords,
-    settings.ThroughputChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.ThroughputChangesKeywords,
     total=False,
 ):
@@ -36,7 +36,7 @@ class HybridPriceSettings(
     PriceKeywords,
     settings.ModelPricingKeywords,
     settings.HybridPricingKeywords,
-    settings.HybridChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.HybridChangesKeywords,
     total=False,
 ):
@@ -46,7 +46,7 @@ class HybridPriceSettings(
 class HostMemoryPriceSettings(
     PriceKeywords,
     settings.ModelPricingKeywords,
-    settings.LatencyChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.LatencyChangesKeywords,
     total=False,
 ):

@@ -90,8 +90,8 @@ class ThroughputPricingKeywords(TypedDict, total=False):
     """
 
 
-class ThroughputChangesValueKeywords(TypedDict, total=False):
-    """What may be changed of throughput problems: one value of what a sweep takes several of."""
+class CommonChangesValueKeywords(TypedDict, total=False):
+    """What may be changed of several sorts of problems: one value of what a sweep takes several of."""
 
     devices: int | None
     """Number of accelerators. [devices; unchanged unless given]"""
@@ -139,8 +139,8 @@ class ThroughputStatedKeywords(TypedDict, total=False):
     """
 
 
-class ThroughputAxesKeywords(TypedDict, total=False):
-    """Along what throughput problems are swept."""
+class CommonAxesKeywords(TypedDict, total=False):
+    """Along what several sorts of problems are swept."""
 
     devices: int | Sequence[int]
     """Accelerators. [devices; unchanged unless given]"""
@@ -260,15 +260,6 @@ class HybridPricingKeywords(TypedDict, total=False):
     """
 
 
-class HybridChangesValueKeywords(TypedDict, total=False):
-    """What may be changed of hybrid problems: one value of what a sweep takes several of."""
-
-    devices: int | None
-    """Number of accelerators. [devices; unchanged unless given]"""
-    memory: float | str | None
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-
-
 class HybridChangesKeywords(TypedDict, total=False):
     """What may be changed of hybrid problems."""
 
@@ -283,42 +274,11 @@ class HybridStatedKeywords(TypedDict, total=False):
     """Microbatches of the batch. [microbatches; unchanged unless given]"""
 
 
-class HybridAxesKeywords(TypedDict, total=False):
-    """Along what hybrid problems are swept."""
-
-    devices: int | Sequence[int]
-    """Accelerators. [devices; unchanged unless given]"""
-    memory: float | str | Sequence[float | str]
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-    bandwidth: float | Sequence[float]
-    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
-
-
-class LatencyChangesValueKeywords(TypedDict, total=False):
-    """What may be changed of latency problems: one value of what a sweep takes several of."""
-
-    devices: int | None
-    """Number of accelerators. [devices; unchanged unless given]"""
-    memory: float | str | None
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-
-
 class LatencyChangesKeywords(TypedDict, total=False):
     """What may be changed of latency problems."""
 
     pieces: int | None
     """Most contiguous pieces of an accelerator. [pieces; unchanged unless given]"""
-
-
-class LatencyAxesKeywords(TypedDict, total=False):
-    """Along what latency problems are swept."""
-
-    devices: int | Sequence[int]
-    """Accelerators. [devices; unchanged unless given]"""
-    memory: float | str | Sequence[float | str]
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-    bandwidth: float | Sequence[float]
-    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
 
 
 class MakespanSearchKeywords(TypedDict, total=False):
@@ -368,17 +328,6 @@ class MakespanStatedKeywords(TypedDict, total=False):
     """
     fusion_rules: str | None
     """Rules for fuse, which it implies: common, moirai, or a file in TOML or JSON. [unchanged unless given]"""
-
-
-class MakespanAxesKeywords(TypedDict, total=False):
-    """Along what makespan problems are swept."""
-
-    devices: int | Sequence[int]
-    """Accelerators. [devices; unchanged unless given]"""
-    memory: float | str | Sequence[float | str]
-    """Bytes per accelerator, or inf. [bytes; unchanged unless given]"""
-    bandwidth: float | Sequence[float]
-    """Factors on every bandwidth, for example (0.5, 1, 2). [factor; unchanged unless given]"""
 
 
 class MappingStatedKeywords(TypedDict, total=False):

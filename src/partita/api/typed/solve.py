@@ -49,7 +49,7 @@ class SolveProblemKeywords(settings.SearchKeywords, total=False):
 class ThroughputSolveSettings(
     SolveProblemKeywords,
     settings.ThroughputSearchKeywords,
-    settings.ThroughputChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.ThroughputStatedKeywords,
     settings.ThroughputChangesKeywords,
     total=False,
@@ -60,7 +60,7 @@ class ThroughputSolveSettings(
 class HybridSolveSettings(
     SolveProblemKeywords,
     settings.HybridSearchKeywords,
-    settings.HybridChangesValueKeywords,
+    settings.CommonChangesValueKeywords,
     settings.HybridStatedKeywords,
     settings.HybridChangesKeywords,
     total=False,
@@ -69,7 +69,7 @@ class HybridSolveSettings(
 
 
 class LatencySolveSettings(
-    SolveProblemKeywords, settings.LatencyChangesValueKeywords, settings.LatencyChangesKeywords, total=False
+    SolveProblemKeywords, settings.CommonChangesValueKeywords, settings.LatencyChangesKeywords, total=False
 ):
     """Of latency problems."""
 

@@ -30,7 +30,7 @@ class SweepKeywords(settings.SearchKeywords, settings.TracingKeywords, total=Fal
 
 class ThroughputSweepSettings(
     SweepKeywords,
-    settings.ThroughputAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.ThroughputSearchKeywords,
     settings.ModelPricingKeywords,
     settings.ThroughputPricingKeywords,
@@ -42,7 +42,7 @@ class ThroughputSweepSettings(
 
 class HybridSweepSettings(
     SweepKeywords,
-    settings.HybridAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.HybridSearchKeywords,
     settings.ModelPricingKeywords,
     settings.HybridPricingKeywords,
@@ -54,7 +54,7 @@ class HybridSweepSettings(
 
 class HostMemorySweepSettings(
     SweepKeywords,
-    settings.LatencyAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.ModelPricingKeywords,
     settings.LatencyChangesKeywords,
     total=False,
@@ -64,7 +64,7 @@ class HostMemorySweepSettings(
 
 class LatencySweepSettings(
     SweepKeywords,
-    settings.MakespanAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.MakespanSearchKeywords,
     settings.ModelPricingKeywords,
     settings.MakespanPricingKeywords,
@@ -105,7 +105,7 @@ class SweepProblemKeywords(settings.SearchKeywords, total=False):
 
 class ThroughputProblemSweepSettings(
     SweepProblemKeywords,
-    settings.ThroughputAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.ThroughputSearchKeywords,
     settings.ThroughputStatedKeywords,
     settings.ThroughputChangesKeywords,
@@ -116,7 +116,7 @@ class ThroughputProblemSweepSettings(
 
 class HybridProblemSweepSettings(
     SweepProblemKeywords,
-    settings.HybridAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.HybridSearchKeywords,
     settings.HybridStatedKeywords,
     settings.HybridChangesKeywords,
@@ -126,14 +126,14 @@ class HybridProblemSweepSettings(
 
 
 class LatencyProblemSweepSettings(
-    SweepProblemKeywords, settings.LatencyAxesKeywords, settings.LatencyChangesKeywords, total=False
+    SweepProblemKeywords, settings.CommonAxesKeywords, settings.LatencyChangesKeywords, total=False
 ):
     """Of latency problems."""
 
 
 class MakespanProblemSweepSettings(
     SweepProblemKeywords,
-    settings.MakespanAxesKeywords,
+    settings.CommonAxesKeywords,
     settings.MakespanSearchKeywords,
     settings.MakespanChangesKeywords,
     settings.MakespanStatedKeywords,
