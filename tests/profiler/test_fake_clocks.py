@@ -24,7 +24,7 @@ from partita.profiler import links, timing
 from partita.profiler.clock import CpuClock, CudaClock
 from partita.profiler.links import SIZES, fit_line, time_messages
 from partita.profiler.steps import TimedStep, observe
-from partita.profiler.timing import MemoryTimer, Timer, WholeCalls, _peaks, calibrated_clock
+from partita.profiler.timing import MemoryTimer, TimedCalls, Timer, _peaks, calibrated_clock
 
 
 class Ticking:
@@ -145,7 +145,7 @@ def test_equal_calls_have_equal_keys() -> None:
 
 def test_attention_is_one_operator_each_way() -> None:
     timer = Timer(Ticking(), named=True)
-    calls = WholeCalls(timer)
+    calls = TimedCalls(timer)
     query = torch.ones(1, 1, 2, 4, requires_grad=True)
     beside = query.detach()
     with timer:

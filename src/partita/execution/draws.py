@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from partita.frontends.capture import KEEPS_LAYERS
+from partita.frontends.fused import KERNEL, WholeCalls
 from partita.inside.torch_inside import DispatchMode
 
 _RANDOM = torch.Tag.nondeterministic_seeded
@@ -62,54 +60,24 @@ class _Draws(DispatchMode):
         return out.fill_(KEEPS_LAYERS) if is_single(func, out) else out
 
 
-class _WholeCalls(TorchFunctionMode):  # type: ignore[misc]
-    """Keeps dropout and attention whole, as traces do."""
+class _SeededCalls(WholeCalls):
+    """Keeps dropout and attention whole, as traces do: each draws once."""
 
     def __init__(self, draws: _Draws) -> None:
         super().__init__()
         self.draws = draws
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
-            return _attention(self.draws, func, *args, **kwargs)
-        if func is functional.dropout or func is torch.dropout:
-            return _dropout(self.draws, func, *args, **kwargs)
-        if func is functional.multi_head_attention_forward:
-            originals = functional.scaled_dot_product_attention, functional.dropout
-            functional.scaled_dot_product_attention = partial(_attention, self.draws, originals[0])
-            functional.dropout = partial(_dropout, self.draws, originals[1])
-            try:
-                return func(*args, **kwargs)
-            finally:
-                functional.scaled_dot_product_attention, functional.dropout = originals
-        return func(*args, **kwargs)
+    def attention(self, *args: Any, **kwargs: Any) -> Any:
+        # Kernels of attention count as random whether or not they drop anything.
+        probability = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
+        return self.draws.whole(KERNEL, *args, draws=probability > 0, **kwargs)
 
-
-def _attention(draws: _Draws, func: Any, *args: Any, **kwargs: Any) -> Any:
-    # Kernels of attention count as random whether or not they drop anything.
-    probability = args[4] if len(args) > 4 else kwargs.get("dropout_p", 0.0)
-    return draws.whole(func, *args, draws=probability > 0, **kwargs)
-
-
-def _dropout(
-    draws: _Draws,
-    func: Any,
-    input: Any,
-    p: float = 0.5,
-    training: bool = True,
-    inplace: bool = False,
-    *,
-    train: bool | None = None,
-) -> Any:
-    active = training if train is None else train
-    if not active or p == 0 or inplace:
-        return func(input, p, active, inplace) if func is functional.dropout else func(input, p, active)
-    return draws.whole(torch.native_dropout, input, p, True)[0]
+    def dropped(self, input: Any, p: float) -> Any:
+        return self.draws.whole(torch.native_dropout, input, p, True)[0]
 
 
 @contextmanager
 def seeded(draw: Callable[[int], None]) -> Iterator[None]:
     """Within, the draws of a model that runs once are those of its pieces."""
-    with _Draws(draw) as draws, _WholeCalls(draws):
+    with _Draws(draw) as draws, _SeededCalls(draws):
         yield

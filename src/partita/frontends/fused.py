@@ -24,7 +24,7 @@ from partita.inside.replacing import replaced
 from partita.inside.torch_inside import HigherOrderOperator
 
 #: As it is outside of a trace, whatever stands in its place then.
-_KERNEL = functional.scaled_dot_product_attention
+KERNEL = functional.scaled_dot_product_attention
 
 _NAME = "aten.scaled_dot_product_attention"
 ATTENTION, ATTENTION_BACKWARD = f"{_NAME}.default", f"{_NAME}_backward.default"
@@ -93,31 +93,60 @@ def _run_as(call: RecordedCall, steps: tuple[int, int, int] | None) -> None:
         call.launches = max(1, launches)
 
 
-class FusedCalls(TorchFunctionMode):  # type: ignore[misc]
-    """Catches attention and dropout on the way to a :class:`Recorder`."""
+class WholeCalls(TorchFunctionMode):  # type: ignore[misc]
+    """Catches attention and dropout whole, before autograd sees what they are made of."""
+
+    def attention(self, *args: Any, **kwargs: Any) -> Any:
+        """What stands for a call of attention."""
+        return KERNEL(*args, **kwargs)
+
+    def dropped(self, input: Any, p: float) -> Any:
+        """What stands for a call of dropout that drops something."""
+        return torch.native_dropout(input, p, True)[0]
+
+    def _dropout(
+        self,
+        func: Any,
+        input: Any,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+        *,
+        train: bool | None = None,
+    ) -> Any:
+        active = training if train is None else train
+        if not active or p == 0 or inplace:
+            return func(input, p, active, inplace) if func is functional.dropout else func(input, p, active)
+        return self.dropped(input, p)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is functional.scaled_dot_product_attention:
+            return self.attention(*args, **kwargs)
+        if func is functional.dropout or func is torch.dropout:
+            return self._dropout(func, *args, **kwargs)
+        if func is functional.multi_head_attention_forward:
+            # A Python function that itself uses attention and dropout; this mode is off while it handles a call.
+            own = (functional, "scaled_dot_product_attention", self.attention)
+            with replaced(own, (functional, "dropout", partial(self._dropout, functional.dropout))):
+                return func(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+class FusedCalls(WholeCalls):
+    """The same on the way to a :class:`Recorder`."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self.recorder = recorder
 
     def attention(self, *args: Any, **kwargs: Any) -> Any:
-        """What stands for a call of attention."""
         return _attention(self.recorder, *args, **kwargs)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is functional.scaled_dot_product_attention:
-            return self.attention(*args, **kwargs)
         if getattr(func, "__name__", "") == "flex_attention" and isinstance(func, HigherOrderOperator):
-            return _flexible_attention(self.recorder, *args, **kwargs)
-        if func is functional.dropout or func is torch.dropout:
-            return _dropout(func, *args, **kwargs)
-        if func is functional.multi_head_attention_forward:
-            # A Python function that itself uses attention and dropout; this mode is off while it handles a call.
-            own = (functional, "scaled_dot_product_attention", self.attention)
-            with replaced(own, (functional, "dropout", partial(_dropout, functional.dropout))):
-                return func(*args, **kwargs)
-        return func(*args, **kwargs)
+            return _flexible_attention(self.recorder, *args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def _flexible_attention(
@@ -130,15 +159,6 @@ def _flexible_attention(
     with recorder.aside():
         stats = query.new_empty(query.shape[:-1], dtype=torch.float32)
     return out, stats, stats
-
-
-def _dropout(
-    func: Any, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False, *, train: bool | None = None
-) -> Any:
-    active = training if train is None else train
-    if not active or p == 0 or inplace:
-        return func(input, p, active, inplace) if func is functional.dropout else func(input, p, active)
-    return torch.native_dropout(input, p, True)[0]
 
 
 def _attention(
@@ -178,7 +198,7 @@ def _attention(
 
 def run_attention(*args: Any, **kwargs: Any) -> Any:
     """Attention on real tensors, its result in the layout that the trace gives it."""
-    out = _KERNEL(*args, **kwargs)
+    out = KERNEL(*args, **kwargs)
     if out.dim() < 4 or out.transpose(-3, -2).is_contiguous():
         return out
     return out.transpose(-3, -2).contiguous().transpose(-3, -2)

@@ -76,7 +76,7 @@ def _described(arguments: Any) -> str:
     return f"{structure} {' '.join(shown)}"
 
 
-class WholeCalls(FusedCalls):
+class TimedCalls(FusedCalls):
     """Attention and dropout as the graphs have them, but run."""
 
     def __init__(self, timer: Timer) -> None:
@@ -202,5 +202,5 @@ def calibrated_clock(device: str, threads: int = 1) -> Clock:
 @contextmanager
 def instruments(timer: Timer) -> Any:
     """Within, what runs is timed."""
-    with timer, WholeCalls(timer):
+    with timer, TimedCalls(timer):
         yield
