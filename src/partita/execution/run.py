@@ -92,9 +92,20 @@ def _lost(cause: str, output: str) -> RankError:
     return RankError(f"the process that all ranks come from {cause}", output)
 
 
-def run_plan(
-    path: str | Path,
+def run_plan(path: str | Path, **asked: Any) -> Ran:
+    """``run_split`` for a plan in a result file."""
+    split = read_split(path)
+    keys = document_keys(read_bytes(path), path)
+    facts = msgspec.json.decode(bytes(keys["model"])) if "model" in keys else {}
+    return run_split(split, str(path), operators=facts.get("operators"), planned=lambda: read_planned(path), **asked)
+
+
+def run_split(
+    split: Split,
+    name: str,
     *,
+    operators: int | None,
+    planned: Callable[[], Planned],
     model: str | None = None,
     settings: Mapping[str, Any] | None = None,
     processes: int | None = None,
@@ -102,12 +113,16 @@ def run_plan(
     host: Host | None = None,
     **options: Any,
 ) -> Ran:
-    """Run the plan of a result file on processes, and compare it with the model that is not split.
+    """Run a plan on processes, and compare it with the model that is not split.
 
     Parameters
     ----------
-    path
-        A result file of a model's plan.
+    split, name
+        What of the model each stage has, and what messages call the plan.
+    operators
+        How many the plan's graph has; None if that is not known.
+    planned
+        Gives the plan with its problem, for the simulator.
     model, settings
         How the model is made where the file does not say, or says something else: its name and the settings of
         ``partita.nouns.graph.Source``.
@@ -127,41 +142,6 @@ def run_plan(
         If the file, the model and what is asked for do not fit together.
     RankError
         If a process failed, was killed or hung.
-    """
-    split = read_split(path)
-    keys = document_keys(read_bytes(path), path)
-    facts = msgspec.json.decode(bytes(keys["model"])) if "model" in keys else {}
-    return run_split(
-        split,
-        str(path),
-        operators=facts.get("operators"),
-        planned=lambda: read_planned(path),
-        model=model,
-        settings=settings,
-        processes=processes,
-        microbatches=microbatches,
-        host=host,
-        **options,
-    )
-
-
-def run_split(
-    split: Split,
-    name: str,
-    *,
-    operators: int | None,
-    planned: Callable[[], Planned],
-    model: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    processes: int | None = None,
-    microbatches: int | None = None,
-    host: Host | None = None,
-    **options: Any,
-) -> Ran:
-    """``run_plan`` for a plan that is at hand as its split.
-
-    Messages call it ``name``; ``operators`` is how many its graph has, None if that is not known; ``planned`` gives the
-    plan with its problem, for the simulator. Errors are those of ``run_plan``.
     """
     if split.packed:
         raise InputError(
