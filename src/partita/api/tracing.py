@@ -155,20 +155,8 @@ def traced(model: Model, asked: Tracing) -> Graph:
         return graph
     if not isinstance(model, str | Path):
         return _traced_module(model, asked)
-    return asked.load(
-        str(model),
-        batch_size=asked.batch_size,
-        sequence_length=asked.sequence_length,
-        dtype=asked.dtype,
-        set_fields=asked.fields,
-        task=asked.task,
-        training=asked.training,
-        decode=asked.decode,
-        inputs=asked.named_inputs(str(model)),
-        lora=asked.lora,
-        lora_targets=asked.lora_targets,
-        cache=asked.cache,
-    )
+    named = {name: value for name, value in vars(asked).items() if name not in ("set", "inputs", "inputs_file", "load")}
+    return asked.load(str(model), set_fields=asked.fields, inputs=asked.named_inputs(str(model)), **named)
 
 
 def _traced_module(module: TorchModule, asked: Tracing) -> Graph:
