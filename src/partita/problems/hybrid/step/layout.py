@@ -15,7 +15,7 @@ import msgspec
 from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan, SharedDegrees, Stage
 from partita.problems.hybrid.blocks import LikeBlocks, find_blocks
-from partita.problems.hybrid.layer import Layer
+from partita.problems.hybrid.layer import Configuration, Layer
 from partita.problems.hybrid.options import HybridPricing
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.spaces import ELEMENTWISE
@@ -293,12 +293,17 @@ def uniform_plan(
     return Plan(stages=tuple(stages), schedule=layout.runs, zero=layout.zero, zero_shards=layout.zero_shards)
 
 
-def _choice(layer: Layer, layout: MeshLayout, recompute: str) -> str:
+def offered(layer: Layer, layout: MeshLayout) -> tuple[Configuration, ...]:
+    """What a layer may run at the degree of a layout; an InputError if that is nothing."""
     choices = layer.configurations.get(layout.tensor, ())
     if not choices:
         known = ", ".join(str(degree) for degree, found in sorted(layer.configurations.items()) if found)
         raise InputError(f"layout: {layer.label} has no tensor-parallel degree {layout.tensor}; it has {known}")
-    known_ids = [choice.id for choice in choices]
+    return choices
+
+
+def _choice(layer: Layer, layout: MeshLayout, recompute: str) -> str:
+    known_ids = [choice.id for choice in offered(layer, layout)]
     if recompute in known_ids:
         return recompute
     raise InputError(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from partita.ground.errors import InputError
 from partita.nouns.pipeline import Plan
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import sure_room
 from partita.problems.hybrid.step.interleaved import plan_of_parts, single_slots, slots
-from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan, problem_of
+from partita.problems.hybrid.step.layout import MeshLayout, dealt_out, layout_plan, offered, problem_of
 from partita.problems.hybrid.step.mesh import DeviceMesh
 
 
@@ -33,9 +32,7 @@ def stated_plan(problem: HybridProblem, layout: MeshLayout) -> Plan:
         layout.zero_shards,
     )
     for layer in order:
-        if not layer.configurations.get(layout.tensor):
-            known = ", ".join(str(degree) for degree, row in sorted(layer.configurations.items()) if row)
-            raise InputError(f"layout: {layer.label} has no tensor-parallel degree {layout.tensor}; it has {known}")
+        offered(layer, layout)
     alike = layout.chunks > 1 and not layout.uneven
     plan = plan_of_parts(
         mesh,
