@@ -97,7 +97,7 @@ def test_the_cheapest_fleet_is_proven_whatever_shares_there_are() -> None:
 
 def without_guesses(patch: pytest.MonkeyPatch) -> None:
     """Only fleets in the order of their costs."""
-    patch.setattr(search._Search, "by_rule", lambda own: iter(()))
+    patch.setattr(search._Search, "by_rule", lambda own, estimates: iter(()))
     patch.setattr(search._Search, "cheapest", lambda own, rates: None)
 
 

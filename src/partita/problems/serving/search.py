@@ -38,6 +38,8 @@ from partita.problems.serving.whole_fleets import least_whole
 
 #: Fleets that are simulated one and all.
 _FEW = 4_000
+#: Fleets of rules that are offered at once, and at which parts of the rates that are estimated.
+_FIRST, _PARTS = 3, (0.7, 0.4)
 #: Layouts of units that do both whose best form is tried alone.
 _LAYOUTS = 4
 #: Pairs of forms for prompts and for decoding that are tried, and fleets of each.
@@ -85,6 +87,7 @@ class _Search:
         return self.best.done or self.monitor.stopping
 
     def run(self) -> None:
+        self.first()
         self.bound = FleetBound(self.problem)
         self.alone = Alone(self.bound, self.monitor, lambda: self.over)
         if not self.bound.items:
@@ -103,6 +106,18 @@ class _Search:
             self.whole()
             self.some()
         self.best.counters["simulated"] = self.simulated
+
+    def first(self) -> None:
+        """A fleet of a rule at a rate that it keeps, before anything that takes longer."""
+        if self.problem.goal != "rate" or self.problem.rates:
+            return
+        estimates = Estimates(self.problem)
+        for fleet in itertools.islice(self.by_rule(estimates), _FIRST):
+            for units in list(growing(self.problem, fleet))[-1:]:
+                rates = [part * estimates.guess(units) for part in _PARTS]
+                plans = [ServingPlan(units=units, rate_per_s=rate) for rate in rates if rate > 0]
+                if any(keeps(self.problem, plan) and self.offer(plan) for plan in plans):
+                    return
 
     def whole(self) -> None:
         """The bound over whole units."""
@@ -155,8 +170,9 @@ class _Search:
         self.offer(most_offered(self.problem, units, guess, self.monitor))
 
     def some(self) -> None:
+        estimates = Estimates(self.problem)
         if self.problem.goal == "cost":
-            for fleet in self.by_rule():
+            for fleet in self.by_rule(estimates):
                 self.offer(planned(self.problem, fleet, self.monitor))
             self.cheapest(self.alone.lone_rates())
             self.cheaper()
@@ -164,8 +180,7 @@ class _Search:
         # What rules say is mostly no better then, which a short run shows.
         self.matched()
         self.mixed(self.alone.lone_rates())
-        estimates = Estimates(self.problem)
-        for fleet in self.by_rule():
+        for fleet in self.by_rule(estimates):
             if grown := list(growing(self.problem, fleet)):
                 self.tried(grown[-1], estimates.guess(grown[-1]))
         if not self.problem.rates and self.problem.share_parts is None and self.best.answer is not None:
@@ -174,9 +189,8 @@ class _Search:
             self.simulated += climb.simulated
         self.raised()
 
-    def by_rule(self) -> Iterator[Rule]:
+    def by_rule(self, estimates: Estimates) -> Iterator[Rule]:
         """What all rules add."""
-        estimates = Estimates(self.problem)
         for rule in RULES:
             if isinstance(rule, ByRule) and rule.supports(self.problem, SearchOptions()) is None:
                 for one in rule.rules(self.problem, estimates):
