@@ -27,6 +27,7 @@ from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOper
 from partita.problems.makespan.solvers import priced as solvers
 from partita.problems.makespan.solvers.entries import joined
 from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.makespan.solvers.guests import Guests
 from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.thinning import not_thinned, thin
@@ -222,7 +223,7 @@ def test_pieces_of_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
             continue
         stop = np.zeros(1, dtype=np.int64)
         path = chain.ascend(chain.path(np.zeros(instance.devices)), best.value, 30, Monitor(10.0), stop)
-        pieces = PieceSearch(chain, path, seed, threads=1, stop=stop)
+        pieces = PieceSearch(chain, path, Guests(not_thinned(instance), 1e6), seed, threads=1, stop=stop)
         costs = np.zeros((0, instance.devices))
         for known in (False, True):
             if known:

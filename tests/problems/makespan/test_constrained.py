@@ -15,8 +15,9 @@ from partita.problems.makespan.improving import try_everything
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers import constrained
-from partita.problems.makespan.solvers.constrained import ConstrainedPaths, _after, guests_of
+from partita.problems.makespan.solvers.constrained import ConstrainedPaths
 from partita.problems.makespan.solvers.entries import Entry, joined
+from partita.problems.makespan.solvers.guests import Guests, after_guest, guests_of, place_of
 from partita.problems.makespan.solvers.priced import _look_up
 from partita.problems.makespan.thinning import Thinned
 
@@ -80,7 +81,7 @@ def waited(thinned: Thinned, plan: MakespanPlan | None) -> int:
         t, ends = -1, max(op.end for op in plan.operators.values())
         if last >= 0:
             t, ends = plan.operators[last].device, plan.operators[last].start
-        least = float(_after(thinned, guest)[mine.device, t])
+        least = float(after_guest(thinned, guest)[mine.device, t])
         assert ends - arrives >= least - 1e-9
         tight += ends - arrives <= least + 1e-9
     return tight
@@ -145,6 +146,25 @@ def test_guests() -> None:
     assert thinned.chain.separators[source] == 1
     assert [one.operator for one in guests] == sorted(thinned.left_out, key=lambda v: thinned.whole.after[v][0][0])
     assert all(thinned.whole.problem.flows[one.read].source == 1 for one in guests)
+
+
+def test_guests_of_pieces() -> None:
+    """With the reader of each where its block can end first, as paths have them; what cannot be takes for ever."""
+    compared = 0
+    for seed in range(12):
+        thinned, far = visited(seed), 1e6
+        of_pieces, rows = Guests(thinned, far), guests_of(thinned)[1]
+        a = of_pieces.arrays
+        assert thinned.chain.separators[a.source - 1] == 1
+        for g, one in enumerate(rows):
+            assert thinned.out_groups[a.item[g]] == thinned.whole.arrays.group.of[one.operator]
+            assert of_pieces.places[a.reader[g]] == place_of(thinned, one)
+            through = a.time[g][:, None, None] + a.gives[g][:, :, None] + a.after[g][None]
+            least, known = through.min(axis=1), after_guest(thinned, one)
+            assert np.allclose(least[np.isfinite(known)], known[np.isfinite(known)])
+            assert (least[np.isinf(known)] >= far).all()
+            compared += 1
+    assert compared >= 12
 
 
 def test_too_many_labels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.solvers import priced as solvers
 from partita.problems.makespan.solvers.entries import Chosen, Entry, held_by_schedule, joined, length
 from partita.problems.makespan.solvers.exact import MakespanExact
+from partita.problems.makespan.solvers.guests import Guests
 from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.solvers.priced import close_priced
 from partita.problems.makespan.thinning import Thinned, not_thinned, thin
@@ -120,7 +121,7 @@ def test_pieces_along_a_chain() -> None:
         assert chain.fill(Monitor(60.0), stop)
         path = chain.ascend(chain.path(np.zeros(instance.devices)), 1e3, 60, Monitor(10.0), stop)
         costs = np.where(chain.out_able, 0.0, math.inf)
-        found = PieceSearch(chain, path, seed, threads=1, stop=stop).search(costs, 2_000, stop)
+        found = PieceSearch(chain, path, Guests(parts, 1e6), seed, threads=1, stop=stop).search(costs, 2_000, stop)
         if found is None:
             continue
         compared += 1

@@ -5,6 +5,10 @@ device of every item beside the chain. Moves take a row of separators to another
 what devices hold and not how much, one block to another piece, or an item to another device. Blocks whose ends move
 take the piece that is best at prices on memory that are drawn anew for every move. The energy is the length of all,
 and so much for each unit by which devices are overfull.
+
+Items may be *guests*, which wait for one separator, the *source*, and are waited for inside a block after it, by a
+*reader*. What the source sends to them, and they to readers, leaves devices one by one and comes to them one by one,
+here in the order of the blocks.
 """
 
 from __future__ import annotations
@@ -24,6 +28,20 @@ from partita.engines.kernels.random import below, share
 _ROW, _PIECE, _TWO, _NEAR, _ANY = 0.45, 0.8, 0.5, 0.5, 0.5
 
 
+class GuestArrays(NamedTuple):
+    """Guests 0, …, g − 1 in the order of their blocks, between devices 0, …, D − 1; D is no end of a block."""
+
+    source: int  #: The node they wait for.
+    item: Longs  #: (g,) Which items they are.
+    block: Longs  #: (g,) Where each is waited for.
+    reader: Longs  #: (g,) By which of the readers that pieces have devices of.
+    time: Floats  #: (g, D) What each takes.
+    sends: Floats  #: (g, D, D) What the source sends to one for so long, from the first device to the second.
+    gives: Floats  #: (g, D, D) The same of one to its reader.
+    after: Floats  #: (g, D, D + 1) From then to the end of the block, by the devices of the reader and of the end.
+    serial: Bools  #: (2,) Whether a device sends one thing at a time, and receives one.
+
+
 class PieceArrays(NamedTuple):
     """Nodes 0, …, K of a chain are its ends and the separators between blocks 0, …, K − 1, on devices 0, …, D − 1."""
 
@@ -33,6 +51,7 @@ class PieceArrays(NamedTuple):
     last: Longs
     length: Floats  #: (p,) Of pieces, without their ends.
     held: Floats  #: (p, D) What they hold, without their ends.
+    reads: Longs  #: (p, r) Where their readers of guests are.
     able: Bools  #: (K + 1, D) Where nodes may be; nowhere for the ends.
     time: Floats  #: (K + 1, D) Time of nodes.
     memory: Floats  #: (K + 1,) What nodes hold.
@@ -40,10 +59,13 @@ class PieceArrays(NamedTuple):
     cost: Floats  #: (i, D) What they cost; infinite where they cannot be.
     limit: Floats  #: (D,) What devices hold at most.
     price: Floats  #: (D,) What a unit costs.
+    guests: GuestArrays
 
 
 class _PieceState(NamedTuple):
-    """``used`` (D,) is what devices hold, ``value`` (3,) the length, what is too much, and the best length that fits.
+    """``used`` (D,) is what devices hold.
+
+    ``value`` (4,) is the length, what is too much, the best length that fits, and what of the length waits for guests.
 
     A move has ``changed`` (3,) so many nodes, blocks and items, which are in the rows of ``log``, and what they were in
     ``old``.
@@ -60,17 +82,19 @@ class _PieceState(NamedTuple):
     log: Longs
     old: Longs
     draw: Floats
+    free: Floats  #: (2, D) From when devices can send something, and receive something, to guests and from them.
     best_node: Longs
     best_chosen: Longs
     best_home: Longs
 
 
 class _PieceMove(NamedTuple):
-    """The energy rises by so much; length and excess then."""
+    """The energy rises by so much; length, excess and what waits for guests then."""
 
     rise: float
     length: float
     excess: float
+    waits: float
 
 
 @inlined
@@ -81,6 +105,50 @@ def _over(p: PieceArrays, used: Floats) -> float:
         # Sums that are added to and taken from carry rounding; the evaluator has the last word.
         if used[d] > p.limit[d] * (1.0 + 1e-10):
             total += used[d] - p.limit[d]
+    return total
+
+
+@inlined
+def _passes(c: _PieceState, sender: int, receiver: int, ready: float, takes: float) -> float:
+    """When something has come from one device to another, each of which does so one by one."""
+    free, serial = c.free, c.p.guests.serial
+    start = ready
+    if serial[0]:
+        start = max(start, free[0, sender])
+    if serial[1]:
+        start = max(start, free[1, receiver])
+    free[0, sender] = free[1, receiver] = start + takes
+    return start + takes
+
+
+@inlined
+def _waits(c: _PieceState) -> float:
+    """For how long blocks wait for guests."""
+    p, guests = c.p, c.p.guests
+    many, total, now, sourced, g = guests.item.shape[0], 0.0, 0.0, 0.0, 0
+    if many == 0:
+        return 0.0
+    c.free[:] = 0.0
+    source = c.node[guests.source]
+    for k in range(c.chosen.shape[0]):
+        if k > 0:
+            now += p.time[k, c.node[k]]
+        if k == guests.source:
+            sourced = now
+        now += p.length[c.chosen[k]]
+        while g < many and guests.block[g] == k:
+            d, r = c.home[guests.item[g]], p.reads[c.chosen[k], guests.reader[g]]
+            has = sourced
+            if d != source:
+                has = _passes(c, source, d, has, guests.sends[g, source, d])
+            has += guests.time[g, d]
+            if d != r:
+                has = _passes(c, d, r, has, guests.gives[g, d, r])
+            has += guests.after[g, r, c.node[k + 1]]
+            if has > now:
+                total += has - now
+                now = has
+            g += 1
     return total
 
 
@@ -199,14 +267,15 @@ def _propose(c: _PieceState, random: Words, trial: int, temperature: float) -> _
             c.used[was] -= p.size[item]
             c.used[new] += p.size[item]
     if longer == math.inf or c.changed.sum() == 0:
-        return _PieceMove(math.inf, 0.0, 0.0)
-    excess = _over(p, c.used)
-    return _PieceMove(longer + c.rate * (excess - c.value[1]), c.value[0] + longer, excess)
+        return _PieceMove(math.inf, 0.0, 0.0, 0.0)
+    excess, waits = _over(p, c.used), _waits(c)
+    longer += waits - c.value[3]
+    return _PieceMove(longer + c.rate * (excess - c.value[1]), c.value[0] + longer, excess, waits)
 
 
 @inlined
 def _keep(c: _PieceState, move: _PieceMove) -> None:
-    c.value[0], c.value[1] = move.length, move.excess
+    c.value[0], c.value[1], c.value[3] = move.length, move.excess, move.waits
     if move.excess == 0.0 and move.length < c.value[2] * (1.0 - 1e-12):
         c.value[2] = move.length
         copy_into(c.best_node, c.node)
@@ -254,7 +323,7 @@ def anneal_pieces(
     the length is infinite if no state met fits.
     """
     blocks, devices, items = chosen.shape[0], p.limit.shape[0], home.shape[0]
-    used, value = np.zeros(devices), np.zeros(3)
+    used, value = np.zeros(devices), np.zeros(4)
     for k in range(blocks):
         value[0] += p.length[chosen[k]]
         _hold(p, used, chosen[k], 1.0)
@@ -265,7 +334,6 @@ def anneal_pieces(
         value[0] += p.cost[item, home[item]]
         used[home[item]] += p.size[item]
     value[1] = _over(p, used)
-    value[2] = value[0] if value[1] == 0.0 else math.inf
     wide = 2 * blocks + items + 4
     c = _PieceState(
         p,
@@ -279,10 +347,14 @@ def anneal_pieces(
         np.zeros((3, wide), dtype=np.int64),
         np.zeros((3, wide), dtype=np.int64),
         np.zeros(devices),
+        np.zeros((2, devices)),
         node.copy(),
         chosen.copy(),
         home.copy(),
     )
+    value[3] = _waits(c)
+    value[0] += value[3]
+    value[2] = value[0] if value[1] == 0.0 else math.inf
     anneal_by(c, _STEPS, cooling, random, stop)
     if value[2] < math.inf:
         node[:] = c.best_node

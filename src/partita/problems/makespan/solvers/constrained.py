@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -31,48 +30,13 @@ from partita.ground.rounding import SUMMED
 from partita.problems.makespan.bounds.priced import PricedChain, PricedPath
 from partita.problems.makespan.bounds.tables import cheapest
 from partita.problems.makespan.solvers.entries import Chosen, Entry, held_at_least, length
+from partita.problems.makespan.solvers.guests import after_guest, guests_of
 from partita.problems.makespan.thinning import Thinned
 
 #: Most options of guests, beyond which all are left out.
 _GUESTS = 20_000
 #: Most labels, and what they come from; labels of a cell; cells for each device; what rounding may add, of all sums.
 _LABELS, _PARENTS, _EACH, _CELLS, _ROUNDING = 1_000_000, 8_000_000, 4, 80, 10 * SUMMED
-
-
-@dataclass(frozen=True)
-class Guest:
-    """An operator that is left out, and its edges from the source and to a reader in a block."""
-
-    operator: int
-    block: int
-    reader: int  #: By its number in the whole problem.
-    read: int  #: The flow from the source.
-    given: int  #: The flow to the reader.
-
-
-def guests_of(thinned: Thinned) -> tuple[int, list[Guest]]:
-    """The separator, by its place, that most of what is left out waits for, by memory, and these, by their blocks.
-
-    The place is −1 where there are none.
-    """
-    whole, chain = thinned.whole, thinned.chain
-    inner = {v: place for place, v in enumerate(thinned.kept)}
-    separator = {s: place for place, s in enumerate(chain.separators)}
-    block = {v: number for number, one in enumerate(chain.blocks) for v in one.members}
-    group = whole.arrays.group
-    found: dict[int, list[Guest]] = {}
-    for v in thinned.left_out:
-        reads = [(separator[inner[u]], f) for u, f in whole.before[v] if f >= 0 and inner.get(u) in separator]
-        given = [(block[inner[w]], w, f) for w, f in whole.after[v] if f >= 0 and inner.get(w) in block]
-        alone = int((group.of == group.of[v]).sum()) == 1
-        if alone and reads and given and min(given)[0] > max(reads)[0]:
-            source, read = max(reads)
-            number, reader, gift = min(given)
-            found.setdefault(source, []).append(Guest(v, number, reader, read, gift))
-    if not found:
-        return -1, []
-    source = max(found, key=lambda s: sum(float(whole.arrays.memory[one.operator]) for one in found[s]))
-    return source, sorted(found[source], key=lambda one: one.block)
 
 
 class ConstrainedPaths:
@@ -99,7 +63,7 @@ class ConstrainedPaths:
                 self.options.append(entry)
             for guest in (one for one in guests if one.block == number):
                 rows.stage(GUEST)
-                after, v = _after(thinned, guest), guest.operator
+                after, v = after_guest(thinned, guest), guest.operator
                 for d in whole.choices[whole.arrays.group.of[v]]:
                     held = np.where(np.arange(devices) == d, whole.arrays.memory[v], 0.0)
                     cost = float(held @ path.price)
@@ -158,22 +122,6 @@ def _paid(chain: PricedChain, path: PricedPath) -> Callable[[Entry], float]:
         return found
 
     return paid
-
-
-def _after(thinned: Thinned, guest: Guest) -> Floats:
-    """(D, D + 1) From when a guest has what it reads, by its device, to the end of its block, by that of the end.
-
-    Infinite where that cannot be.
-    """
-    whole, block = thinned.whole, thinned.chain.blocks[guest.block]
-    place, devices = block.operators.index(thinned.kept.index(guest.reader)), whole.devices
-    found = np.full((devices, devices + 1), math.inf)
-    for t in range(devices) if block.exit >= 0 else (devices,):
-        inner = block.at(0, t)
-        reader = inner.arrays.time[place] + inner.arrays.tail[place]
-        arrives = whole.arrays.cost[guest.given] + np.where(inner.able[place], reader, math.inf)[None, :]
-        found[:, t] = whole.arrays.time[guest.operator] + arrives.min(axis=1)
-    return found
 
 
 def _widths(chain: PricedChain, path: PricedPath) -> Floats:

@@ -2,8 +2,9 @@
 
 The programs of ``solvers.priced`` are hard where many devices are full, and know only entries near to the best path at
 the best prices. Here every pair of devices has the entries that are best at a few multiples of these prices; what the
-search takes is searched through, and it goes on until all it takes is known (``kernels.makespan.pieces``). Blocks of
-equal parts have schedules that are annealed with memory at these prices instead.
+search takes is searched through, and it goes on until all it takes is known (``kernels.makespan.pieces``). What waits
+beside the chain for one separator takes its turn there, too (``solvers.guests``). Blocks of equal parts have schedules
+that are annealed with memory at these prices instead.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.local_search import priced_state
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.solvers.entries import Chosen, Entry, held_inside
+from partita.problems.makespan.solvers.guests import Guests
 
 #: Multiples of the prices at which entries are taken, and how many for each pair of devices and multiple.
 _PRICES, _EACH = (0.0, 0.3, 0.6, 1.0, 1.5, 2.5), 10
-#: Temperatures as shares of the length; what a unit too much costs at first, by the largest price or the length by
-#: unit, how that grows where nothing fits, and how often; searches for what is to be known, and how much longer the
-#: last one is.
-_HOT, _COLD, _RATE, _GROWTH, _TIMES, _TURNS, _LAST = 0.01, 0.0003, 4.0, 5.0, 6, 8, 10
+#: Temperatures as shares of the length at the start and the end, in turn. Where moving on is dear, searches that begin
+#: cold end in many places, and hot ones more often in the same.
+_COOLED = ((0.01, 0.0003), (0.04, 0.001))
+#: What a unit too much costs at first, by the largest price or the length by unit, how that grows where nothing fits,
+#: and how often; searches for what is to be known, and how much longer the last one is.
+_RATE, _GROWTH, _TIMES, _TURNS, _LAST = 4.0, 5.0, 6, 8, 10
 #: By how much the shortest path through an entry may be longer than the shortest one; how much longer schedules of
 #: equal parts are annealed once they are taken.
 _FAR, _LONGER = 1.08, 12
@@ -77,14 +81,20 @@ def _made(instance: MakespanInstance, price: Floats, stop: Longs) -> _Made:
 
 
 class PieceSearch:
-    """Searches one chain from a path at some prices on; each goes on where the last one ended.
+    """Searches one chain from a path at some prices on.
+
+    Each begins anew, so that a few of them end in unlike places; with equal parts each goes on where the last one
+    ended.
 
     Same seed, same pieces, unless told to stop.
     """
 
-    def __init__(self, chain: PricedChain, path: PricedPath, seed: int, *, threads: int, stop: Longs) -> None:
-        self.chain, self.price, self.entries = chain, path.price, list(path.entries)
-        self.draws, self.times = generator(seed), _RATE
+    def __init__(
+        self, chain: PricedChain, path: PricedPath, guests: Guests, seed: int, *, threads: int, stop: Longs
+    ) -> None:
+        self.chain, self.price, self.guests = chain, path.price, guests
+        self.first, self.entries = tuple(path.entries), list(path.entries)
+        self.draws, self.times, self.searches = generator(seed), _RATE, 0
         self.kinds = {a: number for number, a in enumerate(dict.fromkeys(chain.chain.alike))}
         #: Ways by kind and devices of the ends; of equal parts the numbers of what is ``made``.
         self.pool: dict[tuple[int, int, int], list[int]] = {}
@@ -160,9 +170,14 @@ class PieceSearch:
         """
         chain = self.chain
         home: Longs = costs.argmin(axis=1).astype(np.int64)
+        if not self.made:
+            self.entries = list(self.first)
+        cooled = _COOLED[self.searches % len(_COOLED)] if not self.made else _COOLED[0]
+        self.searches += 1
         for turn in range(_TURNS + 1):
             last = turn == _TURNS
-            found, pieces, chosen = self._annealed(costs, home, moves * (_LAST if last else 1), stop, known=last)
+            longer = moves * (_LAST if last else 1)
+            found, pieces, chosen = self._annealed(costs, home, Cooling(*cooled, longer), stop, known=last)
             if math.isinf(found) or stop[0] != 0:
                 return None
             self.entries = [(k, *pieces[x][1:]) for k, x in enumerate(chosen.tolist())]
@@ -180,7 +195,7 @@ class PieceSearch:
         return Pieces(float(found), taken, home.tolist())
 
     def _annealed(
-        self, costs: Floats, home: Longs, moves: int, stop: Longs, *, known: bool
+        self, costs: Floats, home: Longs, cooled: Cooling, stop: Longs, *, known: bool
     ) -> tuple[float, list[tuple[int, int, int, int]], Longs]:
         """The least length met, the pieces that there are, and which of these every block takes then."""
         chain, alike, devices = self.chain, self.chain.chain.alike, self.chain.whole.devices
@@ -193,7 +208,7 @@ class PieceSearch:
         if (chosen >= p.last[ends]).any():
             return math.inf, pieces, chosen
         size = float(p.length[chosen].sum() + p.time[np.arange(1, len(node) - 1), node[1:-1]].sum())
-        cooling, found = Cooling(_HOT * size, _COLD * size, moves), math.inf
+        cooling, found = cooled.times(size), math.inf
         for _ in range(_TIMES):
             rate = self.times * max(float(self.price.max()), size / float(chain.whole.arrays.memory.sum()))
             found = float(anneal_pieces(p, rate, node, chosen, home, cooling, self.draws, stop))
@@ -207,7 +222,7 @@ class PieceSearch:
         chain, instance, devices = self.chain, self.chain.chain.instance, self.chain.whole.devices
         first = np.zeros((len(self.kinds), devices + 1, devices + 1), dtype=np.int64)
         last, pieces = first.copy(), list[tuple[int, int, int, int]]()
-        length, held = list[float](), list[Floats]()
+        length, held, reads = list[float](), list[Floats](), list[list[int]]()
         for (a, s, t), ways in self.pool.items():
             at = self.kinds[a], s % (devices + 1), t % (devices + 1)
             first[at] = len(pieces)
@@ -219,6 +234,7 @@ class PieceSearch:
                 if math.isfinite(least) and (piece is not None or not (known or (way, s, t) in table.known)):
                     pieces.append((a, way, s, t))
                     length.append(least)
+                    reads.append(self.guests.reads(table.block, piece, t))
                     held.append(table.held[way] if piece is None else held_inside(table.block, piece))
             last[at] = len(pieces)
         nodes = len(chain.chain.blocks) + 1
@@ -233,6 +249,7 @@ class PieceSearch:
                 last=last,
                 length=np.array(length),
                 held=np.array(held).reshape(-1, devices),
+                reads=np.array(reads, dtype=np.int64).reshape(len(pieces), -1),
                 able=able,
                 time=time,
                 memory=memory,
@@ -240,6 +257,7 @@ class PieceSearch:
                 cost=costs,
                 limit=chain.whole.arrays.limit,
                 price=self.price,
+                guests=self.guests.arrays,
             ),
             pieces,
         )

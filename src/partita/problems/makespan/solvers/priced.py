@@ -37,6 +37,7 @@ from partita.problems.makespan.solvers.entries import (
     loose_of,
     planned_of,
 )
+from partita.problems.makespan.solvers.guests import Guests
 from partita.problems.makespan.solvers.pieces import PieceSearch
 from partita.problems.makespan.thinning import Thinned
 from partita.problems.makespan.windows import Windows
@@ -51,8 +52,9 @@ _PARTS = 300
 _SHARES = (0.1, 0.25, 0.33, 0.42, 0.55, 0.75, 1.0)
 #: Plans for each program, and rounds of annealing of the whole after each.
 _PLANS, _ROUNDS = 3, 4
-#: Searches of pieces before programs, how many in vain end them after, moves of each, and rounds for what is left out.
-_TRIES, _VAIN, _MOVES, _SETTLED = 1, 3, 100_000, 3
+#: Searches of pieces before programs, how many in vain end them after, also where blocks have equal parts, moves of
+#: each, and rounds for what is left out.
+_TRIES, _VAIN, _VAIN_PARTS, _MOVES, _SETTLED = 2, 10, 3, 100_000, 10
 #: Rounds of windows instead where blocks have equal parts.
 _WINDOWS = 6
 
@@ -86,8 +88,9 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         answer = _solved(program.model, best, options, monitor)
         # A schedule that takes another entry ends later than its path.
         best.prove(lowered(min(near, answer.bound)), "memory program")
-        met = False
-        if answer.values is not None:
+        # Where pieces are known one by one, annealing them finds more in less time than programs.
+        met = not plans.parts and math.isfinite(best.value)
+        if answer.values is not None and not met:
             met = plans.run(entries, joined(chain, program.chosen(answer.values)))
         over = answer.status is Status.OPTIMAL and answer.bound < near
         if most >= _MOST or (met and (over or answer.status is Status.FEASIBLE)):
@@ -216,16 +219,23 @@ class _Plans:
             return
         seed, vain, tried = self.options.seed, 0, 0
         if self.pieces is None:
-            self.pieces = PieceSearch(self.chain, path, seed, threads=self.options.threads, stop=self.best.stop)
+            given = Guests(self.thinned, 2.0 * path.value), seed
+            self.pieces = PieceSearch(self.chain, path, *given, threads=self.options.threads, stop=self.best.stop)
         out = self.thinned.out_groups
-        while vain < _VAIN and tried < tries and not (self.best.done or self.monitor.stopping):
+        most = _VAIN_PARTS if self.parts else _VAIN
+        while vain < most and tried < tries and not (self.best.done or self.monitor.stopping):
             value, tried = self.best.value, tried + 1
             costs = np.where(self.chain.out_able, 0.0, math.inf) if self.later is None else self.later
+            guests = self.pieces.guests.arrays.item
+            costs = costs.copy()
+            costs[guests] = np.where(self.chain.out_able[guests], 0.0, math.inf)
             known = self.best.snapshot()[1] if self.parts else None
             if known is not None:
                 self.pieces.learn(self.thinned.without(known))
             found = self.pieces.search(costs, _MOVES, self.best.stop)
-            if found is None or not self._settle(found.chosen, dict(zip(out, found.homes, strict=True)), seed + tried):
+            if found is not None:
+                self._settle(found.chosen, dict(zip(out, found.homes, strict=True)), seed + tried)
+            elif self.parts:
                 break
             vain = 0 if self.best.value < value else vain + 1
 
@@ -269,18 +279,21 @@ class _Plans:
         plan = joined(self.chain, chosen)
         if plan is None:
             return False
-        if self.later is None and self.thinned.out_groups:
+        if self.parts and self.later is None and self.thinned.out_groups:
             free = self.thinned.put_back(plan, self.best, limits=False)
             if free is not None:
                 self.learn(free)
-        state = self.thinned.put_back(plan, self.best, homes)
+        value, state = self.best.value, self.thinned.put_back(plan, self.best, homes)
         if state is not None:
             given = self.thinned.whole, self.best
             state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
-            self.learn(state)
             if self.parts:
+                self.learn(state)
                 self._shift(state, seed)
             else:
+                # Searches that begin anew are told of the best plan alone: all that any plan says is far too much.
+                if self.later is None or self.best.value < value:
+                    self.later = self.thinned.later(state)
                 search(*given, seed=seed, rounds=_ROUNDS, states=[state])
         return True
 
