@@ -108,16 +108,19 @@ class _Search:
         self.best.counters["simulated"] = self.simulated
 
     def first(self) -> None:
-        """A fleet of a rule at a rate that it keeps, before anything that takes longer."""
-        if self.problem.goal != "rate" or self.problem.rates:
+        """A fleet of a rule, where the rate is looked for at one that it keeps, before anything that takes longer."""
+        if self.problem.rates:
             return
         estimates = Estimates(self.problem)
         for fleet in itertools.islice(self.by_rule(estimates), _FIRST):
-            for units in list(growing(self.problem, fleet))[-1:]:
-                rates = [part * estimates.guess(units) for part in _PARTS]
-                plans = [ServingPlan(units=units, rate_per_s=rate) for rate in rates if rate > 0]
-                if any(keeps(self.problem, plan) and self.offer(plan) for plan in plans):
-                    return
+            if self.problem.goal == "cost":
+                plans = [planned(self.problem, fleet, self.monitor)]
+            else:
+                grown = list(growing(self.problem, fleet))[-1:]
+                rates = [(units, part * estimates.guess(units)) for units in grown for part in _PARTS]
+                plans = [ServingPlan(units=units, rate_per_s=rate) for units, rate in rates if rate > 0]
+            if any(plan is not None and keeps(self.problem, plan) and self.offer(plan) for plan in plans):
+                return
 
     def whole(self) -> None:
         """The bound over whole units."""
