@@ -23,6 +23,7 @@ from partita.problems.mapping.instance import MappingInstance, device_array
 from partita.problems.mapping.loops import looped
 from partita.problems.mapping.orders import constructions
 from partita.problems.mapping.problem import Placement
+from partita.problems.mapping.refilling import Refilling
 
 #: Exponents with temperatures at their start and end.
 _Levels = tuple[tuple[int, float, float], ...]
@@ -31,7 +32,7 @@ _Levels = tuple[tuple[int, float, float], ...]
 class _Sort(NamedTuple):
     """A sort of round: where it begins, its powers, and moves of one power for each replica."""
 
-    begin: Literal["start", "chance", "loop", "best"]
+    begin: Literal["start", "chance", "loop", "best", "filled"]
     levels: _Levels
     moves: float
     growth: float = 1.4  #: Of moves with every cycle, up to the most.
@@ -57,6 +58,8 @@ _LADDERS = (
 _LONG, _LONG_FROM = _Sort("chance", ((32, 3.0, 0.01),), 15_000, 2.0, 100_000), 100
 #: From mappings around a loop, which hot rounds would undo: every second round.
 _AROUND = _Sort("loop", ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01)), 1500)
+#: From the best mapping with islands that are filled anew within targets so far below it, in turn: every second round.
+_FILLED, _BELOW = _Sort("filled", ((1, 1.0, 0.02),), 20_000, most=100_000), (0.05, 0.02, 0.1, 0.01)
 #: From mappings that are made of shares of columns, in turn, with so many moves of one power for each replica. What
 #: comes out is chance, so that many short ones get further than a long one: so many more for every such mapping, since
 #: targets come closer, up to a limit.
@@ -82,6 +85,7 @@ class MappingSearch(AnnealingSearch):
         super().__init__(best, seed, abreast=threads)
         self.instance, self.workers = instance, threads
         self.shared = 0  # Mappings that are made of shares of columns.
+        self.refilling = Refilling(instance)
         self.starts: list[Ints] = []
         self.loops: list[Ints] = []
         self.cycle: list[_Sort] = []  # Sorts of rounds after the starts, in turn.
@@ -110,10 +114,11 @@ class MappingSearch(AnnealingSearch):
             if not any(np.array_equal(device, known) for known in self.starts):
                 self.starts.append(device)
         self.loops = list(looped(self.instance))
-        long = (_LONG,) if self.instance.count >= _LONG_FROM else ()
+        filled = bool(self.refilling.islands)
+        long = (_LONG,) if self.instance.count >= _LONG_FROM and not filled else ()
         self.cycle = [*_LADDERS, *long, _SETTLING]
-        if self.loops:
-            self.cycle = [one for sort in self.cycle for one in (_AROUND, sort)]
+        if filled or self.loops:
+            self.cycle = [one for sort in self.cycle for one in (_FILLED if filled else _AROUND, sort)]
 
     def round(self, number: int) -> Iterator[None]:
         # All begin from the same best mapping: who is first changes nothing.
@@ -133,14 +138,24 @@ class MappingSearch(AnnealingSearch):
         """
         first = found = self.instance.offer(self.best, device, "shares of columns")
         self.shared += 1
-        for number in range(min(_SHARED_TRIES * self.shared, _SHARED_MOST)):
-            if found <= target or self.best.done:
-                break
-            levels, each = _SHARED[number % len(_SHARED)]
-            near, value, _ = self._cool(device, levels, each, first, generator(self.seed + number))
+        tries = min(_SHARED_TRIES * self.shared, _SHARED_MOST)
+        for near, value, _ in self._near(device, first, target, tries, self.seed):
             self.instance.offer(self.best, near, "shares of columns")
             found = min(found, value)
         return found
+
+    def _near(
+        self, device: Ints, value: float, target: float, tries: int, seed: int
+    ) -> Iterator[tuple[Ints, float, int]]:
+        """Mappings near one that is worth so much, each by a short annealing from it, until one is within a target."""
+        found = value
+        for number in range(tries):
+            if found <= target or self.best.done:
+                break
+            levels, each = _SHARED[number % len(_SHARED)]
+            near = self._cool(device, levels, each, value, generator(seed + number))
+            found = min(found, near[1])
+            yield near
 
     def _anneal(self, number: int, known: Ints | None, value: float) -> tuple[Ints | None, int]:
         """The best mapping of a round, if it is better than the best known, and the moves tried."""
@@ -148,11 +163,26 @@ class MappingSearch(AnnealingSearch):
         if turn >= 0:
             cycle, which = divmod(turn, len(self.cycle))
             sort = self.cycle[which]
-        device = self._first(sort, number, turn, known)
         each = min(sort.moves * sort.growth**cycle, sort.most)
         draws = generator(self.seed * 1_000_003 + number)
+        if sort.begin == "filled":
+            assert known is not None
+            return self._refilled(known, value, value * (1 - _BELOW[turn // 2 % len(_BELOW)]), each, draws)
+        device = self._first(sort, number, turn, known)
         found, target, made = self._cool(device, sort.levels, each, value, draws)
         return (found if target < value else None), made
+
+    def _refilled(self, known: Ints, value: float, target: float, each: float, draws: Words) -> tuple[Ints | None, int]:
+        """As ``_anneal``, near a mapping whose islands are filled so that a target can be met."""
+        ((_, start, end),), moves = _FILLED.levels, int(self.instance.count * each)
+        first = self.refilling.filled(known, target, Cooling(start, end, moves), draws, self.best.stop)
+        best, made = None, moves
+        if first is not None:
+            for near, found, more in self._near(first, value, target, _SHARED_TRIES, self.seed):
+                made += more
+                if found < value:
+                    best, value = near, found
+        return best, made
 
     def _first(self, sort: _Sort, number: int, turn: int, known: Ints | None) -> Ints:
         """Where a round begins."""
