@@ -102,7 +102,8 @@ def found_in(s: StageArrays, each: int, below: float, path: Longs | None = None,
 def test_against_all_paths(count: int) -> None:
     """Merged labels take no more than any path, those of many to a cell as much; what is dropped leaves paths."""
     looked = full = coarse = late = 0
-    for seed in range(count):
+    # In the last one a label merged of what takes least and what is paid least for waits for a guest.
+    for seed in [*range(count), 2662]:
         s = drawn(seed)
         ranges = [range(s.ptr[k], s.ptr[k + 1]) for k in range(len(s.kind))]
         if math.prod(len(row) for row in ranges) > 20_000:

@@ -23,8 +23,9 @@ from partita.ground.rounding import SUMMED
 #: What a stage is: a block, the block before the source, or a guest.
 BLOCK, SOURCE, GUEST = 0, 1, 2
 #: Numbers of a label: what it takes, when all is sent to guests, what it takes with what it holds paid for, when the
-#: source ends, and how much later than that, at least, the first is met of those guests that something is sent to.
-_TAKES, _SENT, _PAID, _SOURCE, _MET = range(5)
+#: source ends, how much later than that, at least, the first is met of those guests that something is sent to, and what
+#: is paid for what it holds. Merged labels have the least of each, so that less may be paid for than the first and last.
+_TAKES, _SENT, _PAID, _SOURCE, _MET, _HOLDS = range(6)
 #: For numbers of cells.
 _SPREAD, _MASK = 1_000_003, (1 << 40) - 1
 
@@ -51,7 +52,7 @@ class StageArrays(NamedTuple):
 class LabelArrays(NamedTuple):
     """So many labels, and the cells they are in."""
 
-    number: Floats  #: (labels, 5)
+    number: Floats  #: (labels, 6)
     held: Floats  #: (labels, R)
     #: (labels,) Where it ends; the device of the source, −1 before it, and D more once something is sent to guests.
     device: Longs
@@ -63,7 +64,7 @@ class LabelArrays(NamedTuple):
 def new_labels(count: int, limited: int) -> LabelArrays:
     """Room for so many, with as many limited devices."""
     longs = np.zeros((4, count), dtype=np.int64)
-    return LabelArrays(np.zeros((count, 5)), np.zeros((count, limited)), longs[0], longs[1], longs[2], longs[3])
+    return LabelArrays(np.zeros((count, 6)), np.zeros((count, limited)), longs[0], longs[1], longs[2], longs[3])
 
 
 @inlined
@@ -73,6 +74,7 @@ def _extend(s: StageArrays, old: LabelArrays, x: int, k: int, o: int, number: Fl
         number[j] = old.number[x, j]
     number[_TAKES] += s.takes[o]
     number[_PAID] += s.paid[o]
+    number[_HOLDS] += s.paid[o] - s.takes[o]
     source: int = old.source[x]
     devices = s.time.shape[0]
     if s.kind[k] == SOURCE:
@@ -89,8 +91,8 @@ def _extend(s: StageArrays, old: LabelArrays, x: int, k: int, o: int, number: Fl
         if source >= devices:
             needed = max(needed, number[_SENT] + number[_MET])
         if needed > number[_TAKES]:
-            number[_PAID] += needed - number[_TAKES]
             number[_TAKES] = needed
+            number[_PAID] = max(number[_PAID], needed + number[_HOLDS])
     return source
 
 
@@ -159,7 +161,7 @@ def constrained_paths(
         size *= 2
     table, used = np.full(size, -1, dtype=np.int64), np.empty(most, dtype=np.int64)
     traced = path.shape[0] > 0
-    number, held = np.zeros(5), np.zeros(limited)
+    number, held = np.zeros(6), np.zeros(limited)
     row = np.zeros(stages + 2, dtype=np.int64)
     old.number[0] = 0.0
     old.held[0] = 0.0
