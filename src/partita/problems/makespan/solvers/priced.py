@@ -52,9 +52,9 @@ _PARTS = 300
 _SHARES = (0.1, 0.25, 0.33, 0.42, 0.55, 0.75, 1.0)
 #: Plans for each program, and rounds of annealing of the whole after each.
 _PLANS, _ROUNDS = 3, 4
-#: Searches of pieces before programs, how many in vain end them after, also where blocks have equal parts, moves of
-#: each, and rounds for what is left out.
-_TRIES, _VAIN, _VAIN_PARTS, _MOVES, _SETTLED = 2, 10, 3, 100_000, 10
+#: Searches of pieces before programs, moves of each, how many in vain end them after programs, and rounds for what is
+#: left out, with equal parts, which make all of it take longer, and without.
+_TRIES, _MOVES, _VAIN, _SETTLED = 1, 100_000, {True: 3, False: 10}, {True: 3, False: 10}
 #: Rounds of windows instead where blocks have equal parts.
 _WINDOWS = 6
 
@@ -222,8 +222,7 @@ class _Plans:
             given = Guests(self.thinned, 2.0 * path.value), seed
             self.pieces = PieceSearch(self.chain, path, *given, threads=self.options.threads, stop=self.best.stop)
         out = self.thinned.out_groups
-        most = _VAIN_PARTS if self.parts else _VAIN
-        while vain < most and tried < tries and not (self.best.done or self.monitor.stopping):
+        while vain < _VAIN[self.parts] and tried < tries and not (self.best.done or self.monitor.stopping):
             value, tried = self.best.value, tried + 1
             costs = np.where(self.chain.out_able, 0.0, math.inf) if self.later is None else self.later
             guests = self.pieces.guests.arrays.item
@@ -245,14 +244,11 @@ class _Plans:
         At the same time, if there are threads for it. The best path that is met is tried, and if it is better, pieces
         are searched again.
         """
-        self.chain.begin()
-        now = self.chain.path(path.price, path.visits)
-        paths = ConstrainedPaths(self.thinned, self.chain, now, entries)
-        levels = max(now.value, self.best.bound), min(near, self.best.value)
         with ThreadPoolExecutor(1) as pool:
-            beside = pool.submit(self._constrain, paths, *levels) if self.options.threads > 1 else None
+            several = self.options.threads > 1
+            beside = pool.submit(self._constrain, path, entries, near) if several else None
             self.anneal(path, math.inf)
-            found = self._constrain(paths, *levels) if beside is None else beside.result()
+            found = self._constrain(path, entries, near) if beside is None else beside.result()
         value = self.best.value
         if found is not None and not self.best.done:
             self._settle(*found, self.options.seed + 1)
@@ -260,18 +256,30 @@ class _Plans:
             self.anneal(path, math.inf)
 
     def _constrain(
-        self, paths: ConstrainedPaths, proven: float, goal: float
+        self, path: PricedPath, entries: Sequence[Entry], near: float
     ) -> tuple[list[Chosen], dict[int, int]] | None:
-        """Prove what paths take between two levels, as far as these are not too many; the best one, if it is met."""
-        for share in _SHARES if proven < goal < math.inf else ():
-            below = proven + share * (goal - proven)
-            least = None if self.best.done or self.monitor.stopping else paths.least(below, self.best.stop)
-            if least is None:
+        """Prove what paths take, as far as these are not too many; the best one, if it is met.
+
+        Where all that these entries can prove is proven, more of them are looked up.
+        """
+        best, most = self.best, len(entries)
+        while not (best.done or self.monitor.stopping):
+            now = self.chain.path(path.price, path.visits)
+            paths = ConstrainedPaths(self.thinned, self.chain, now, entries)
+            proven, goal = max(now.value, best.bound), min(near, best.value)
+            for share in _SHARES if proven < goal * (1.0 - _GAP) < math.inf else ():
+                below = proven + share * (goal - proven)
+                least = None if best.done or self.monitor.stopping else paths.least(below, best.stop)
+                if least is None:
+                    return None
+                best.prove(lowered(least), "memory paths")
+                if least < below:
+                    # Below what is known too much was merged.
+                    return paths.chosen(below, best.stop) if least >= proven else None
+            if near >= best.value or most >= _MOST:
                 break
-            self.best.prove(lowered(least), "memory paths")
-            if least < below:
-                # Below what is known too much was merged.
-                return paths.chosen(below, self.best.stop) if least >= proven else None
+            most = min(_MOST, 3 * most)
+            entries, near = _look_up(self.chain, now, most, best, 1, self.monitor)
         return None
 
     def _settle(self, chosen: Sequence[Chosen], homes: dict[int, int], seed: int) -> bool:
@@ -286,7 +294,7 @@ class _Plans:
         value, state = self.best.value, self.thinned.put_back(plan, self.best, homes)
         if state is not None:
             given = self.thinned.whole, self.best
-            state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED)
+            state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED[self.parts])
             if self.parts:
                 self.learn(state)
                 self._shift(state, seed)
