@@ -24,7 +24,7 @@ from partita.ground.rounding import SUMMED
 BLOCK, SOURCE, GUEST = 0, 1, 2
 #: Numbers of a label: what it takes, when all is sent to guests, what it takes with what it holds paid for, when the
 #: source ends, how much later than that, at least, the first is met of those guests that something is sent to, and what
-#: is paid for what it holds. Merged labels have the least of each, so that less may be paid for than the first and last.
+#: is paid for what it holds. Merged labels have the least of each.
 _TAKES, _SENT, _PAID, _SOURCE, _MET, _HOLDS = range(6)
 #: For numbers of cells.
 _SPREAD, _MASK = 1_000_003, (1 << 40) - 1
