@@ -51,7 +51,7 @@ STEPS = 4_000_000_000
 _ROOT, _PRICES, _SHORT, _FEW = 60, 40, 1e-4, 6
 #: Annealings before prices that need all of the graph, and after these; trials for each replica; temperatures at first,
 #: in turn, and at last; and how many steps a trial takes as long as.
-_SOON, _LATE, _TRIALS, _HOT, _COLD, _COSTLY = 2, 6, 16_384, (1.0, 10.0), 0.02, 80
+_SOON, _LATE, _TRIALS, _HOT, _COLD, _COSTLY = 2, 6, 16_384, (1.0, 10.0), 0.02, 20
 #: How often rounds are parted at most.
 _DEEPEST = 250
 #: Islands far from the first column that a round has to visit, without which averages of rounds at either end fill all

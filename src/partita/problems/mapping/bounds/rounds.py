@@ -16,7 +16,7 @@ from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.moving import lowered
 from partita.problems.mapping.bounds.parts import Island, partitions
 from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound, without_columns
-from partita.problems.mapping.bounds.windows import in_windows
+from partita.problems.mapping.bounds.windows import MOST_ISLANDS, in_windows
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
 
@@ -24,10 +24,9 @@ from partita.problems.mapping.problem import MappingProblem
 #: at first, where what is easy is asked and else, and at most, as a share of it; and targets given up after which there
 #: are no more.
 _PRECISION, _STEP, _CLOSER, _LONGEST, _VAIN = 1e-3, 0.05, 0.015, 0.1, 2
-#: Steps along rounds of what is easy, for all targets, and width of the interval where layouts are too many above it.
-_EASY_STEPS, _COARSE = 1_000_000_000, 0.05
-#: Islands at most: of more, layouts are too many, and listing them takes long.
-_ISLANDS = 32
+#: Steps along rounds of what is easy, for all targets, and in windows; and width of the interval where layouts are too
+#: many above it.
+_EASY_STEPS, _EASY_WINDOWS, _COARSE = 1_000_000_000, 3_000_000_000, 0.05
 #: How far above a target that is given up rounds are made, as shares of it.
 _ABOVE = (0.01, 0.025, 0.05, 0.1, 0.2)
 
@@ -43,9 +42,25 @@ class Rounds(RaisingBound):
         reason = without_columns(problem)
         return reason or (None if problem.counts[0] > 1 else "there is one replica of every stage")
 
+    def __init__(self) -> None:
+        self._windows_first = False
+
     def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         easy = beside.turn == "first"
-        return rounds_bound(instance, low, beside.high, beside.stopping, beside.report, beside.found, easy=easy)
+
+        def whole(low: float) -> float:
+            return rounds_bound(instance, low, beside.high, beside.stopping, beside.report, beside.found, easy=easy)
+
+        def windows(low: float) -> float:
+            steps = _EASY_WINDOWS if easy else 2 * STEPS
+            return in_windows(instance, low, beside.high, beside.stopping, beside.report, steps)
+
+        # What said the last word goes first the next time.
+        for asked in (windows, whole) if self._windows_first else (whole, windows):
+            before, low = low, asked(low)
+            if low > before:
+                self._windows_first = asked is windows
+        return low
 
 
 def rounds_bound(
@@ -66,9 +81,9 @@ def rounds_bound(
     """
     left = steps = _EASY_STEPS if easy else 2 * STEPS
     for number, islands in enumerate(partitions(instance)):
-        if len(islands) > _ISLANDS:
+        if len(islands) > MOST_ISLANDS:
             return low
-        upper, vain, width, crowded = high(), 0, _PRECISION, False
+        upper, vain, width = high(), 0, _PRECISION
 
         def ask(target: float, islands: list[Island] = islands, *, proving: bool = True) -> Round:
             nonlocal left
@@ -94,7 +109,6 @@ def rounds_bound(
             else:
                 upper, width = target, _PRECISION if answer.looked or not easy else _COARSE
                 vain += answer.status is Status.UNKNOWN and answer.looked
-                crowded |= not answer.looked
             upper = min(upper, high())
             target = min(low * (1 + step), (low + upper) / 2)
         # Where it is not known if there are rounds, there are a little above.
@@ -102,8 +116,6 @@ def rounds_bound(
             target = upper * (1 + more)
             if target >= high() or stopping() or ask(target, proving=False).islands is not None:
                 break
-        if crowded and not number:
-            low = in_windows(instance, islands, low, high, stopping, report, steps)
         # Often nothing is left between.
         last = high() * (1 - GAP)
         near = low < last <= (1 + 2 * _PRECISION) * low and not stopping()

@@ -5,8 +5,9 @@ mapping takes long since some islands in a row are small, the others can be two 
 inside are as fast as the fastest between any of theirs. That leaves few layouts of columns, and of these few for which
 others cannot stand, so that targets far above those for which all layouts can be listed are refuted.
 
-A *window* of the row is what is not merged. Windows of one island are asked first, and from the one that says most it
-goes on with those that have one more, two more, … islands, until layouts are too many.
+A *window* of the row is what is not merged. Windows of up to three islands are asked first, those with the fewest
+devices before others and none with more than half of all, and from the one that says most it goes on with those that
+have one more, two more, … islands.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ import numpy as np
 from partita.engines.search.result import Status
 from partita.problems.mapping.bounds.closed_walks import round_within
 from partita.problems.mapping.bounds.moving import lowered
-from partita.problems.mapping.bounds.parts import Island, islands_of
+from partita.problems.mapping.bounds.parts import Island, islands_of, partitions
 from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.instance import MappingInstance
 
 #: How far above the bound a window's targets are at first, and at most, as a share of it; the width of the interval
 #: at which bisection ends, as a share of its upper end; and the part of all steps that a target has at most.
-_STEP, _LONGEST, _PRECISION, _EACH = 0.01, 0.1, 1e-3, 8
+_STEP, _LONGEST, _PRECISION, _EACH = 0.01, 0.1, 1e-3, 5
+#: Islands at least, so that some can be merged, and at most; and of windows that are asked anyhow.
+_FEWEST, MOST_ISLANDS, _SEVERAL = 3, 32, 3
 
 _Window = tuple[int, int]
 
 
 def in_windows(
     instance: MappingInstance,
-    islands: list[Island],
     low: float,
     high: Callable[[], float],
     stopping: Callable[[], bool],
@@ -43,11 +45,21 @@ def in_windows(
     ``report`` gets every better bound, ``high`` is asked again for every target, ``stopping`` is polled, and ``steps``
     are the most steps along pairs of layouts, for all targets.
     """
+    islands = next(partitions(instance), [])
+    if not _FEWEST <= len(islands) <= MOST_ISLANDS:
+        return low
     row, left = Passages(instance, islands).row, steps
-    best, grown, looked = (0, 0), 1, True
-    while looked:
+    sizes = np.array([len(islands[i].members) for i in row])
+    held = {
+        window: int(sizes[window[0] : window[1]].sum())
+        for a in range(len(row))
+        for window in _grown((a, a + 1), len(row), range(_SEVERAL))
+    }
+    windows = sorted((one for one, devices in held.items() if 2 * devices <= sizes.sum()), key=held.__getitem__)
+    best, grown = next(iter(windows), (0, 0)), 0
+    while windows:
         looked, raised = False, False
-        for window in _windows(best, grown, len(row)):
+        for window in windows:
             mine = _merged(instance, islands, row, window)
             step, upper = _STEP, high()
             while upper - low > _PRECISION * upper:
@@ -66,17 +78,20 @@ def in_windows(
                 else:
                     upper = target
         grown = 1 if raised else grown + 1
+        windows = list(_grown(best, len(row), range(grown, grown + 1))) if looked else []
     return low
 
 
-def _windows(window: _Window, more: int, count: int) -> Iterator[_Window]:
-    """Windows of a row with so many more islands than one; of one island where that has none."""
-    first, last = window
-    for a in range(first - more, first + 1) if last > first else range(count):
-        b = a + (last - first) + more
-        # All islands are no window, and one that is merged alone is not merged.
-        if a >= 0 and b <= count and (a > 1 or b < count - 1):
-            yield a, b
+def _grown(window: _Window, count: int, more: range) -> Iterator[_Window]:
+    """Windows of a row of islands with so many more islands than one, beside which some are merged."""
+    for many in more:
+        for before in range(many + 1):
+            first, last = window[0] - before, window[1] + many - before
+            if first >= 0 and last <= count:
+                # One alone is not merged.
+                found = (0 if first == 1 else first, count if last == count - 1 else last)
+                if found != (0, count):
+                    yield found
 
 
 def _merged(instance: MappingInstance, islands: list[Island], row: list[int], window: _Window) -> list[Island]:
