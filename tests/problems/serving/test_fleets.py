@@ -16,10 +16,12 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.errors import InputError
 from partita.nouns.workload.workload import RequestWorkload
-from partita.problems.serving import search
+from partita.problems.serving import cheapest
 from partita.problems.serving.bounds import FleetCapacity
+from partita.problems.serving.cheapest import CheapestFleet
 from partita.problems.serving.climbing import Climb
 from partita.problems.serving.evaluate import evaluate, keeps, simulated
+from partita.problems.serving.every import EveryFleet
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.packing import fits, unpacked
@@ -97,8 +99,10 @@ def test_the_cheapest_fleet_is_proven_whatever_shares_there_are() -> None:
 
 def without_guesses(patch: pytest.MonkeyPatch) -> None:
     """Only fleets in the order of their costs."""
-    patch.setattr(search._Search, "by_rule", lambda own, estimates: iter(()))
-    patch.setattr(search._Search, "cheapest", lambda own, rates: None)
+    patch.setattr(CheapestFleet, "by_rule", lambda own: iter(()))
+    for name in ("matched", "climb"):
+        patch.setattr(CheapestFleet, name, lambda own: None)
+    patch.setattr(CheapestFleet, "filled_up", lambda own, rates: None)
 
 
 def test_the_cheapest_fleet_is_found_in_the_order_of_costs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +120,7 @@ def test_the_cheapest_fleet_is_found_in_the_order_of_costs(monkeypatch: pytest.M
 
 def test_fleets_whose_shares_cannot_all_be_tried_are_not_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     without_guesses(monkeypatch)
-    monkeypatch.setattr(search, "keeps", lambda problem, plan: False)
+    monkeypatch.setattr(cheapest, "keeps", lambda problem, plan: False)
     workload = RequestWorkload(prompt_tokens=100, output_tokens=20, requests=40, rate_per_s=1.0)
     fleet = LOOP.replace(workload=workload, goal="cost", targets=ServingTargets())
     assert pt.solve(fleet.replace(share_parts=0)).status is Status.INFEASIBLE
@@ -340,3 +344,24 @@ def test_climbing_finds_the_best_of_few_fleets(roles: Roles) -> None:
     assert evaluate(fleet, best.answer).feasible
     # Rates are found up to a few parts in a hundred, and what is under way at the end is not looked at.
     assert best.value < reached[0][0] * 1.03 < reached[-1][0]
+
+
+@pytest.mark.parametrize(("roles", "rate"), [("both", 4.0), ("any", 12.0)])
+def test_a_climb_ends_at_the_cheapest_fleet_of_all(roles: Roles, rate: float) -> None:
+    fleet = LOOP.replace(
+        workload=RequestWorkload(prompt_tokens=100, output_tokens=20, requests=200, rate_per_s=rate),
+        pools=(DevicePool(kind="gpu", machines=(4, 4)),),
+        goal="cost",
+        roles=roles,
+        targets=ServingTargets(ttft_s=0.3, tpot_s=0.04),
+    )
+    every = EveryFleet(FleetBound(fleet))
+    kept = [(cost, every.groups(counts)) for cost, rooms in every.rooms() for counts in every.of(rooms) if cost < 5]
+    least = min(cost for cost, units in kept if keeps(fleet, ServingPlan(units=units)))
+    start = ServingPlan(units=(UnitGroup(unit=2, count=2),))
+    best: Incumbent[ServingPlan] = Incumbent()
+    best.offer(evaluate(fleet, start).objective, start, "start")
+    Climb(every.bound, best, "climb", 0).run(lambda: False)
+    assert best.answer is not None
+    assert evaluate(fleet, best.answer).feasible
+    assert best.value == least < 8

@@ -52,8 +52,10 @@ def change_sentences(
     if base is None or base.rate_per_s is None:
         return
     taken = evaluate(asked, base).requests_per_s
+    # Short runs end sooner after their last arrival: of what is served only ratios are those of the plan's own run.
+    most = evaluation.requests_per_s if problem.goal == "rate" else base.rate_per_s
     if problem.goal == "cost":
-        yield f"the same units would take {taken:.4g} requests/s; {now:.4g} are asked for"
+        yield f"the same units would take {most:.4g} requests/s; {now:.4g} are asked for"
     for words, changed, units in _changed(priced, asked, plan):
         if monitor.stopping:
             return
@@ -62,9 +64,7 @@ def change_sentences(
             yield f"{words}, they would keep the targets at no rate near this"
         else:
             more = evaluate(changed, found).requests_per_s / taken - 1
-            # Short runs end sooner after their last arrival: only their ratio says what the plan's own run would do.
-            rate = (evaluation.requests_per_s if problem.goal == "rate" else taken) * (1 + more)
-            amount = "as many requests/s" if abs(more) < _ALIKE else f"{rate:.4g} requests/s ({more:+.0%})"
+            amount = "as many requests/s" if abs(more) < _ALIKE else f"{most * (1 + more):.4g} requests/s ({more:+.0%})"
             yield f"{words}, they would take {amount}"
 
 

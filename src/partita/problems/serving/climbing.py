@@ -1,12 +1,14 @@
-"""Fleets that differ a little from the best one, for the most requests per second.
+"""Fleets that differ a little from the best one, for the most requests per second or the least cost.
 
 A neighbour has other sizes of one form, another layout on the same devices, units of one form exchanged for some of
-another, one more group on what is left over, another role, or other shares. One run at a rate that is a little higher
-than the best one decides whether it is any better: a short one first, which most end early.
+another, one more group on what is left over, another role, or other shares; where the cheapest is looked for, also
+fewer units. One run decides whether it is any better, at the given rate or at one that is a little higher than the best
+one: a short one first, which most end early.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from partita.engines.search.incumbent import Incumbent
-from partita.problems.serving.evaluate import evaluate, keeps
+from partita.problems.serving.evaluate import cost_of, evaluate, keeps
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.packing import unpacked
 from partita.problems.serving.problem import Role, ServingPlan, ServingProblem, UnitGroup
@@ -82,8 +84,8 @@ class Climb:
                         units, failed = neighbour, 0
 
     def promising(self, units: Units) -> bool:
-        """Whether a short run keeps the targets at a rate a little above the best."""
-        return keeps(self.short, ServingPlan(units=units, rate_per_s=self.rate))
+        """Whether a short run keeps the targets, at a rate a little above the best where that is looked for."""
+        return keeps(self.short, ServingPlan(units=units, rate_per_s=None if self.costs else self.rate))
 
     @property
     def rate(self) -> float:
@@ -91,6 +93,11 @@ class Climb:
         assert self.best.answer is not None
         assert self.best.answer.rate_per_s is not None
         return self.best.answer.rate_per_s * _HIGHER
+
+    @property
+    def costs(self) -> bool:
+        """Whether the cheapest fleet is looked for."""
+        return self.problem.goal == "cost"
 
     def neighbour(self, units: Units) -> Units | None:
         """A fleet that was not looked at yet, may be better and finds room; None if none was found."""
@@ -113,10 +120,16 @@ class Climb:
         counts = [0] * len(self.bound.items)
         for group in units:
             counts[self.places[group.unit, group.role]] += group.count
+        if self.costs:
+            cheaper = cost_of(self.problem, ServingPlan(units=units)) < self.best.value * (1 - 1e-12)
+            return cheaper and self.bound.keeps_up(counts)
         return self.bound.least_of(counts) < self.best.value
 
     def better(self, units: Units, over: Callable[[], bool]) -> bool:
-        """Whether units take more requests per second than the best; if so at the highest rate that was found."""
+        """Whether units cost less than the best or take more requests per second, at the highest rate found."""
+        if self.costs:
+            worth = evaluate(self.problem, ServingPlan(units=units))
+            return worth.feasible and self.best.offer(worth.objective, ServingPlan(units=units), self.by)
         rate = self.rate
         high = self.raised(self.short, units, rate, _RAISED, over)
         # What short runs keep is mostly a little too high.
@@ -159,10 +172,15 @@ class Climb:
         )
 
     def left(self, units: Sequence[UnitGroup], kind: str) -> int:
-        """Devices of a kind that nobody has."""
+        """Devices of a kind that nobody has, and that would not make a fleet as dear as the best."""
         forms = ((self.problem.units[group.unit], group.count) for group in units)
         used = sum(form.devices * count for form, count in forms if form.kind == kind)
-        return self.problem.pool(kind).devices - used
+        pool = self.problem.pool(kind)
+        left = pool.devices - used
+        if not self.costs or not pool.cost_per_device:
+            return left
+        spare = (self.best.value - cost_of(self.problem, ServingPlan(units=tuple(units)))) / pool.cost_per_device
+        return min(left, math.ceil(spare - 1e-9) - 1)
 
     def drawn(self, kind: str, role: Role, room: int) -> Item | None:
         """An item of at most so many devices."""
@@ -174,12 +192,12 @@ class Climb:
     def changed(self, units: Units) -> Units | None:
         """One change at random."""
         change = self.draws.choices(
-            (self.resized, self.relaid, self.exchanged, self.added, self.reshared, self.respaced),
-            (25, 20, 35, 12, 8, 10 if len(self.problem.intervals) > 1 else 0),
+            (self.resized, self.relaid, self.exchanged, self.added, self.reshared, self.respaced, self.fewer),
+            (25, 20, 35, 12, 8, 10 if len(self.problem.intervals) > 1 else 0, 20 if self.costs else 0),
         )[0]
         place = self.draws.randrange(len(units))
         found = change(list(units), place)
-        return self.ordered(found) if found is not None else None
+        return (self.ordered(found) or None) if found is not None else None
 
     def resized(self, units: list[UnitGroup], place: int) -> list[UnitGroup] | None:
         """Other sizes of the same layout."""
@@ -223,6 +241,11 @@ class Climb:
             return None
         count = most if self.draws.random() < 0.6 else self.draws.randint(1, most)
         units.append(UnitGroup(unit=number, role=role, count=count, shares=group.shares))
+        return units
+
+    def fewer(self, units: list[UnitGroup], place: int) -> list[UnitGroup]:
+        """A unit of a group less."""
+        units[place] = msgspec.structs.replace(units[place], count=units[place].count - 1)
         return units
 
     def added(self, units: list[UnitGroup], place: int) -> list[UnitGroup] | None:

@@ -14,7 +14,7 @@ class EveryFleet:
     """Fleets of the items of a bound."""
 
     def __init__(self, bound: FleetBound) -> None:
-        self.problem, self.items = bound.problem, bound.items
+        self.bound, self.problem, self.items = bound, bound.problem, bound.items
         #: By kind, of every item and those behind it: bit n says that some of them have n devices together.
         self._sums: dict[str, list[int]] = {pool.kind: [1] for pool in self.problem.pools}
         for item in reversed(self.items):

@@ -142,6 +142,10 @@ class FleetBound:
 
         return tuple(stated(group) for group in units)
 
+    def keeps_up(self, counts: Sequence[int]) -> bool:
+        """Whether the fleet with so many units of each item may take all requests in time."""
+        return not 0 < self.longest_s < self.least_of(counts) * self.count * (1 - ROOM)
+
     @property
     def longest_s(self) -> float:
         """Seconds from the first arrival to the last token, of a fleet that keeps up."""
