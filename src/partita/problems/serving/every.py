@@ -41,33 +41,36 @@ class EveryFleet:
 
     def of(self, rooms: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Those that have just so many devices of each pool."""
-        counts = [0] * len(self.items)
+        counts, chosen = [0] * len(self.items), list[int]()
         free = {pool.kind: room for pool, room in zip(self.problem.pools, rooms, strict=True)}
 
-        def grow(place: int) -> Iterator[tuple[int, ...]]:
-            if any(not self._sums[kind][place] >> room & 1 for kind, room in free.items()):
-                return
-            if place == len(self.items):
-                roles = {item.role for item, count in zip(self.items, counts, strict=True) if count}
+        def grow(first: int) -> Iterator[tuple[int, ...]]:
+            if not any(free.values()):
+                roles = {self.items[place].role for place in chosen}
                 if roles and ("prefill" in roles) == ("decode" in roles):
                     yield tuple(counts)
                 return
-            form = self.items[place].form
-            while free[form.kind] >= 0 and not (
-                counts[place] and unpacked(self.problem, ServingPlan(units=self.groups(counts)))
-            ):
-                yield from grow(place + 1)
-                counts[place] += 1
-                free[form.kind] -= form.devices
-            free[form.kind] += counts[place] * form.devices
-            counts[place] = 0
+            for place in range(first, len(self.items)):
+                if any(not self._sums[kind][place] >> room & 1 for kind, room in free.items()):
+                    return
+                form = self.items[place].form
+                chosen.append(place)
+                while free[form.kind] >= form.devices:
+                    counts[place] += 1
+                    free[form.kind] -= form.devices
+                    if unpacked(self.problem, ServingPlan(units=self._groups(chosen, counts))):
+                        break
+                    yield from grow(place + 1)
+                free[form.kind] += counts[place] * form.devices
+                counts[place] = 0
+                chosen.pop()
 
         return grow(0)
 
     def groups(self, counts: Sequence[int]) -> tuple[UnitGroup, ...]:
         """The fleet itself, without shares."""
-        return tuple(
-            UnitGroup(unit=item.number, role=item.role, count=count)
-            for item, count in zip(self.items, counts, strict=True)
-            if count
-        )
+        return self._groups([place for place, count in enumerate(counts) if count], counts)
+
+    def _groups(self, chosen: Sequence[int], counts: Sequence[int]) -> tuple[UnitGroup, ...]:
+        items = ((self.items[place], counts[place]) for place in chosen)
+        return tuple(UnitGroup(unit=item.number, role=item.role, count=count) for item, count in items)
