@@ -145,9 +145,12 @@ def test_promises_are_swept(partita: Callable[..., Any], tmp_path: Path) -> None
     run = partita("sweep", *given, "--csv", table, "--plot", picture, "--json")
     assert run.code == 0, run.err
     rows = run.document["rows"]
+    assert run.document["unit"] == "devices"
     assert [row["tpot"] for row in rows] == [0.02, 0.05]
     for row in rows:
         assert row["tokens_per_s_per_user"] >= 1 / row["tpot"]
         assert row["tokens_per_s"] == pytest.approx(row["used_devices"] * row["tokens_per_s_per_device"])
     assert "tokens_per_s_per_user" in table.read_text().splitlines()[0]
+    along = partita("sweep", *MODEL, *FIXED, "--rate", "1", "--tpot", "0.05", "--roles", "both", "--time-limit", "5")
+    assert "1 device" in along.out
     assert picture.stat().st_size > 1000

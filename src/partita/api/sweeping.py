@@ -237,4 +237,6 @@ def sweep_source(
             progress=search.progress,
             **source.options,
         )
-    return SweepAnswer(source.name, source.unit, source.kind.sweep, swept)
+    # What a model's plans are worth may follow from the axes: a rate of requests asks for the fewest devices.
+    unit = swept.points[0].result.problem.unit if swept.points else source.unit
+    return SweepAnswer(source.name, unit, source.kind.sweep, swept)
