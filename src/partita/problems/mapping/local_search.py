@@ -59,7 +59,7 @@ _LONG, _LONG_FROM = _Sort("chance", ((32, 3.0, 0.01),), 15_000, 2.0, 100_000), 1
 #: From mappings around a loop, which hot rounds would undo: every second round.
 _AROUND = _Sort("loop", ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01)), 1500)
 #: From the best mapping with islands that are filled anew within targets so far below it, in turn: every second round.
-_FILLED, _BELOW = _Sort("filled", ((1, 1.0, 0.02),), 20_000, most=100_000), (0.05, 0.02, 0.1, 0.01)
+_FILLED, _BELOW = _Sort("filled", ((1, 1.0, 0.05),), 10_000, most=100_000), (0.05, 0.02, 0.1, 0.01)
 #: From mappings that are made of shares of columns, in turn, with so many moves of one power for each replica. What
 #: comes out is chance, so that many short ones get further than a long one: so many more for every such mapping, since
 #: targets come closer, up to a limit.
