@@ -115,3 +115,14 @@ def test_what_is_wrong_is_said(fields: dict[str, Any], said: str) -> None:
 def test_requests_are_not_drawn_where_it_is_open_when_they_come() -> None:
     with pytest.raises(InputError, match="give a concurrency, or a rate"):
         RequestWorkload(**FIXED).drawn()
+
+
+def test_a_shorter_workload_has_fewer_requests_and_a_trace_stays_whole() -> None:
+    drawn = RequestWorkload(prompt_tokens=100, output_tokens=20, rate_per_s=2.0, requests=50)
+    assert drawn.shortened(20).count == 20
+    assert len(drawn.shortened(20).drawn().arrival_s) == 20
+    assert drawn.shortened(60) is drawn
+    # The beginning of a trace has another rate than the whole.
+    trace = RequestTrace(arrival_s=(0.0, 1.0, 9.0), prompt_tokens=(10, 10, 10), output_tokens=(2, 2, 2))
+    recorded = RequestWorkload(trace=trace, rate_per_s=3.0)
+    assert recorded.shortened(2) is recorded

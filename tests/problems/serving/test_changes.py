@@ -10,7 +10,7 @@ import pytest
 
 import partita as pt
 from partita.engines.search.monitor import Monitor
-from partita.nouns.workload.workload import RequestWorkload
+from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.serving import changes
 from partita.problems.serving.changes import other_arrivals
 from partita.problems.serving.evaluate import keeps
@@ -82,3 +82,20 @@ def test_changes_are_told_from_the_rate_of_the_plan_itself(monkeypatch: pytest.M
     told = re.search(r"with one, they would take ([0-9.]+) requests/s \(([+-][0-9]+)%\)", sentences[-1])
     assert told is not None
     assert float(told[1]) == pytest.approx(result.evaluation.requests_per_s * (1 + float(told[2]) / 100), rel=0.01)
+
+
+def test_recorded_arrivals_are_not_drawn_anew_and_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "_REQUESTS", 20)
+    monkeypatch.setattr(changes, "_changed", lambda priced, asked, plan: [])
+    # The first half comes four times as fast as the second.
+    times = tuple(0.05 * place for place in range(100)) + tuple(5.0 + 0.2 * place for place in range(100))
+    trace = RequestTrace(arrival_s=times, prompt_tokens=(300,) * 200, output_tokens=(8,) * 200)
+    rate = RequestWorkload(trace=trace).drawn().arrival_s[-1]
+    workload = RequestWorkload(trace=trace, rate_per_s=199 / float(rate))
+    problem = LOOP.replace(workload=workload, goal="cost", targets=ServingTargets(ttft_s=0.5), unit="devices")
+    result = pt.solve(problem)
+    sentences = list(changes.change_sentences(cast("Any", None), result, Monitor(60)))
+    assert not any("other arrivals" in sentence for sentence in sentences)
+    told = re.search(r"the same units would take ([0-9.]+) requests/s; ([0-9.]+) are asked for", sentences[-1])
+    assert told is not None
+    assert float(told[1]) >= float(told[2]) * 0.98

@@ -192,6 +192,11 @@ class RequestWorkload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """The same requests, in the same order, in an open loop of a rate."""
         return msgspec.structs.replace(self, concurrency=None, rate_per_s=rate_per_s, requests=self.count)
 
+    def shortened(self, most: int) -> RequestWorkload:
+        """The same with so many requests at most; a trace as it is, whose parts differ."""
+        short = self.trace is not None or self.count <= most
+        return self if short else msgspec.structs.replace(self, requests=most)
+
     def drawn(self) -> DrawnRequests:
         """The requests one by one; a trace that is too short starts again from its beginning.
 

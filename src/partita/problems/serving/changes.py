@@ -47,7 +47,8 @@ def change_sentences(
     parts = gap_parts(problem, plan, evaluation.objective, result.bound)
     if parts is not None:
         yield _parted(parts)
-    yield from other_arrivals(asked, plan, now, monitor)
+    if problem.workload.trace is None:
+        yield from other_arrivals(asked, plan, now, monitor)
     base = most_offered(asked, plan.units, now, monitor)
     if base is None or base.rate_per_s is None:
         return
@@ -71,7 +72,7 @@ def change_sentences(
 def _asking(problem: ServingProblem) -> ServingProblem:
     """The problem as one that looks for a rate, with a short run."""
     workload = msgspec.structs.replace(
-        problem.workload, concurrency=None, rate_per_s=None, requests=min(problem.workload.count, _REQUESTS)
+        problem.workload, concurrency=None, rate_per_s=None, requests=problem.workload.shortened(_REQUESTS).count
     )
     return problem.replace(workload=workload, goal="rate", unit="s", rates=())
 

@@ -41,9 +41,7 @@ class Climb:
 
     def __init__(self, bound: FleetBound, best: Incumbent[ServingPlan], by: str, seed: int) -> None:
         self.problem, self.bound, self.best, self.by = bound.problem, bound, best, by
-        count = min(self.problem.workload.count, _SHORT)
-        workload = msgspec.structs.replace(self.problem.workload, requests=count)
-        self.short = self.problem.replace(workload=workload)
+        self.short = self.problem.replace(workload=self.problem.workload.shortened(_SHORT))
         self.draws = random.Random(seed)
         self.places = {(item.number, item.role): place for place, item in enumerate(bound.items)}
         #: By kind and role the layouts, the most promising first, each with its items.

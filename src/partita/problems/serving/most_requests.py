@@ -13,8 +13,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-import msgspec
-
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import SearchOptions
@@ -42,8 +40,7 @@ class MostRequests(FleetSearch):
         self, problem: ServingProblem, monitor: Monitor, best: Incumbent[ServingPlan], name: str, options: SearchOptions
     ) -> None:
         super().__init__(problem, monitor, best, name, options)
-        workload = msgspec.structs.replace(problem.workload, requests=min(problem.workload.count, LONE_REQUESTS))
-        self.short = problem.replace(workload=workload)
+        self.short = problem.replace(workload=problem.workload.shortened(LONE_REQUESTS))
 
     def first(self, fleet: Rule) -> bool:
         grown = [] if self.problem.rates else list(growing(self.problem, fleet))[-1:]

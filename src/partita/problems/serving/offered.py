@@ -37,10 +37,9 @@ def most_offered(
             if keeps(problem, plan):
                 return plan
         return None
-    count = problem.workload.count
-    short = problem.replace(workload=msgspec.structs.replace(problem.workload, requests=min(count, _SHORT)))
+    short = problem.replace(workload=problem.workload.shortened(_SHORT))
     found = _between(short, units, guess, monitor)
-    if count > _SHORT and found > 0:
+    if short.workload.count < problem.workload.count and found > 0:
         found = _whole(problem, units, found, monitor)
     return ServingPlan(units=units, rate_per_s=found) if found > 0 else None
 
