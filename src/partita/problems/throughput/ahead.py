@@ -6,8 +6,9 @@ import numpy as np
 
 from partita.engines.kernels.closures import closure_sums
 from partita.engines.kernels.simulator.events import run_tasks
+from partita.engines.kernels.throughput.linear_orders import linearise
 from partita.engines.kernels.throughput.plain_search import search_plain
-from partita.engines.kernels.throughput.slicing import linearise, slice_order
+from partita.engines.kernels.throughput.slicing import slice_order
 from partita.engines.kernels.throughput.stage_loads import segment_loads
 from partita.engines.search.monitor import Monitor
 from partita.problems.kind import Ahead

@@ -15,8 +15,9 @@ from instances.strategies import examples, halves
 from partita.engines.kernels.graph_arrays import graph_of, sets_of
 from partita.engines.kernels.throughput.arrays import Arrays, Codes, SliceTable
 from partita.engines.kernels.throughput.blocks import BlockProblem, cut_nets
+from partita.engines.kernels.throughput.linear_orders import linearise, order_by
 from partita.engines.kernels.throughput.orders import costs_of, cut_order, decode
-from partita.engines.kernels.throughput.slicing import linearise, order_by, slice_order
+from partita.engines.kernels.throughput.slicing import slice_order
 from partita.engines.kernels.throughput.stage_loads import segment_loads
 
 NONE = 1 << 30

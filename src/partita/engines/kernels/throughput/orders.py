@@ -20,6 +20,7 @@ from partita.engines.kernels.compiled import compiled, inlined
 from partita.engines.kernels.rows import pins_of, sets_with
 from partita.engines.kernels.throughput import slicing
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.linear_orders import linearise
 from partita.engines.kernels.throughput.stage_loads import segment_loads
 from partita.ground.rounding import NOT_ZERO
 
@@ -142,7 +143,7 @@ def decode(
         if stop[0] != 0:
             return row
         order = orders[row]
-        slicing.linearise(a.graph, stage, keys[row], 0, order)
+        linearise(a.graph, stage, keys[row], 0, order)
         if arrange:
             for i in range(n):
                 place[order[i]] = i

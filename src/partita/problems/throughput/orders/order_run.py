@@ -15,8 +15,8 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Floats, Ints, Longs
 from partita.engines.kernels.throughput.blocks import BlockProblem
+from partita.engines.kernels.throughput.linear_orders import order_by
 from partita.engines.kernels.throughput.orders import costs_of, cut_order
-from partita.engines.kernels.throughput.slicing import order_by
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import TOLERANCE, clearly_below
@@ -42,7 +42,7 @@ class Cutter:
         self._table: tuple[Floats, Ints] | None = None
 
     def order(self, keys: Floats, mode: int = 0, stage: Ints | None = None) -> Ints:
-        """A topological order, by stage first; ``mode`` as in ``kernels.throughput.slicing.linearise``."""
+        """A topological order, by stage first; ``mode`` as in ``kernels.throughput.linear_orders.linearise``."""
         return order_by(self.blocks.graph, keys, mode, stage)
 
     def decide(self, order: Ints, target: float) -> Ints | None:

@@ -19,7 +19,7 @@ from partita.engines.kernels.arrays import Ints, Longs
 from partita.engines.kernels.random import generator
 from partita.engines.kernels.throughput.arrays import SliceTable
 from partita.engines.kernels.throughput.free_splits import empty_state, reset, stages_as_devices
-from partita.engines.kernels.throughput.slicing import order_by
+from partita.engines.kernels.throughput.linear_orders import order_by
 from partita.engines.kernels.throughput.split_annealing import SplitMemory, anneal_acyclic
 from partita.engines.search.incumbent import Incumbent
 from partita.ground.rounding import GAP, clearly_below, up_to
@@ -164,7 +164,7 @@ class SlicingSearch:
         return True
 
     def order(self, view: SearchView, mode: int, stage: Ints | None = None) -> Ints:
-        """A random topological order; see ``partita.engines.kernels.throughput.slicing.linearise``."""
+        """A random topological order; see ``partita.engines.kernels.throughput.linear_orders.linearise``."""
         return order_by(view.arrays.graph, self.random.random(view.items), mode, stage)
 
     def try_order(self, slicer: OrderSlicer, order: Ints) -> bool:
