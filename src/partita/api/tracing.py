@@ -18,7 +18,7 @@ import msgspec
 from partita.api.arguments import Inputs, Model, TorchModule
 from partita.documents.document import document_keys, read_bytes
 from partita.documents.stated import GRAPH_FORMAT, read_graph
-from partita.frontends.given import read_file
+from partita.frontends.given import together
 from partita.frontends.models import load_model
 from partita.frontends.torch import trace
 from partita.ground.errors import InputError, NoBatchSizeError, TraceError
@@ -85,12 +85,7 @@ class Tracing:
                 f"inputs of {model} are given by name, for example inputs={{'input_ids': '1x128:int64:0..99'}}; "
                 "a tuple of arguments goes with a module"
             )
-        given = self.inputs or {}
-        found = {} if self.inputs_file is None else read_file(str(self.inputs_file))
-        twice = sorted({*found} & {*given})
-        if twice:
-            raise InputError(f"input {twice[0]!r} is given by --input and in {self.inputs_file}; leave one of both out")
-        return {**found, **given}
+        return together(self.inputs or {}, self.inputs_file)
 
     @property
     def fields(self) -> dict[str, str]:

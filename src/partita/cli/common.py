@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 import msgspec
 
+from partita.api.search import Search
 from partita.cli import EXIT_INTERRUPTED, EXIT_NOTHING
 from partita.cli.flags import json_option, option, path_option, seed_type, time_limit_option, together
 from partita.engines.search.result import Event, Progress, Result, Status, StopReason, relative_gap
@@ -22,7 +23,6 @@ from partita.ground.units import format_time
 
 if TYPE_CHECKING:
     from partita.api.answer import AnyAnswer
-    from partita.api.search import Search
 
 #: As the path of a file to write: standard output.
 STDOUT = "-"
@@ -30,7 +30,7 @@ STDOUT = "-"
 #: Columns of tables that go into a pipe or a file.
 WIDE = 140
 
-#: Options of every command that searches; see ``SearchArguments``.
+#: Options of every command that searches; see ``take_search``.
 run_options = together(
     option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
     time_limit_option,
@@ -39,31 +39,9 @@ run_options = together(
 )
 
 
-@dataclass(frozen=True)
-class SearchArguments:
-    """What ``run_options`` gave: solver, seconds, seed and threads."""
-
-    solver: str | None
-    time_limit: float
-    seed: int
-    threads: int
-
-    @classmethod
-    def take(cls, parameters: dict[str, Any]) -> SearchArguments:
-        """Take them out of a command's parameters."""
-        return cls(*(parameters.pop(name) for name in ("solver", "time_limit", "seed", "threads")))
-
-    def with_progress(self, progress: Progress) -> Search:
-        """The same as public functions take it, with who is told of progress."""
-        from partita.api.search import Search
-
-        return Search(
-            time_limit_s=self.time_limit,
-            seed=self.seed,
-            solver=self.solver,
-            threads=self.threads,
-            progress=progress,
-        )
+def take_search(parameters: dict[str, Any]) -> Search:
+    """Take what ``run_options`` gave out of a command's parameters."""
+    return Search(**{name: parameters.pop(name) for name in ("solver", "time_limit_s", "seed", "threads")})
 
 
 #: Where the result goes; see ``Output``.

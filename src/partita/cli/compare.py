@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
+from partita.cli.common import Output, exit_code, output_options, progress_line, run_options, take_search
 from partita.cli.flags import option, subcommand
 from partita.cli.options import all_settings, file_options, machine_options, model_options
 from partita.cli.source import read_source
@@ -46,10 +47,10 @@ def compare(what: str, experts: tuple[str, ...], by: Any, **parameters: Any) -> 
     """
     from partita.api.comparing import compare_source
 
-    output, search = Output.take(parameters), SearchArguments.take(parameters)
+    output, search = Output.take(parameters), take_search(parameters)
     source = read_source(what, parameters, search.solver)
     with progress_line(source.unit, source.kind.report.doing) as progress:
-        found = compare_source(source, search.with_progress(progress), experts=experts, rank=by)
+        found = compare_source(source, replace(search, progress=progress), experts=experts, rank=by)
     output.answer(found.answer)
     output.show([*found.tables(), *found.answer.verdict()])
     return exit_code(found.answer.result)

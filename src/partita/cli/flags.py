@@ -110,7 +110,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
 
 
 seed_type = click.IntRange(0, MOST_SEED)
-time_limit_option = option("search", "--time-limit", type=Positive(), default=60.0, help="Seconds.")
+time_limit_option = option("search", "--time-limit", "time_limit_s", type=Positive(), default=60.0, help="Seconds.")
 problem_option = option(
     "problem",
     "--problem",

@@ -92,13 +92,13 @@ def _lines(found: Verdict) -> Iterator[str]:
     time_limit_option,
     json_option,
 )
-def bound(file: str, method: str | None, time_limit: float, as_json: bool, **parameters: Any) -> None:
+def bound(file: str, method: str | None, time_limit_s: float, as_json: bool, **parameters: Any) -> None:
     """Prove a lower bound on the best objective of the problem in FILE."""
     from partita.conductor.bound import proof
 
     stated = read_file(file, parameters)
     problem, report = stated.problem, stated.kind.report
-    proven = proof(problem, method, time_limit_s=time_limit)
+    proven = proof(problem, method, time_limit_s=time_limit_s)
     found = proven.best
     if as_json:
         emit_json(

@@ -205,16 +205,3 @@ def read_targets(text: str | None) -> tuple[str, ...]:
     if not all(found) or len(set(found)) < len(found):
         raise InputError(f"--lora-targets {text!r} is not of the form NAME,NAME,… with each name once")
     return found
-
-
-def take_inputs(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Take what ``input_options`` gave out of a command's parameters: given inputs by name."""
-    from partita.frontends.given import read_file, read_short
-
-    entries, file = parameters.pop("input_entries"), parameters.pop("inputs_file")
-    found = {} if file is None else read_file(file)
-    short = read_short(entries)
-    twice = sorted(set(found) & set(short))
-    if twice:
-        raise InputError(f"input {twice[0]!r} is given by --input and in {file}; leave one of both out")
-    return found | short

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options, warn
+from partita.cli.common import Output, exit_code, output_options, progress_line, run_options, take_search, warn
 from partita.cli.flags import path_option, subcommand
 from partita.cli.options import (
     machine_options,
@@ -58,13 +59,13 @@ def plan(
         from partita.simulator.gantt_plot import check_picture
 
         check_picture(gantt)
-    search, (jobs, backend, address) = SearchArguments.take(parameters), take_workers(parameters)
+    search, (jobs, backend, address) = take_search(parameters), take_workers(parameters)
     source = read_model(model, parameters, search.solver)
     if graph_output is not None:
         write_graph(graph_output, source.graph)
     workers = replica_workers(source, jobs, backend, address, search_replicas=search_replicas)
     with progress_line("s", source.kind.report.doing) as progress:
-        answer = plan_source(source, search.with_progress(progress), workers=workers)
+        answer = plan_source(source, replace(search, progress=progress), workers=workers)
     if problem_output is not None:
         write_problem(problem_output, answer.problem)
     if answer.not_placed:

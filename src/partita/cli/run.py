@@ -8,7 +8,7 @@ import click
 
 from partita.cli.common import check_writable, emit_json, show
 from partita.cli.flags import Positive, json_option, option, path_option, seed_type, subcommand
-from partita.cli.options import input_options, read_fields, take_inputs
+from partita.cli.options import input_options, read_fields
 from partita.ground.errors import require
 
 _count = click.IntRange(min=1)
@@ -63,6 +63,7 @@ def run(
     require("torch", "torch")
     from partita.api.running import MeasuredRun
     from partita.execution.run import run_plan
+    from partita.frontends.given import read_short, together
     from partita.simulator.trace_file import write_trace
 
     check_writable(trace)
@@ -70,7 +71,7 @@ def run(
     settings = {name: value for name in names if (value := options.pop(name)) is not None}
     if set_fields:
         settings["set"] = read_fields(set_fields)
-    given = take_inputs(options)
+    given = together(read_short(options.pop("input_entries")), options.pop("inputs_file"))
     if given:
         settings["inputs"] = given
     found = MeasuredRun(

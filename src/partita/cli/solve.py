@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from partita.cli.common import Output, SearchArguments, exit_code, output_options, progress_line, run_options
+from partita.cli.common import Output, exit_code, output_options, progress_line, run_options, take_search
 from partita.cli.flags import path_option, subcommand, together
 from partita.cli.options import file_options, settings_of
 from partita.cli.source import read_file, read_mapped
@@ -40,7 +41,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
         from partita.api.solving import solve_source
 
         asked = {flag: path for name, flag in paths.items() if (path := parameters.pop(name)) is not None}
-        output, search = Output.take(parameters, *asked.values()), SearchArguments.take(parameters)
+        output, search = Output.take(parameters, *asked.values()), take_search(parameters)
         stated = read_mapped(file, parameters) if results else read_file(file, parameters)
         kind = stated.kind
         if all(kind not in one.parts for one in known):
@@ -50,7 +51,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
             if flag not in own:
                 raise InputError(f"{flag} does not write {kind.name} plans; use --output")
         with progress_line(stated.unit, kind.report.doing) as progress:
-            answer = solve_source(stated, search.with_progress(progress))
+            answer = solve_source(stated, replace(search, progress=progress))
         output.answer(answer)
         if answer.plan is not None:
             for flag, path in asked.items():

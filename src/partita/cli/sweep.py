@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from partita.cli import EXIT_INTERRUPTED
-from partita.cli.common import Output, SearchArguments, output_options, progress_line, run_options, warn
+from partita.cli.common import Output, output_options, progress_line, run_options, take_search, warn
 from partita.cli.flags import axes_of, axis_flags, path_option, subcommand, take_axes
 from partita.cli.options import (
     file_options,
@@ -47,13 +48,13 @@ def sweep(what: str, csv_path: str | None, plot_path: str | None, **parameters: 
     from partita.report.sweep import save_sweep
 
     output = Output.take(parameters, csv_path, plot_path)
-    search, axes = SearchArguments.take(parameters), take_axes(parameters)
+    search, axes = take_search(parameters), take_axes(parameters)
     workers = take_workers(parameters)
     if plot_path is not None:
         require("matplotlib", "plot")
     source = read_source(what, parameters, search.solver)
     with progress_line(source.unit, "sweeping") as progress:
-        found = sweep_source(source, axes_of(source.kind, axes), search.with_progress(progress), Pool(*workers))
+        found = sweep_source(source, axes_of(source.kind, axes), replace(search, progress=progress), Pool(*workers))
     output.document(found.document())
     if csv_path is not None:
         found.save_csv(csv_path)

@@ -88,6 +88,15 @@ def read_file(path: str) -> dict[str, Any]:
         raise InputError(f"{path}: {error}") from None
 
 
+def together(given: Mapping[str, Any], path: str | Path | None) -> dict[str, Any]:
+    """Given inputs with those of a file, by name; none is in both."""
+    found = {} if path is None else read_file(str(path))
+    twice = sorted({*found} & {*given})
+    if twice:
+        raise InputError(f"input {twice[0]!r} is given by --input and in {path}; leave one of both out")
+    return {**found, **given}
+
+
 def is_array(value: Any) -> bool:
     """Whether a given value is an array."""
     return isinstance(value, Mapping) and bool({"shape", "values"} & set(value))
