@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from partita.api.answer import Answer
 from partita.checker.document import Verdict
@@ -12,14 +11,9 @@ from partita.conductor.check import check as check_found
 from partita.conductor.judge import evaluate as evaluate_plan
 from partita.engines.search.result import Bound, PlanEvaluation, Result
 from partita.ground.collecting import collecting_rarely
-from partita.problems.importers import read_problem
+from partita.problems.importers import given_problem
 from partita.problems.kind import Stated
 from partita.problems.planned import read_plan
-
-
-def stated_of(problem: Stated | str | Path) -> Any:
-    """A problem, or that of a file."""
-    return read_problem(problem) if isinstance(problem, str | Path) else problem
 
 
 def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
@@ -44,7 +38,7 @@ def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
     InputError
         If the plan is not a plan of this problem, or a file cannot be read.
     """
-    stated = stated_of(problem)
+    stated = given_problem(problem)
     if isinstance(plan, str | Path):
         plan = read_plan(plan, stated)
     elif isinstance(plan, Answer | Result):
@@ -71,7 +65,7 @@ def bound(problem: Stated | str | Path, method: str | None = None, *, time_limit
     InputError
         If there is no such method, it proves nothing for this problem, or the problem is infeasible.
     """
-    return proof(stated_of(problem), method, time_limit_s=time_limit_s).best
+    return proof(given_problem(problem), method, time_limit_s=time_limit_s).best
 
 
 def check(

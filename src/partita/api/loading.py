@@ -16,7 +16,7 @@ from partita.engines.search.result import Bound, Event, Result, Statistics, Stat
 from partita.ground.errors import FormatError, InputError
 from partita.ground.rounding import TOLERANCE
 from partita.problems import kind_of
-from partita.problems.importers import read_problem, stated_problem
+from partita.problems.importers import given_problem, stated_problem
 from partita.problems.kind import Stated
 from partita.problems.planned import read_planned
 
@@ -62,7 +62,7 @@ def load(path: str | Path, problem: Stated | str | Path | None = None) -> AnyAns
 
 def _problem(document: Mapping[str, Any], path: str | Path, given: Stated | str | Path | None) -> Any:
     if given is not None:
-        return read_problem(given) if isinstance(given, str | Path) else given
+        return given_problem(given)
     entry = document.get("problem")
     stated = entry.get("stated") if isinstance(entry, dict) else None
     if stated is None:

@@ -18,7 +18,7 @@ from partita.engines.search.result import Result
 from partita.ground.errors import FormatError, InputError, PartitaError
 from partita.ground.rounding import TOLERANCE
 from partita.problems import kind_of
-from partita.problems.importers import read_problem, stated_problem
+from partita.problems.importers import given_problem, stated_problem
 from partita.problems.kind import AnyResult
 
 
@@ -54,7 +54,7 @@ def _problem(document: Mapping[str, Any], source: Any, given: Any) -> tuple[dict
         if isinstance(source, Result):
             return stated, source.problem
         return stated, stated_problem(msgspec.json.encode(stated), f"{source}: problem.stated")
-    found = read_problem(given) if isinstance(given, str | Path) else given
+    found = given_problem(given)
     return as_in_file(tagged(found, found.format, found.version)), found
 
 

@@ -154,6 +154,11 @@ def open_problem(
     return _function(importer.makes[wanted])(data, path, scale_communication=scale_communication), importer
 
 
+def given_problem(problem: Any) -> Any:
+    """A problem, or that of the file with a path."""
+    return read_problem(problem) if isinstance(problem, str | Path) else problem
+
+
 def stated_problem(data: bytes, path: str | Path, problem: str | None = None, scale: float = 1.0) -> Any:
     """The problem of a document in one of partita's own formats, such as that which a result file holds.
 

@@ -25,7 +25,7 @@ from partita.nouns.cluster import Cluster
 from partita.nouns.deployment import Deployment
 from partita.nouns.split import Split, cards_of
 from partita.problems import kind_of, kinds
-from partita.problems.importers import read_problem, stated_problem
+from partita.problems.importers import given_problem, stated_problem
 from partita.problems.kind import AnyKind, Stated
 
 #: What a user does about a file that contradicts itself.
@@ -67,7 +67,7 @@ def _planned(keys: dict[str, msgspec.Raw], path: str | Path, problem_path: State
     entry = _entry(keys)
     notes = []
     if problem_path is not None:
-        problem = read_problem(problem_path) if isinstance(problem_path, str | Path) else problem_path
+        problem = given_problem(problem_path)
         if "sha256" in entry and msgspec.json.decode(entry["sha256"]) != problem_digest(problem):
             other = f"the one in {problem_path}" if isinstance(problem_path, str | Path) else f"{problem.name!r}"
             notes.append(f"{path} was made for another problem than {other}, or with other options.")
