@@ -61,14 +61,11 @@ def all_reduce_s(
     if stage.data_parallel < 2 or stage.parameter_bytes == 0:
         return 0.0
     found = _ring(stage.parameter_bytes, row, bandwidth)
-    machines: dict[int, list[tuple[int, ...]]] = {}
-    for group in row if machine_of else ():
-        machines.setdefault(machine_of[group[0]], []).append(group)
-    sizes = {len(members) for members in machines.values()}
-    if len(machines) > 1 and len(sizes) == 1 and sizes != {1}:
-        inside = max(_ring(stage.parameter_bytes, members, bandwidth) for members in machines.values())
-        part = stage.parameter_bytes / sizes.pop()
-        across = max(_ring(part, alike, bandwidth) for alike in zip(*machines.values(), strict=True))
+    machines = _by_machine(row, machine_of)
+    each = len(machines[0])
+    if len(machines) > 1 and each > 1:
+        inside = max(_ring(stage.parameter_bytes, members, bandwidth) for members in machines)
+        across = max(_ring(stage.parameter_bytes / each, alike, bandwidth) for alike in zip(*machines, strict=True))
         found = min(found, inside + across)
     return found
 
@@ -127,15 +124,18 @@ def _seconds_per_byte(
     kind: str, row: Sequence[tuple[int, ...]], bandwidth: Bandwidths, machine_of: Sequence[int]
 ) -> float:
     """Of a collective of a stage's replicas: in levels where each machine has as many of them, else around one ring."""
-    machines: dict[int, list[tuple[int, ...]]] = {}
-    for group in row if machine_of else ():
-        machines.setdefault(machine_of[group[0]], []).append(group)
-    if len({len(members) for members in machines.values()}) != 1:
-        machines = {0: list(row)}
-    inside = list(machines.values())
+    inside = _by_machine(row, machine_of)
     across = list(zip(*inside, strict=True))
     levels = [Level(len(rings[0]), _slowest(rings, bandwidth)) for rings in (inside, across) if len(rings[0]) > 1]
     return collective_time(kind, 1.0, levels)
+
+
+def _by_machine(row: Sequence[tuple[int, ...]], machine_of: Sequence[int]) -> list[list[tuple[int, ...]]]:
+    """The replicas of each machine where all have as many of them, else all of them as if they were in one."""
+    machines: dict[int, list[tuple[int, ...]]] = {}
+    for group in row if machine_of else ():
+        machines.setdefault(machine_of[group[0]], []).append(group)
+    return [*machines.values()] if len({*map(len, machines.values())}) == 1 else [list(row)]
 
 
 def _slowest(rings: Sequence[Sequence[tuple[int, ...]]], bandwidth: Bandwidths) -> float:
