@@ -48,13 +48,13 @@ _STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 150, 50), 1_000, 9_
 #: Entries at first where blocks have equal parts, which make programs larger.
 _PARTS = 300
 #: Shares of the way from what is proven to the best plan, or to where other entries may be better, up to which paths
-#: that keep to the limits are looked for, as far as these are not too many.
-_SHARES = (0.1, 0.25, 0.33, 0.42, 0.55, 0.75, 1.0)
+#: that keep to the limits are looked for, as far as these are not too many, and how often the last step is halved then.
+_SHARES, _HALVES = (0.1, 0.25, 0.33, 0.42, 0.55, 0.75, 1.0), 2
 #: Plans for each program, and rounds of annealing of the whole after each.
 _PLANS, _ROUNDS = 3, 4
 #: Searches of pieces before programs, moves of each, how many in vain end them after programs, and rounds for what is
 #: left out, with equal parts, which make all of it take longer, and without.
-_TRIES, _MOVES, _VAIN, _SETTLED = 1, 100_000, {True: 3, False: 10}, {True: 3, False: 10}
+_TRIES, _MOVES, _VAIN, _SETTLED = 1, 100_000, {True: 3, False: 20}, {True: 3, False: 10}
 #: Rounds of windows instead where blocks have equal parts.
 _WINDOWS = 6
 
@@ -269,18 +269,27 @@ class _Plans:
             proven, goal = max(now.value, best.bound), min(near, best.value)
             for share in _SHARES if proven < goal * (1.0 - _GAP) < math.inf else ():
                 below = proven + share * (goal - proven)
-                least = None if best.done or self.monitor.stopping else paths.least(below, best.stop)
-                if least is None:
-                    return None
-                best.prove(lowered(least), "memory paths")
-                if least < below:
-                    # Below what is known too much was merged.
-                    return paths.chosen(below, best.stop) if least >= proven else None
+                least = self._prove(paths, below)
+                if least is None or least < below:
+                    # There are too many paths below that, or too much was merged.
+                    least = max(proven, best.bound)
+                    for _ in range(_HALVES):
+                        half = (least + below) / 2
+                        found = self._prove(paths, half)
+                        least, below = (half, below) if found is not None and found >= half else (least, half)
+                    return None if best.done or self.monitor.stopping else paths.chosen(below, best.stop)
             if near >= best.value or most >= _MOST:
                 break
             most = min(_MOST, 3 * most)
             entries, near = _look_up(self.chain, now, most, best, 1, self.monitor)
         return None
+
+    def _prove(self, paths: ConstrainedPaths, below: float) -> float | None:
+        """What no path takes less than, up to a level; None where it is not known, or the search is over."""
+        least = None if self.best.done or self.monitor.stopping else paths.least(below, self.best.stop)
+        if least is not None:
+            self.best.prove(lowered(least), "memory paths")
+        return least
 
     def _settle(self, chosen: Sequence[Chosen], homes: dict[int, int], seed: int) -> bool:
         """A plan of entries and homes of what is left out, if it fits, annealed; whether entries have schedules."""
