@@ -82,10 +82,30 @@ class StepPrices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def __post_init__(self) -> None:
         if not self.tokens or self.tokens[0] != 1 or list(self.tokens) != sorted(set(self.tokens)):
             raise InputError(f"prices of steps: tokens {list(self.tokens)} must ascend from 1")
+        self._check_sizes()
         if len(self.apart_s) != len(self.together_s):
             raise InputError("prices of steps: apart_s and together_s are stated of all stages, or neither is")
         if any(list(row) != sorted(row) for row in (*self.apart_s, *self.together_s)):
             raise InputError("prices of steps: apart_s and together_s must not fall with more tokens")
+
+    def _check_sizes(self) -> None:
+        stated = ("weights_s", "arithmetic_s", "exchange_s", "apart_s", "together_s")
+        of_tokens = ("dense_s", "dense_mixed_s", *(name for name in stated if getattr(self, name)))
+        widths = dict.fromkeys(of_tokens, len(self.tokens))
+        widths |= dict.fromkeys(("prompt_s", "decode_s", "cache_bytes_per_token"), len(self.windows))
+        for name, width in widths.items():
+            rows = getattr(self, name)
+            if len(rows) != self.stages or any(len(row) != width for row in rows):
+                raise InputError(
+                    f"prices of steps: {name} has rows of {[len(row) for row in rows]} numbers; give {width} of each "
+                    f"of {self.stages} stages"
+                )
+        for name in ("chunk_s", "request_s", "step_s", "mixed_step_s", "cache_budget_bytes"):
+            count = len(getattr(self, name))
+            if count != self.stages:
+                raise InputError(
+                    f"prices of steps: {name} has {count} numbers; give one of each of {self.stages} stages"
+                )
 
     @property
     def stages(self) -> int:

@@ -5,9 +5,10 @@ computed by some step: P + O − 1 of them, of which a shared prefix may be ther
 least n · ρ, where ρ is the least of (dense(n) + fixed)/n over all n and both kinds of steps; along each line between
 grid points that is monotone, so that grid points and the largest step decide. Attention of decodes takes its keys times
 a price, whatever the steps; so do chunks of prompts. (1) The busiest stage of a unit does all of that for its share of
-the requests, one thing after the other. (2) A request takes at least its prompt's work and one step for every further
-token, through all stages; in a closed loop of N the latencies of all requests together are at most N times the
-duration, in an open loop the last request ends after it arrived.
+the requests, one thing after the other. (2) A request takes at least its prompt's work, that of one stage where chunks
+follow each other through the stages, and one step for every token of its output, through all stages; in a closed loop
+of N the latencies of all requests together are at most N times the duration, in an open loop the last request ends
+after it arrived.
 
 Queues, preemption, padding and recomputation only add to both. One thing may save a little: after a request was put
 back, the step that computes all of its tokens anew also stands for one decode, at the price of prompts. So where
@@ -142,13 +143,18 @@ def least_duration(problem: ServingProblem, form: ServingUnit, count: int, drawn
     most = prices.attention_data * max(rules.tokens, rules.requests, longest)
     tokens = prompt - cached + output - 1
     again = may_put_back(form, drawn)
-    busiest, request = 0.0, np.zeros(len(prompt))
+    busiest, request, prompts = 0.0, np.zeros(len(prompt)), np.zeros(len(prompt))
     terms = 8 * len(prompt)
+    none = drawn._replace(output_tokens=np.ones_like(output))
     for stage in range(prices.stages):
         own = attention_s(form, stage, drawn, cached, again=again)
         work = least_per_token(form, stage, most=most) * float(tokens.sum()) + float(own.sum())
         busiest = max(busiest, rounded_down(work, work, terms))
-        request += own + least_step(form, stage, most=most) * output
+        asked = attention_s(form, stage, none, cached, again=again)
+        # While a stage has one chunk of a prompt, another stage has the next.
+        prompts = np.maximum(prompts, asked) if rules.chunked else prompts + asked
+        request += own - asked + least_step(form, stage, most=most) * output
+    request += prompts
     request = np.maximum(request, (prices.host_s + prices.host_request_s) * output)
     found = busiest / units
     if drawn.in_flight:
