@@ -44,8 +44,8 @@ from partita.problems.mapping.bounds.layout_graph import graph_within
 from partita.problems.mapping.bounds.parts import Island
 from partita.problems.mapping.instance import MappingInstance
 
-#: Steps along pairs of layouts for one target.
-STEPS = 4_000_000_000
+#: Steps along pairs of layouts for one target, and as how many of these new prices count.
+STEPS, _PRICED = 4_000_000_000, 100_000
 #: Prices tried for all rounds, and for those of a part; and how short prices are, squared and as a share
 #: of the shortest difference so far, at which it branches, after so many of them.
 _ROOT, _PRICES, _SHORT, _FEW = 60, 40, 1e-4, 6
@@ -303,7 +303,7 @@ class RoundSearch:
         walks: list[list[int]] = []
         for number in range(most):
             some: Bools = np.any(places, axis=2)
-            self._tick(2 * (int((some @ np.diff(self.ptr)).sum()) + places.size))
+            self._tick(_PRICED + 2 * (int((some @ np.diff(self.ptr)).sum()) + places.size))
             goal = self._goal(prices)
             least = least_walk(
                 *(self.ptr, self.beside, self.uses @ prices, goal, self.visits, places),

@@ -26,7 +26,7 @@ from partita.problems.mapping.problem import MappingProblem
 _PRECISION, _STEP, _CLOSER, _LONGEST, _VAIN = 1e-3, 0.05, 0.015, 0.1, 2
 #: Steps along rounds of what is easy, for all targets, and in windows; and width of the interval where layouts are too
 #: many above it.
-_EASY_STEPS, _EASY_WINDOWS, _COARSE = 1_000_000_000, 3_000_000_000, 0.05
+_EASY_STEPS, _EASY_WINDOWS, _COARSE = 1_000_000_000, 4_000_000_000, 0.05
 #: How far above a target that is given up rounds are made, as shares of it.
 _ABOVE = (0.01, 0.025, 0.05, 0.1, 0.2)
 
@@ -43,7 +43,7 @@ class Rounds(RaisingBound):
         return reason or (None if problem.counts[0] > 1 else "there is one replica of every stage")
 
     def __init__(self) -> None:
-        self._windows_first = False
+        self._windows_first = True
 
     def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
         easy = beside.turn == "first"

@@ -24,8 +24,9 @@ from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.instance import MappingInstance
 
 #: How far above the bound a window's targets are at first, and at most, as a share of it; the width of the interval
-#: at which bisection ends, as a share of its upper end; and the part of all steps that a target has at most.
-_STEP, _LONGEST, _PRECISION, _EACH = 0.01, 0.1, 1e-3, 5
+#: at which bisection ends, as a share of its upper end; the part of all steps that a target has at most; and targets
+#: given up after which it leaves a window.
+_STEP, _LONGEST, _PRECISION, _EACH, _VAIN = 0.01, 0.1, 5e-3, 6, 2
 #: Islands at least, so that some can be merged, and at most; and of windows that are asked anyhow.
 _FEWEST, MOST_ISLANDS, _SEVERAL = 3, 32, 3
 
@@ -61,7 +62,7 @@ def in_windows(
         looked, raised = False, False
         for window in windows:
             mine = _merged(instance, islands, row, window)
-            step, upper = _STEP, high()
+            step, upper, vain = _STEP, high(), 0
             while upper - low > _PRECISION * upper:
                 if left <= 0 or stopping():
                     return low
@@ -73,10 +74,10 @@ def in_windows(
                     low, step, best, raised = target, min(2 * step, _LONGEST), window, True
                     report(lowered(instance, low))
                     upper = min(upper, high())
-                elif step == _STEP:
-                    break
                 else:
-                    upper = target
+                    upper, vain = target, vain + (answer.status is Status.UNKNOWN)
+                    if step == _STEP or vain == _VAIN:
+                        break
         grown = 1 if raised else grown + 1
         windows = list(_grown(best, len(row), range(grown, grown + 1))) if looked else []
     return low
