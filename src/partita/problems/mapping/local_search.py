@@ -60,6 +60,7 @@ _LONG, _LONG_FROM = _Sort("chance", ((32, 3.0, 0.01),), 15_000, 2.0, 100_000), 1
 _AROUND = _Sort("loop", ((1, 0.2, 0.1), (2, 0.4, 0.1), (4, 0.6, 0.1), (8, 0.5, 0.05), (32, 0.2, 0.01)), 1500)
 #: From the best mapping with islands that are filled anew within targets so far below it, in turn: every second round.
 _FILLED, _BELOW = _Sort("filled", ((1, 1.0, 0.05),), 10_000, most=100_000), (0.05, 0.02, 0.1, 0.01)
+_FILLED_MOVES = 650_000  #: In such a round at first, of all replicas together.
 #: From mappings that are made of shares of columns, in turn, with so many moves of one power for each replica. What
 #: comes out is chance, so that many short ones get further than a long one: so many more for every such mapping, since
 #: targets come closer, up to a limit.
@@ -167,6 +168,8 @@ class MappingSearch(AnnealingSearch):
         draws = generator(self.seed * 1_000_003 + number)
         if sort.begin == "filled":
             assert known is not None
+            # A long round of many replicas would keep the bounds beside it waiting for a processor.
+            each = min(each, _FILLED_MOVES * sort.growth**cycle / self.instance.count)
             return self._refilled(known, value, value * (1 - _BELOW[turn // 2 % len(_BELOW)]), each, draws)
         device = self._first(sort, number, turn, known)
         found, target, made = self._cool(device, sort.levels, each, value, draws)

@@ -38,8 +38,8 @@ from partita.problems.outcome import searched
 SMALL, _DEVICES = 8, 12
 #: Replicas up to which it is tried, with so many devices tried for one target.
 _MEDIUM, _CHECKS = 64, 13_000_000
-#: Rounds in vain after which the first annealing makes way for the bounds, and where islands are filled anew.
-_FIRST, _FIRST_FILLED = 12, 24
+#: Rounds in vain after which the first annealing makes way for the bounds.
+_FIRST = 12
 
 
 class MappingSolver(Solver):
@@ -129,7 +129,13 @@ class MappingCombined(MappingSolver):
         with ThreadPoolExecutor(1) as other:
             published = other.submit(beside, best.value)
             search.workers = max(1, options.threads - 1)
-            search.run(patience=_FIRST_FILLED if search.refilling.islands else _FIRST)
+            # Islands that are filled anew need a good mapping to begin with.
+            whole = search.cycle
+            search.cycle = [one for one in whole if one.begin != "filled"]
+            search.run(patience=_FIRST)
+            if len(search.cycle) < len(whole):
+                search.cycle = whole
+                search.run(patience=_FIRST)
             annealed.set()
             search.workers = options.threads
             for device in published.result():
