@@ -114,7 +114,9 @@ class TestDecoding:
 
     def test_no_text(self) -> None:
         found = refusal(FormatError, decode, b'"\xff"', str, "p.json")
-        assert found.startswith("p.json is not valid JSON: 'utf-8' codec can't decode byte 0xff in position ")
+        # Versions of msgspec say it in their own words.
+        assert found.startswith("p.json is not valid JSON: ")
+        assert "utf-8" in found.lower()
 
     def test_the_keys_of_an_object(self) -> None:
         keys = document_keys(b'{"a": {"b": 1}, "c": [2]}', "p.json")

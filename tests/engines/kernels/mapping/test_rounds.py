@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from partita.engines.kernels.mapping.rounds import distances, drop_columns, drop_replaceable, fill_islands, least_walk
+from partita.engines.kernels.mapping.column_graph import distances, drop_columns, drop_replaceable
+from partita.engines.kernels.mapping.rounds import fill_islands, least_walk
 from partita.engines.kernels.random import generator
 
 
