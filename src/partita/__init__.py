@@ -109,12 +109,80 @@ if TYPE_CHECKING:
     from partita.simulator.schedules.protocol import Action as Action
     from partita.simulator.schedules.protocol import Schedule as Schedule
 
+#: Where the public names are.
+_NAMES = {
+    "partita.api.answer": "Answer",
+    "partita.api.comparing": "Comparison",
+    "partita.api.exporting": "Exported",
+    "partita.api.judging": "bound check",
+    "partita.api.loading": "load",
+    "partita.api.profiling": "ProfileAnswer load_profile profile",
+    "partita.api.running": "MeasuredRun",
+    "partita.api.simulation": "SimulationAnswer",
+    "partita.api.sweeping": "SweepAnswer",
+    "partita.api.training_run": "training_run",
+    "partita.api.typed.compare": "compare",
+    "partita.api.typed.evaluate": "evaluate",
+    "partita.api.typed.map_stages": "map_stages",
+    "partita.api.typed.plan": "plan",
+    "partita.api.typed.price": "price",
+    "partita.api.typed.read_problem": "read_problem",
+    "partita.api.typed.solve": "solve",
+    "partita.api.typed.sweep": "sweep",
+    "partita.api.using": "export run simulate",
+    "partita.components.catalogued": "devices links",
+    "partita.components.exported": "runtimes",
+    "partita.components.joined": "topologies",
+    "partita.components.register": "register unregister",
+    "partita.components.scheduled": "schedules",
+    "partita.components.solved": "baselines bounds problem_kinds solvers",
+    "partita.conductor.place": "place",
+    "partita.conductor.training_run": "TrainingRun",
+    "partita.documents.stated": "read_graph write_graph write_problem",
+    "partita.engines.search.monitor": "Monitor",
+    "partita.engines.search.result": "Bound Event PlanEvaluation Result Status StopReason",
+    "partita.exporters.exporter": "Exporter FileExporter FolderExporter",
+    "partita.frontends.models": "load_model",
+    "partita.frontends.torch": "trace",
+    "partita.ground.errors": "DisagreementError FormatError InputError MissingExtraError PartitaError TraceError "
+    "UnsupportedError",
+    "partita.ground.version": "__version__",
+    "partita.nouns.catalogue.runtimes": "Limits Runtime",
+    "partita.nouns.catalogue.specs": "DeviceSpec LinkSpec",
+    "partita.nouns.cluster": "Cluster",
+    "partita.nouns.graph": "Graph",
+    "partita.nouns.pipeline": "Plan Stage",
+    "partita.nouns.split": "Split",
+    "partita.nouns.topology.generators.generator": "TopologyGenerator",
+    "partita.nouns.topology.grammar": "Option",
+    "partita.nouns.topology.importers.importer": "TopologyImporter",
+    "partita.nouns.topology.read": "read_cluster",
+    "partita.nouns.topology.topology": "Topology",
+    "partita.problems.hybrid.pricing": "hybrid_problem",
+    "partita.problems.hybrid.problem": "HybridProblem",
+    "partita.problems.importers": "ForeignFormat",
+    "partita.problems.kind": "BoundMethod Kind SearchOptions Solver Stated",
+    "partita.problems.latency.plan": "LatencyPlan",
+    "partita.problems.latency.problem": "LatencyOperator LatencyProblem",
+    "partita.problems.layer_placement.problem": "LayerPlacement LayerPlacementProblem",
+    "partita.problems.makespan.problem": "MakespanProblem",
+    "partita.problems.mapping.problem": "MappingProblem Placement",
+    "partita.problems.outcome": "Outcome",
+    "partita.problems.settings": "setting",
+    "partita.problems.throughput.baselines.rules": "LayerBaseline",
+    "partita.problems.throughput.evaluation": "Evaluation",
+    "partita.problems.throughput.generators.plain": "plain_problem",
+    "partita.problems.throughput.generators.regal": "regal_problem",
+    "partita.problems.throughput.problem": "ThroughputProblem",
+    "partita.simulator.schedules.protocol": "Action Schedule",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-# Type checkers know the names above, and refuse others. So that each is said once, they are read from there.
+__all__ = sorted(_HOMES)
+
+
+# Type checkers know the names above, and refuse others.
 if not TYPE_CHECKING:
-    with open(__file__, encoding="utf-8") as _source:
-        _HOMES = {line.split()[3]: line.split()[1] for line in _source if line.startswith("    from ")}
-    __all__ = sorted(_HOMES)
 
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)
@@ -124,5 +192,6 @@ if not TYPE_CHECKING:
         globals()[name] = value
         return value
 
-    def __dir__() -> list[str]:
-        return __all__
+
+def __dir__() -> list[str]:
+    return __all__
