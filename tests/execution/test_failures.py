@@ -50,6 +50,12 @@ def endless(**changes):
     return RunJob(split=split(made, 2), source=made, microbatches=2, repeats=10**8, **changes)
 
 
+def warm(host):
+    """Let the process that ranks come from be there, so that only ranks are waited for."""
+    made = source("tied")
+    host.run(RunJob(split=split(made, 2), source=made, microbatches=2))
+
+
 def started(job, host, error):
     """Run a job beside; the thread, and its two ranks once they compute."""
 
@@ -83,6 +89,7 @@ def test_a_killed_rank_is_named_and_the_others_end(host):
 
 def test_a_hanging_rank_is_named_and_the_others_end(host):
     error = []
+    warm(host)
     thread, ranks = started(endless(timeout_s=2.0), host, error)
     os.kill(ranks[0], signal.SIGSTOP)
     thread.join()
@@ -94,9 +101,8 @@ def test_a_hanging_rank_is_named_and_the_others_end(host):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_is_stopped_at_once_is_named(host, rank):
     """Before it has shown any life, and while the other waits for it."""
-    error, made = [], source("tied")
-    # So that the process that ranks come from is there, and only ranks are waited for.
-    host.run(RunJob(split=split(made, 2), source=made, microbatches=2))
+    error = []
+    warm(host)
 
     def work():
         try:
