@@ -9,6 +9,7 @@ cheapest first: where all of it can be, the best fleet is proven.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from partita.problems.serving.evaluate import cost_of, keeps
 from partita.problems.serving.fleet_search import FEW, FleetSearch
@@ -27,7 +28,7 @@ class CheapestFleet(FleetSearch):
 
     def search(self) -> None:
         self.whole()
-        for fleet in self.by_rule():
+        for fleet in self.rules:
             self.offer(planned(self.problem, fleet, self.monitor))
         self.matched()
         self.filled_up(self.alone.lone_rates())
@@ -38,13 +39,16 @@ class CheapestFleet(FleetSearch):
     @property
     def few(self) -> bool:
         """Whether so few fleets cost less than the best that all are looked at."""
-        cheaper = (
-            counts
-            for cost, rooms in self.fleets.rooms()
-            if self.best.bound * (1 - 1e-9) <= cost < self.best.value * (1 - 1e-12)
-            for counts in self.fleets.of(rooms)
-        )
+        cheaper = (counts for _, rooms in self.open_rooms() for counts in self.fleets.of(rooms))
         return len(list(itertools.islice(cheaper, FEW + 1))) <= FEW
+
+    def open_rooms(self) -> Iterator[tuple[float, tuple[int, ...]]]:
+        """Costs and devices of each pool that the bound leaves, and that cost less than the best by then."""
+        for cost, rooms in self.fleets.rooms():
+            if cost >= self.best.value * (1 - 1e-12):
+                return
+            if cost >= self.best.bound * (1 - 1e-9):
+                yield cost, rooms
 
     @property
     def asked(self) -> float:
@@ -84,12 +88,10 @@ class CheapestFleet(FleetSearch):
         That ends at a fleet that may keep the targets with other shares than those that are tried.
         """
         looked, refuting = 0, True
-        for cost, rooms in self.fleets.rooms():
-            if cost >= self.best.value * (1 - 1e-12):
-                break
+        for cost, rooms in self.open_rooms():
             if refuting:
                 self.best.prove(cost, self.name)
-            for counts in self.fleets.of(rooms) if cost >= self.best.bound * (1 - 1e-9) else ():
+            for counts in self.fleets.of(rooms):
                 looked += 1
                 if self.over or looked > FEW:
                     return

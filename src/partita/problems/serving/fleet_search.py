@@ -52,6 +52,8 @@ class FleetSearch(ABC):
         self.problem, self.monitor, self.best, self.name, self.options = problem, monitor, best, name, options
         self.simulated = 0
         self.estimates = Estimates(problem)
+        #: Fleets of rules that were not offered yet.
+        self.rules = self.by_rule()
 
     @property
     def over(self) -> bool:
@@ -60,7 +62,7 @@ class FleetSearch(ABC):
 
     def run(self) -> None:
         """A first plan, the bound of capacities, and what the goal asks for."""
-        for fleet in itertools.islice(self.by_rule(), _FIRST):
+        for fleet in itertools.islice(self.rules, _FIRST):
             if self.first(fleet):
                 break
         self.bound = FleetBound(self.problem)

@@ -9,22 +9,17 @@ from partita.ground.errors import InputError
 from partita.problems.serving.evaluate import evaluate
 from partita.problems.serving.fleets import FleetBound
 from partita.problems.serving.problem import ServingPlan, ServingProblem, UnitGroup
+from partita.problems.serving.request_values import Item
 
 
 def why_no_fleet(problem: ServingProblem) -> str:
     """Why no fleet is feasible, and what would be enough."""
     bound = FleetBound(problem)
-    needed = "a longer limit, faster devices or smaller formats would be needed"
-    fastest, soonest, targets = bound.too_fast, bound.too_late, problem.targets
-    for name, limit, item, least_s, what in (
-        ("TPOT", targets.tpot_s, fastest, fastest and fastest.gap_s, "between two tokens lie"),
-        ("TTFT", targets.ttft_s, soonest, soonest and soonest.first_s, "the first token takes"),
-    ):
-        if item is not None:
-            return (
-                f"no fleet keeps a {name} of {limit:.4g} s: {what} at least {least_s:.4g} s, of one request alone "
-                f"({item.form.layout.label} on {item.form.kind}); {needed}"
-            )
+    targets = problem.targets
+    if (fastest := bound.too_fast) is not None:
+        return _unmet("TPOT", targets.tpot_s, "between two tokens lie", fastest.gap_s, fastest)
+    if (soonest := bound.too_late) is not None:
+        return _unmet("TTFT", targets.ttft_s, "the first token takes", soonest.first_s, soonest)
     least, longest = bound.least_time(), bound.longest_s
     if problem.goal == "cost" and 0 < least < math.inf and longest < least * bound.count:
         enough = str(math.ceil(problem.devices * least * bound.count / longest)) if longest > 0 else "more"
@@ -36,6 +31,14 @@ def why_no_fleet(problem: ServingProblem) -> str:
     near = min(_full(bound, 1e-3 / least if 0 < least < math.inf else 1.0), key=lambda one: one[0], default=None)
     of = "" if near is None else f" ({near[1]} come nearest: {near[2]})"
     return f"no fleet keeps the targets{of}; a longer limit or faster devices would be needed"
+
+
+def _unmet(name: str, limit_s: float | None, what: str, least_s: float, item: Item) -> str:
+    return (
+        f"no fleet keeps a {name} of {limit_s:.4g} s: {what} at least {least_s:.4g} s, of one request alone "
+        f"({item.form.layout.label} on {item.form.kind}); a longer limit, faster devices or smaller formats would be "
+        "needed"
+    )
 
 
 def _full(bound: FleetBound, slow: float) -> Iterator[tuple[float, str, str]]:
