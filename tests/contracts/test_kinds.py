@@ -16,7 +16,7 @@ from partita.cli.flags import read_flags
 from partita.documents.document import sha256
 from partita.documents.stated import write_problem
 from partita.problems import find_kind, kind_of
-from partita.problems.attributes import lazy
+from partita.problems.attributes import Lazy
 from partita.problems.facets.model import FromModel
 from partita.problems.facets.stages import FromResult, Replication, Staging
 from partita.problems.importers import read_problem
@@ -59,8 +59,8 @@ def test_it_says_what_it_is(kind: Any) -> None:
 def test_what_is_imported_late_is_of_its_sort(kind: Any) -> None:
     """A class derives from what descriptors have in that place, which a type checker cannot see."""
     rooms = {"model": FromModel, "stages": Staging, "replicas": Replication, "from_result": FromResult}
-    rooms |= {name: resolve_name(found.home) for name, found in vars(Kind).items() if isinstance(found, lazy)}
-    late = {name: found for name, found in getmembers_static(type(kind)) if isinstance(found, lazy)}
+    rooms |= {name: resolve_name(found.home) for name, found in vars(Kind).items() if isinstance(found, Lazy)}
+    late = {name: found for name, found in getmembers_static(type(kind)) if isinstance(found, Lazy)}
     for name, found in late.items():
         made = resolve_name(found.home)
         assert isinstance(made, type) == (name in rooms)

@@ -4,36 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any
 
 from partita.ground.registry import Added
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    T = TypeVar("T", covariant=True, default=Any)
-else:
-    from typing import TypeVar
-
-    T = TypeVar("T", covariant=True)
 
 #: The lists of a problem, by what one of them is called.
 LISTS = {"solver": "solvers", "baseline": "baselines", "bound": "bounds"}
 
 
-class lazy(Generic[T]):
-    """An attribute of a descriptor that is heavy to import, written ``name = lazy("module:name")``.
-
-    It is imported when it is asked for; a class is called with the descriptor. Its type is what ``Kind`` says of the
-    attribute; ``name: lazy[Type]`` says another one.
-    """
+class Lazy:
+    """What ``lazy`` makes: it stands for what is at ``home`` until it is asked for."""
 
     def __init__(self, home: str) -> None:
         self.home = home
 
-    def __get__(self, owner: Any, kind: type[Any]) -> T:
+    def __get__(self, owner: Any, kind: type[Any]) -> Any:
         found = resolve_name(self.home)
-        return found(owner) if isinstance(found, type) else found  # type: ignore[no-any-return]
+        return found(owner) if isinstance(found, type) else found
+
+
+def lazy(home: str) -> Any:
+    """An attribute of a descriptor that is heavy to import, written ``name = lazy("module:name")``.
+
+    It is imported when it is asked for; a class is called with the descriptor. Its type is what ``Kind`` says of it.
+    """
+    return Lazy(home)
 
 
 def sort_of(one: Added) -> str:

@@ -230,10 +230,10 @@ class Kind(Generic[P, L, E]):
     model: FromModel[P] | None = None  #: How a model on a cluster becomes a problem; None if it does not.
     #: Plans in files; tables and sentences for people; what can be swept, and which points relax which; what happens
     #: when a plan runs. Classes: they are made with this descriptor when they are asked for.
-    files: lazy[Files[P, L, E]] = lazy("partita.problems.facets.files:Files")
-    report: lazy[Reporting[P, L, E]] = lazy("partita.problems.facets.report:Reporting")
-    sweep: lazy[Sweep[P, L]] = lazy("partita.problems.facets.sweep:Sweep")
-    timeline: lazy[TimeLine[P, L, E]] = lazy("partita.problems.facets.timeline:TimeLine")
+    files: Files[P, L, E] = lazy("partita.problems.facets.files:Files")
+    report: Reporting[P, L, E] = lazy("partita.problems.facets.report:Reporting")
+    sweep: Sweep[P, L] = lazy("partita.problems.facets.sweep:Sweep")
+    timeline: TimeLine[P, L, E] = lazy("partita.problems.facets.timeline:TimeLine")
     #: What plans ask of physical devices, and how numbers of stages and replicas are searched; None where plans are not
     #: made of stages, or these are not searched.
     stages: Staging[P, L, E] | None = None

@@ -34,7 +34,7 @@ class HybridKind(Kind[HybridProblem, Plan, "HybridEvaluation"]):
     stages = lazy("partita.problems.hybrid.timeline:HybridStages")
     change = staticmethod(change)
     #: What ``explain_infeasible`` says, given this descriptor.
-    explained: lazy[Callable[..., str]] = lazy("partita.problems.hybrid.explain:explain_infeasible")
+    explained: Callable[..., str] = lazy("partita.problems.hybrid.explain:explain_infeasible")
     #: Memory of a stage with one layer, one microbatch and as many replicas as there can be: no stage needs less.
     least_memory: Callable[[HybridProblem, Layer], float]
     #: The fewest devices that fit, in words; None where only a search finds them.

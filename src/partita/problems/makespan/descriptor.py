@@ -12,15 +12,7 @@ from partita.problems.makespan.options import MakespanChanges, MakespanOptions, 
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from partita.problems.kind import Bounds, Certify, Evaluate, ProblemFamily, Solvers
     from partita.problems.makespan.evaluate import MakespanEvaluation
-    from partita.problems.makespan.files.plans import MakespanPlanFiles
-    from partita.problems.makespan.from_model import MakespanFromModel
-    from partita.problems.makespan.report import MakespanReport
-    from partita.problems.makespan.sweep import MakespanSweep
-    from partita.problems.makespan.timeline import MakespanTimeLine
 
 
 class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
@@ -31,25 +23,19 @@ class Makespan(Kind[MakespanProblem, MakespanPlan, "MakespanEvaluation"]):
     plan = MakespanPlan
     options = MakespanOptions
     changes = MakespanChanges
-    model: lazy[MakespanFromModel] = lazy("partita.problems.makespan.from_model:MakespanFromModel")
-    solvers: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
-        "partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS"
-    )
-    bounds: lazy[Bounds[MakespanProblem]] = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[MakespanProblem, MakespanPlan]] = lazy(
-        "partita.problems.makespan.baselines:DEFAULT_BASELINES"
-    )
-    files: lazy[MakespanPlanFiles] = lazy("partita.problems.makespan.files.plans:MakespanPlanFiles")
-    report: lazy[MakespanReport] = lazy("partita.problems.makespan.report:MakespanReport")
-    sweep: lazy[MakespanSweep] = lazy("partita.problems.makespan.sweep:MakespanSweep")
-    timeline: lazy[MakespanTimeLine] = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
-    generators: lazy[Sequence[ProblemFamily]] = lazy("partita.problems.makespan.generators:GENERATORS")
-    samples: lazy[Sequence[Sequence[MakespanProblem]]] = lazy("partita.problems.makespan.samples:SAMPLES")
+    model = lazy("partita.problems.makespan.from_model:MakespanFromModel")
+    solvers = lazy("partita.problems.makespan.solvers:DEFAULT_MAKESPAN_SOLVERS")
+    bounds = lazy("partita.problems.makespan.bounds:DEFAULT_BOUNDS")
+    baselines = lazy("partita.problems.makespan.baselines:DEFAULT_BASELINES")
+    files = lazy("partita.problems.makespan.files.plans:MakespanPlanFiles")
+    report = lazy("partita.problems.makespan.report:MakespanReport")
+    sweep = lazy("partita.problems.makespan.sweep:MakespanSweep")
+    timeline = lazy("partita.problems.makespan.timeline:MakespanTimeLine")
+    generators = lazy("partita.problems.makespan.generators:GENERATORS")
+    samples = lazy("partita.problems.makespan.samples:SAMPLES")
     change = staticmethod(change)
-    evaluate: lazy[Evaluate[MakespanProblem, MakespanPlan, MakespanEvaluation]] = lazy(
-        "partita.problems.makespan.evaluate:evaluate"
-    )
-    certify: lazy[Certify[MakespanProblem]] = lazy("partita.problems.makespan.certifying:certify")
+    evaluate = lazy("partita.problems.makespan.evaluate:evaluate")
+    certify = lazy("partita.problems.makespan.certifying:certify")
 
     def default_solver(self, problem: MakespanProblem, options: Any) -> str:
         """With proof, where the MIP solvers are installed."""

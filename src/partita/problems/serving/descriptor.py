@@ -10,15 +10,8 @@ from partita.problems.serving.options import ServingChanges, change
 from partita.problems.serving.problem import ServingPlan, ServingProblem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from partita.problems.kind import Bounds, Deploy, Evaluate, Solvers
+    from partita.problems.kind import Evaluate
     from partita.problems.serving.evaluate import ServingEvaluation
-    from partita.problems.serving.files import ServingPlanFiles
-    from partita.problems.serving.from_model import ServingFromModel
-    from partita.problems.serving.report import ServingReport
-    from partita.problems.serving.sweep import ServingSweep
-    from partita.problems.serving.timeline import ServingTimeLine
 
 
 class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
@@ -28,20 +21,20 @@ class Serving(Kind[ServingProblem, ServingPlan, "ServingEvaluation"]):
     problem = ServingProblem
     plan = ServingPlan
     changes = ServingChanges
-    model: lazy[ServingFromModel] = lazy("partita.problems.serving.from_model:ServingFromModel")
-    solvers: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.solvers:DEFAULT_SOLVERS")
+    model = lazy("partita.problems.serving.from_model:ServingFromModel")
+    solvers = lazy("partita.problems.serving.solvers:DEFAULT_SOLVERS")
     usual_solver = "every-deployment"
-    bounds: lazy[Bounds[ServingProblem]] = lazy("partita.problems.serving.bounds:DEFAULT_BOUNDS")
-    baselines: lazy[Solvers[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.rules:RULES")
-    files: lazy[ServingPlanFiles] = lazy("partita.problems.serving.files:ServingPlanFiles")
-    report: lazy[ServingReport] = lazy("partita.problems.serving.report:ServingReport")
-    sweep: lazy[ServingSweep] = lazy("partita.problems.serving.sweep:ServingSweep")
-    timeline: lazy[ServingTimeLine] = lazy("partita.problems.serving.timeline:ServingTimeLine")
-    samples: lazy[Sequence[Sequence[ServingProblem]]] = lazy("partita.problems.serving.samples:SAMPLES")
-    why_none: lazy[Callable[[ServingProblem], str]] = lazy("partita.problems.serving.solvers:why_none")
-    deployment: lazy[Deploy[ServingProblem, ServingPlan]] = lazy("partita.problems.serving.deployment:deployment")
+    bounds = lazy("partita.problems.serving.bounds:DEFAULT_BOUNDS")
+    baselines = lazy("partita.problems.serving.rules:RULES")
+    files = lazy("partita.problems.serving.files:ServingPlanFiles")
+    report = lazy("partita.problems.serving.report:ServingReport")
+    sweep = lazy("partita.problems.serving.sweep:ServingSweep")
+    timeline = lazy("partita.problems.serving.timeline:ServingTimeLine")
+    samples = lazy("partita.problems.serving.samples:SAMPLES")
+    why_none = lazy("partita.problems.serving.solvers:why_none")
+    deployment = lazy("partita.problems.serving.deployment:deployment")
     change = staticmethod(change)
-    evaluate: lazy[Evaluate[ServingProblem, ServingPlan, ServingEvaluation]] = lazy(
+    evaluate: Evaluate[ServingProblem, ServingPlan, ServingEvaluation] = lazy(
         "partita.problems.serving.evaluate:evaluate"
     )
 
