@@ -77,6 +77,7 @@ def test_traces_are_run(partita: Callable[..., Any], tmp_path: Path) -> None:
         (("--requests", "nowhere.csv"), "nowhere.csv: there is no such file"),
         ((*FIXED, "--price-per-hour", "T4=1"), "names T4, and the cluster has L4; name these"),
         ((*FIXED, "--price-per-hour", "L4"), "'L4' is not of the form KIND=X"),
+        ((*FIXED, "--percentile", "90"), "--percentile 90 is out of range; give a number above 0 and at most 1"),
         ((*FIXED, "--roles", "none"), "--roles 'none' is not one of both, split, any"),
         ((*FIXED, "--microbatches", "4"), "--microbatches means nothing for a plan with objective serving"),
     ],
@@ -153,4 +154,7 @@ def test_promises_are_swept(partita: Callable[..., Any], tmp_path: Path) -> None
     assert "tokens_per_s_per_user" in table.read_text().splitlines()[0]
     along = partita("sweep", *MODEL, *FIXED, "--rate", "1", "--tpot", "0.05", "--roles", "both", "--time-limit", "5")
     assert "1 device" in along.out
+    assert "1 devices" not in along.out
+    beside = partita("compare", *MODEL, *FIXED, "--rate", "1", "--roles", "any", "--time-limit", "5")
+    assert "+0.0% devices" in beside.out
     assert picture.stat().st_size > 1000

@@ -88,6 +88,7 @@ def _result(document: Mapping[str, Any], problem: Any, plan: Any, evaluation: An
             argument=proof.get("argument", ""),
         )
     known = document["statistics"]
+    events = [Event(**event, unit=problem.unit) for event in known["events"]]
     return Result(
         problem=problem,
         plan=plan,
@@ -100,5 +101,5 @@ def _result(document: Mapping[str, Any], problem: Any, plan: Any, evaluation: An
         runtime_s=document["runtime_s"],
         reason=document["reason"] or "",
         argument=proof.get("argument", "") if bound is None else "",
-        statistics=Statistics([Event(**event) for event in known["events"]], dict(known["counters"])),
+        statistics=Statistics(events, dict(known["counters"])),
     )

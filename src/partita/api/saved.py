@@ -52,6 +52,7 @@ def saved_tables(result: AnyResult, document: Mapping[str, Any]) -> list[Rendera
 
 def _comparison(result: AnyResult, rows: Sequence[Rival]) -> Table:
     unit, mine = result.problem.unit, result.objective
+    less = kind_of(result.problem).report.less(result.problem)
     table = new_table("Compared with", ())
     table.add_column("plan", overflow="fold")
     for title in ("objective", "against the plan"):
@@ -64,5 +65,6 @@ def _comparison(result: AnyResult, rows: Sequence[Rival]) -> Table:
             table.add_row(row.name, "—", "", row.note)
             continue
         worth = row.evaluation.objective
-        table.add_row(row.name, format_time(worth, unit), f"{worth / mine - 1:+.1%} time" if mine else "", row.summary)
+        ratio = f"{worth / mine - 1:+.1%} {less}" if mine else ""
+        table.add_row(row.name, format_time(worth, unit), ratio, row.summary)
     return table

@@ -71,11 +71,6 @@ class StatedSource:
         """The problem's."""
         return str(self.problem.name)
 
-    @property
-    def unit(self) -> str:
-        """Of its times."""
-        return str(self.problem.unit)
-
     def at(self, point: Mapping[str, Any]) -> Any:
         """The problem at a point of a grid."""
         return self.kind.sweep.at(self.problem, point)
@@ -145,7 +140,6 @@ class ModelSource:
     changes: dict[str, Any]
     notes: Sequence[str]
     where: Devices
-    unit: str = "s"
 
     @property
     def name(self) -> str:

@@ -238,5 +238,5 @@ def sweep_source(
             **source.options,
         )
     # What a model's plans are worth may follow from the axes: a rate of requests asks for the fewest devices.
-    unit = swept.points[0].result.problem.unit if swept.points else source.unit
+    unit = swept.points[0].result.problem.unit if swept.points else "s"
     return SweepAnswer(source.name, unit, source.kind.sweep, swept)

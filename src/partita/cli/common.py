@@ -203,7 +203,7 @@ def end_stdout() -> None:
 
 
 @contextlib.contextmanager
-def progress_line(unit: str, label: str) -> Iterator[Progress]:
+def progress_line(label: str) -> Iterator[Progress]:
     """A live line on a terminal's stderr with the best plan and bound; silent elsewhere."""
     if not sys.stderr.isatty():
         yield _notes_only
@@ -219,8 +219,8 @@ def progress_line(unit: str, label: str) -> Iterator[Progress]:
         def update(event: Event) -> None:
             if event.note:
                 screen.print(f"[dim]{event.note}[/dim]")
-            best = "none yet" if event.objective is None else format_time(event.objective, unit)
-            bound = "none yet" if event.bound is None else format_time(event.bound, unit)
+            best = "none yet" if event.objective is None else format_time(event.objective, event.unit)
+            bound = "none yet" if event.bound is None else format_time(event.bound, event.unit)
             gap = relative_gap(event.objective, event.bound)
             text = "" if gap is None else f", gap {gap:.3%}"
             status.update(f"{label}: best {best}, bound {bound}{text} ({event.time_s:.1f} s)")

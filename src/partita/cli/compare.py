@@ -49,7 +49,7 @@ def compare(what: str, experts: tuple[str, ...], by: Any, **parameters: Any) -> 
 
     output, search = Output.take(parameters), take_search(parameters)
     source = read_source(what, parameters, search.solver)
-    with progress_line(source.unit, source.kind.report.doing) as progress:
+    with progress_line(source.kind.report.doing) as progress:
         found = compare_source(source, replace(search, progress=progress), experts=experts, rank=by)
     output.answer(found.answer)
     output.show([*found.tables(), *found.answer.verdict()])

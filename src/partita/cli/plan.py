@@ -64,7 +64,7 @@ def plan(
     if graph_output is not None:
         write_graph(graph_output, source.graph)
     workers = replica_workers(source, jobs, backend, address, search_replicas=search_replicas)
-    with progress_line("s", source.kind.report.doing) as progress:
+    with progress_line(source.kind.report.doing) as progress:
         answer = plan_source(source, replace(search, progress=progress), workers=workers)
     if problem_output is not None:
         write_problem(problem_output, answer.problem)

@@ -50,7 +50,7 @@ def _command(name: str, known: Sequence[AnyKind], text: str, *, results: bool = 
         for flag in asked:
             if flag not in own:
                 raise InputError(f"{flag} does not write {kind.name} plans; use --output")
-        with progress_line(stated.unit, kind.report.doing) as progress:
+        with progress_line(kind.report.doing) as progress:
             answer = solve_source(stated, replace(search, progress=progress))
         output.answer(answer)
         if answer.plan is not None:

@@ -53,7 +53,7 @@ def sweep(what: str, csv_path: str | None, plot_path: str | None, **parameters: 
     if plot_path is not None:
         require("matplotlib", "plot")
     source = read_source(what, parameters, search.solver)
-    with progress_line(source.unit, "sweeping") as progress:
+    with progress_line("sweeping") as progress:
         found = sweep_source(source, axes_of(source.kind, axes), replace(search, progress=progress), Pool(*workers))
     output.document(found.document())
     if csv_path is not None:

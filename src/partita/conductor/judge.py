@@ -136,7 +136,8 @@ def adopt(result: AnyResult, row: Rival, options: SearchOptions) -> AnyResult:
     if result.status is Status.INFEASIBLE:
         raise DisagreementError(f"{result.solver} proved that there is no plan, but {row.name} has one: {value!r}")
     bound, status = proven(value, result.bound)
-    event = Event(result.runtime_s, value, None if bound is None else bound.value, f"plan of {row.name} adopted")
+    proof = None if bound is None else bound.value
+    event = Event(result.runtime_s, value, proof, f"plan of {row.name} adopted", result.problem.unit)
     return dataclasses.replace(
         result,
         plan=options.marked(row.plan),

@@ -65,6 +65,7 @@ def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor,
     refusal = chosen.supports(problem, options)
     if refusal is not None:
         raise UnsupportedError(f"solver {chosen.name}: {refusal}")
+    monitor.unit = problem.unit
     with interruptible(monitor):
         outcome = chosen.solve(problem, options, monitor)
     result = judge(problem, chosen, outcome, options, monitor, trusted=chosen not in kind.baselines)

@@ -55,7 +55,7 @@ def format_bytes(value: float | None) -> str:
 def format_time(value: float, unit: str = "s") -> str:
     """A time for people; seconds choose their own prefix, other units are printed as they are."""
     if unit != "s":
-        return f"{value:.4g} {unit}"
+        return f"{value:.4g} {'device' if unit == 'devices' and value == 1 else unit}"
     if value == 0:
         return "0 s"
     for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):

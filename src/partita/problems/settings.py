@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -94,17 +95,18 @@ class Setting:
                 continue
             low = (self.least is None or item >= self.least) and (self.above is None or item > self.above)
             if not low or math.isnan(item) or (self.most is not None and item > self.most):
-                raise InputError(f"{self.flag} {item} is out of range; give {self._wanted()}")
+                raise InputError(f"{self.flag} {item:.12g} is out of range; give {self._wanted()}")
         return value
 
     def _wanted(self) -> str:
         noun = "a whole number" if self.item is int else "a number"
         if self.in_bytes:
             noun += " of bytes, such as 40GB, 40GiB, 80e9 or inf,"
-        parts = [f"of at least {self.least:g}"] if self.least is not None else []
-        parts += [f"above {self.above:g}"] if self.above is not None else []
-        parts += ["that is finite"] if self.most is not None else []
-        return " ".join([noun, *parts])
+        limits = {"of at least": self.least, "above": self.above, "at most": self.most}
+        parts = [f"{words} {limit:.12g}" for words, limit in limits.items() if limit is not None]
+        if self.most == sys.float_info.max:
+            parts[-1] = "finite"
+        return f"{noun} {' and '.join(parts)}".rstrip()
 
     def _one(self, text: str) -> Any:
         item = self.item

@@ -13,8 +13,6 @@ from partita.problems.facets.report import Reporting
 #: What rows of a comparison can be ranked by.
 Rank = Literal["objective", "step"]
 
-_RANKED = {"objective": "time", "step": "step"}
-
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -76,7 +74,7 @@ def comparison_table(
     """
     problem = result.problem
     own = Rival("partita", "", result.plan, result.evaluation)
-    mine = worth(report, problem, own, by)
+    mine, less = worth(report, problem, own, by), "step" if by == "step" else report.less(problem)
     shown = [*(() if own.evaluation is None else (own,)), *rows]
     figures = [{} if row.evaluation is None else report.figures(problem, row.plan, row.evaluation) for row in shown]
     titles = list(dict.fromkeys(title for found in figures for title in found))
@@ -94,7 +92,7 @@ def comparison_table(
         ratio, text = "", ""
         if row is not own:
             other = worth(report, problem, row, by)
-            ratio = f"{other / mine - 1:+.1%} {_RANKED[by]}" if mine and other is not None else ""
+            ratio = f"{other / mine - 1:+.1%} {less}" if mine and other is not None else ""
             text = report.why(result, row) if row.feasible else f"does not work: {row.note}"
         cells = (
             format_time(row.evaluation.objective, problem.unit),

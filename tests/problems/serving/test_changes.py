@@ -93,7 +93,9 @@ def test_recorded_arrivals_are_not_drawn_anew_and_stay_whole(monkeypatch: pytest
     rate = RequestWorkload(trace=trace).drawn().arrival_s[-1]
     workload = RequestWorkload(trace=trace, rate_per_s=199 / float(rate))
     problem = LOOP.replace(workload=workload, goal="cost", targets=ServingTargets(ttft_s=0.5), unit="devices")
-    result = pt.solve(problem)
+    events: list[pt.Event] = []
+    result = pt.solve(problem, progress=events.append)
+    assert {event.unit for event in events} == {"devices"}
     sentences = list(changes.change_sentences(cast("Any", None), result, Monitor(60)))
     assert not any("other arrivals" in sentence for sentence in sentences)
     told = re.search(r"the same units would take ([0-9.]+) requests/s; ([0-9.]+) are asked for", sentences[-1])

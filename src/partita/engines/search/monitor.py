@@ -38,6 +38,8 @@ class Monitor:
         self.progress = progress
         self.target = target
         self.whole = whole
+        #: Of objectives and bounds, which the problem at hand says.
+        self.unit: str = "s" if whole is None else whole.unit
         self.statistics = Statistics()
         self.objective: float | None = None
         self.bound: float | None = None
@@ -112,7 +114,7 @@ class Monitor:
                 self.bound = bound
             if not (better or tighter or note):
                 return
-            event = Event(self.elapsed_s, self.objective, self.bound, note)
+            event = Event(self.elapsed_s, self.objective, self.bound, note, self.unit)
             self.statistics.events.append(event)
             if self.progress is not None:
                 self.progress(event)

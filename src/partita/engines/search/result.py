@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
@@ -128,6 +128,7 @@ class Event:
     objective: float | None
     bound: float | None
     note: str = ""
+    unit: str = "s"  #: Of objective and bound: that of the problem.
 
 
 Progress = Callable[[Event], None]
@@ -145,7 +146,10 @@ class Statistics:
     def to_dict(self) -> dict[str, object]:
         """Plain values for JSON."""
         return {
-            "events": [{**asdict(event), "time_s": round(event.time_s, 6)} for event in self.events],
+            "events": [
+                {"time_s": round(one.time_s, 6), "objective": one.objective, "bound": one.bound, "note": one.note}
+                for one in self.events
+            ],
             "counters": dict(sorted(self.counters.items())),
         }
 

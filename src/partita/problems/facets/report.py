@@ -56,6 +56,10 @@ class Reporting(Facet, Generic[P, L, E]):
         """What the objective is a time of: `` per sample``; empty for nothing."""
         return ""
 
+    def less(self, problem: P) -> str:
+        """What a better plan takes less of: ``time``."""
+        return "time"
+
     def scope(self, scope: str) -> str:
         """A plan of a scope, in words: ``acyclic split``."""
         return f"{scope} plan".strip()

@@ -42,6 +42,9 @@ class ServingReport(Reporting[ServingProblem, ServingPlan, ServingEvaluation]):
     def per(self, problem: ServingProblem) -> str:
         return "" if problem.goal == "cost" else " per request"
 
+    def less(self, problem: ServingProblem) -> str:
+        return {"s": "time", "per hour": "cost"}.get(problem.unit, problem.unit)
+
     def scope(self, scope: str) -> str:
         return f"{scope} deployment".strip()
 
