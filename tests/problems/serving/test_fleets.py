@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import msgspec
@@ -179,6 +180,15 @@ def test_no_plan_is_below_the_bound(seed: int) -> None:
     best = best_objective(problem)
     if best is not None:
         assert FleetCapacity().bound(problem, Monitor()).value <= best * (1 + 1e-9)
+
+
+def test_a_bound_that_is_stopped_early_says_nothing() -> None:
+    problem = LOOP.replace(workload=RequestWorkload(prompt_tokens=100, output_tokens=20), goal="rate")
+    stopped, polls = Monitor(), itertools.count()
+    stopped.interrupt()
+    assert FleetCapacity().bound(problem, stopped).value == 0
+    assert FleetBound(problem, lambda: next(polls) == 1).cut_short
+    assert not FleetBound(problem).cut_short
 
 
 def test_no_request_is_faster_than_a_step_alone() -> None:

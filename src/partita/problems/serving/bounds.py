@@ -48,9 +48,9 @@ class FleetCapacity(BoundMethod[ServingProblem]):
     argument = "no unit makes more in a second than its best mix of steps, and no fleet more than its units together"
 
     def bound(self, problem: ServingProblem, monitor: Monitor) -> Bound:
-        fleets = FleetBound(problem)
-        value = fleets.least()
-        if not math.isinf(value) and not monitor.stopping:
+        fleets = FleetBound(problem, lambda: monitor.stopping)
+        value = 0.0 if fleets.cut_short else fleets.least()
+        if 0 < value < math.inf and not monitor.stopping:
             value = max(value, least_whole(fleets, lambda: monitor.stopping))
         requests = ConservedWork()
         if requests.supports(problem) is None:

@@ -65,7 +65,9 @@ class FleetSearch(ABC):
         for fleet in itertools.islice(self.rules, _FIRST):
             if self.first(fleet):
                 break
-        self.bound = FleetBound(self.problem)
+        self.bound = FleetBound(self.problem, lambda: self.over)
+        if self.bound.cut_short:
+            return
         self.alone = Alone(self.bound, self.monitor, lambda: self.over)
         self.fleets = EveryFleet(self.bound)
         least = self.bound.least() if self.bound.items else math.inf

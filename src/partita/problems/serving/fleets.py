@@ -12,7 +12,7 @@ the lower of both holds. Source: Dantzig (1957), knapsack; the values are multip
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -34,10 +34,13 @@ _ROWS = 100
 
 
 class FleetBound:
-    """The units that may be, and what fleets of them do at most."""
+    """The units that may be, and what fleets of them do at most.
 
-    def __init__(self, problem: ServingProblem) -> None:
-        self.problem = problem
+    Where ``stop`` says so before all units are priced, it is ``cut_short`` and says nothing.
+    """
+
+    def __init__(self, problem: ServingProblem, stop: Callable[[], bool] = lambda: False) -> None:
+        self.problem, self.cut_short = problem, False
         self.drawn = drawn_of(problem)
         self.kinds = kinds_of(problem, self.drawn)
         roles: dict[str, tuple[Role, ...]] = {
@@ -51,6 +54,9 @@ class FleetBound:
         order = sorted(range(len(problem.units)), key=lambda number: -problem.units[number].rules.tokens)
         for number in order:
             form = problem.units[number]
+            if stop():
+                self.cut_short = True
+                return
             if fitting(problem, form) is None:
                 unit = UnitCapacity(problem, form, self.drawn, self.kinds)
                 own = known.setdefault((form.kind, form.layout), {})
