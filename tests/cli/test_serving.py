@@ -8,13 +8,21 @@ from typing import Any
 
 import pytest
 
+import partita as pt
 from partita.documents.stated import write_problem
 from partita.nouns.workload.workload import RequestWorkload
 from partita.problems.serving.samples import LOOP
 
+FIELDS = {
+    "hidden_size": 256,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "intermediate_size": 512,
+    "vocab_size": 1000,
+}
 MODEL = (
-    *("hf:llama", "--set", "hidden_size=256", "--set", "num_hidden_layers=2", "--set", "num_attention_heads=8"),
-    *("--set", "num_key_value_heads=4", "--set", "intermediate_size=512", "--set", "vocab_size=1000"),
+    *("hf:llama", *(part for name, value in FIELDS.items() for part in ("--set", f"{name}={value}"))),
     *("--dtype", "bfloat16", "--objective", "serving", "--cluster", "2xL4"),
 )
 FIXED = ("--prompt-tokens", "100", "--output-tokens", "10")
@@ -123,11 +131,13 @@ def test_requests_that_nothing_holds_are_infeasible(partita: Callable[..., Any],
 PROMISED = ("--ttft", "0.5", "--tpot", "0.05")
 
 
-def test_the_cheapest_fleet_of_a_rate_is_planned(partita: Callable[..., Any]) -> None:
+def test_the_cheapest_fleet_of_a_rate_is_planned(partita: Callable[..., Any], tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     mixed = (*MODEL[:-1], "1xL4+1xT4")
-    prices = ("--price-per-hour", "L4=0.7,T4=0.35")
-    run = partita("plan", *mixed, *FIXED, *PROMISED, "--rate", "1", "--roles", "both", *prices, "--json")
+    prices, path = ("--price-per-hour", "L4=0.7,T4=0.35"), tmp_path / "r.json"
+    run = partita(
+        "plan", *mixed, *FIXED, *PROMISED, "--rate", "1", "--roles", "both", *prices, "--output", path, "--json"
+    )
     assert run.code == 0, run.err
     found = run.document["serving"]
     assert run.document["unit"] == "per hour"
@@ -135,6 +145,22 @@ def test_the_cheapest_fleet_of_a_rate_is_planned(partita: Callable[..., Any]) ->
     assert run.document["objective"] in (0.35, 0.7, 1.05)
     assert sum(found["left_over"].values()) == 2 - found["devices"]
     assert any("would take" in sentence for sentence in run.document["limits"]["sentences"])
+    # What it is worth is no time, but its run takes seconds; Python makes the same problem of the same model.
+    shown = partita("simulate", path, "--json")
+    assert (shown.document["unit"], shown.document["objective_unit"]) == ("s", "per hour")
+    assert "per hour" not in partita("simulate", path).out
+    loaded = pt.load(path)
+    settings = {"rate": 1.0, "ttft": 0.5, "tpot": 0.05, "roles": "both", "price_per_hour": {"L4": 0.7, "T4": 0.35}}
+    assert loaded.problem == pt.price(
+        "hf:llama",
+        "1xL4+1xT4",
+        objective="serving",
+        set=FIELDS,
+        dtype="bfloat16",
+        prompt_tokens=100,
+        output_tokens=10,
+        **settings,
+    )
     assert {row["name"] for row in run.document["baselines"]} >= {"one-kind", "greedy-covering"}
 
 

@@ -10,9 +10,9 @@ from partita.api.arguments import Devices, Inputs, Model
 from partita.api.given import Keywords
 from partita.api.search import Search
 from partita.api.source import ModelSource, read_model
-from partita.api.tracing import Tracing, traced
+from partita.api.tracing import Tracing
 from partita.conductor.place import PLACE_S, PlacedPlan, place, uneven
-from partita.conductor.plan import choose_problem, plan_priced, price_all, sort_settings
+from partita.conductor.plan import plan_priced
 from partita.conductor.search_model import search_model
 from partita.conductor.solve import check_time_limit, options_of
 from partita.engines.processes.pool import Backend, Pool
@@ -20,7 +20,6 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Event, Progress, StopReason
 from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError, PartitaError
-from partita.nouns.topology.read import read_cluster
 from partita.problems import kind_of, kinds
 from partita.problems.facets.model import ModelPlan
 from partita.problems.kind import Stated
@@ -229,15 +228,13 @@ def price(
         If the model cannot be built or traced.
     """
     asked = Tracing.of(locals())
-    graph, machines = traced(model, asked), read_cluster(cluster)
     if objective is None:
-        known = next(kind for kind in kinds() if kind.model is not None)
-    else:
-        known, _ = choose_problem(objective, machines, graph.workload, settings.get("runtime"))
-    options, pricing, changes = sort_settings(known, settings)
-    if options:
-        raise InputError(f"{next(iter(options))} is an option of the search; give it to solve")
-    candidates = price_all(known, graph, machines, pricing, changes, usual=False)
+        first = next(kind for kind in kinds() if kind.model is not None)
+        objective = first.objective
+    source = read_model(model, cluster, Keywords(settings), asked, objective=objective)
+    if source.options:
+        raise InputError(f"{next(iter(source.options))} is an option of the search; give it to solve")
+    candidates = source.price()
     if len(candidates) > 1:
         raise InputError(f"these settings make {len(candidates)} problems; price makes one, plan takes the best")
     problem: Stated = candidates[0].problem

@@ -129,7 +129,8 @@ class SimulationAnswer:
     def _document(self) -> dict[str, Any]:
         found = self.simulated
         document = simulation_document(found.simulation, list(self.changes), found.holdings)
-        document |= {"steady_period": self.steady_period, "objective": found.evaluation.objective}
+        worth = {"objective": found.evaluation.objective, "objective_unit": found.problem.unit}
+        document |= {"steady_period": self.steady_period, **worth}
         return {**document, "formulas": dict(found.expected)}
 
     def tables(self) -> Sequence[RenderableType]:

@@ -91,13 +91,11 @@ def price_all(
     cluster: Cluster,
     pricing: Mapping[str, Any],
     changes: Mapping[str, Any],
-    *,
-    usual: bool = True,
 ) -> Sequence[Priced[Any]]:
-    """The candidate problems of a model on a cluster, with changes applied, and if wanted what is usual for these."""
+    """The candidate problems of a model on a cluster, with changes applied, and what is usual for these."""
     model = kind.model
     assert model is not None
-    pricing = {**(model.usual(graph, cluster) if usual else {}), **pricing}
+    pricing = {**model.usual(graph, cluster), **pricing}
     if pricing.get("costs") is not None:
         source = cost_source(pricing["costs"])
         if isinstance(source, Measured):

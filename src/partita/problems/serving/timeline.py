@@ -61,7 +61,7 @@ class ServingTimeLine(TimeLine[ServingProblem, ServingPlan, ServingEvaluation]):
                 )
         return Program(
             name=problem.name,
-            unit=problem.unit,
+            unit="s",
             places=places,
             steps=steps,
             edges=edges,

@@ -24,7 +24,7 @@ def limits(subject: Subject) -> Markup:
     if isinstance(runtime, Mapping):
         sentences = [*sentences, *runtime.get("sentences", ())]
     changes = [(change.what, change.step_time, change.saved) for change in subject.changes]
-    return limits_section(sentences, changes, subject.unit)
+    return limits_section(sentences, changes, subject.run_unit)
 
 
 def limits_section(sentences: Sequence[str], changes: Sequence[tuple[str, float, float]], unit: str) -> Markup:

@@ -94,7 +94,7 @@ def devices(subject: Subject) -> Markup:
     """What every device does of the step."""
     if subject.simulated is None:
         return Markup("")
-    simulation, unit = subject.simulated.simulation, subject.unit
+    simulation, unit = subject.simulated.simulation, subject.run_unit
     return devices_section(device_rows(simulation), unit, simulation.step_time, simulation.bubble_fraction)
 
 
@@ -187,7 +187,7 @@ def critical(subject: Subject) -> Markup:
     """The chain of what the step's length is made of."""
     if subject.simulated is None:
         return Markup("")
-    line, unit = subject.simulated.simulation.timeline, subject.unit
+    line, unit = subject.simulated.simulation.timeline, subject.run_unit
     path = subject.simulated.simulation.critical()
     if not path:
         return Markup("")

@@ -97,7 +97,7 @@ def _verdict(document: Mapping[str, Any], unit: str) -> Markup:
     if document.get("steady_period") is not None:
         pairs.append((f"Between two {many}", time(document["steady_period"], unit)))
     if document.get("objective") is not None:
-        pairs.append(("Objective of the plan", time(document["objective"], unit)))
+        pairs.append(("Objective of the plan", time(document["objective"], document.get("objective_unit", unit))))
     first, last = document["first_microbatch"], document["last_microbatch"]
     return tag(
         "section",

@@ -62,7 +62,7 @@ class Subject:
 
     @property
     def unit(self) -> str:
-        """Of all times."""
+        """Of objective and bound, and of the problem's times."""
         return str(self.document.get("unit", "s"))
 
     @property
@@ -117,6 +117,11 @@ class Subject:
     def no_run(self) -> str:
         """Why there is no time line; empty where there is one."""
         return self._run[1]
+
+    @property
+    def run_unit(self) -> str:
+        """Of the times of the run, which are seconds even where a plan is worth devices."""
+        return self.unit if self.simulated is None else self.simulated.simulation.program.unit
 
     @functools.cached_property
     def changes(self) -> list[Change]:

@@ -107,7 +107,7 @@ def time_line(subject: Subject) -> Markup:
     found = timeline_document(run.timeline, run.critical())
     lead = (
         f"{run.program.schedule}, {run.program.microbatches} {run.program.pieces[1]}, "
-        f"{format_time(run.step_time, subject.unit)} from start to end."
+        f"{format_time(run.step_time, subject.run_unit)} from start to end."
     )
     return timeline_section(found, lead, picture(run.timeline))
 

@@ -51,7 +51,8 @@ def headline(subject: Subject) -> Markup:
     if bound is None:
         return joined([takes, "; nothing is proven of how good that is."])
     if document.get("status") == "optimal":
-        return joined([takes, ", and no ", such, " is faster."])
+        takes_less = subject.report is not None and subject.report.less(subject.problem) != "time"
+        return joined([takes, ", and no ", such, " takes less." if takes_less else " is faster."])
     best = exact(bound, format_time(bound, unit))
     if gap is not None and gap < _CLOSED:
         return joined([takes, "; no ", such, " takes less than ", best, "."])
