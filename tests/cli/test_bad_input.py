@@ -166,8 +166,11 @@ USAGE = [
     (("solve", "{chain}", "--devices", "-1"), "-1"),
     (("solve", "{chain}", "--memory", "much"), "not a number of bytes, such as 40GB, 40GiB, 80e9 or inf"),
     (("solve", "{chain}", "--memory", "40XB"), "not a number of bytes"),
-    (("solve", "{chain}", "--seed", "-1"), "'--seed': -1 is not in the range"),
-    (("solve", "{chain}", "--seed", "2147483648"), "'--seed': 2147483648 is not in the range"),
+    (
+        ("solve", "{chain}", "--seed", "-1"),
+        "'--seed': -1 is out of range; give a whole number of at least 0 and at most",
+    ),
+    (("solve", "{chain}", "--seed", "2147483648"), "'--seed': 2147483648 is out of range"),
     (("solve", "{chain}", "--solver", "oracle"), "no solver 'oracle'"),
     (("solve", "{chain}", "--contiguity", "loose"), "loose"),
     (("solve", "{chain}", "--format", "piper"), "missing key"),
@@ -187,7 +190,10 @@ USAGE = [
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--set", "n_layer=-1"), "'n_layer' of the configuration of 'gpt2' is -1"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--optimizer", "sgd"), "add --training"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--lora", "16"), "add --training, or leave --lora out"),
-    (("plan", "hf:gpt2", "--cluster", "2xL4", "--training", "--lora", "0"), "0 is not in the range x>=1"),
+    (
+        ("plan", "hf:gpt2", "--cluster", "2xL4", "--training", "--lora", "0"),
+        "0 is out of range; give a whole number of at least 1",
+    ),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--training", "--lora-targets", "c_attn"), "give the rank of these, too"),
     (("plan", "hf:gpt2", "--cluster", "2xL4", "--weights", "nf4"), "--weights is about training; add --training"),
     (

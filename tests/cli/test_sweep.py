@@ -70,7 +70,7 @@ def test_table_and_plot(partita: Call, chain: Path, tmp_path: Path) -> None:
     """A table for people, and a picture with the extra."""
     pytest.importorskip("matplotlib")
     picture = tmp_path / "rows.png"
-    run = partita("sweep", chain, "--devices", "1,2,3", "--plot", picture)
+    run = partita("sweep", chain, "--devices", "1:3", "--plot", picture)
     assert run.code == 0
     assert "best baseline" in run.out
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -89,8 +89,9 @@ def test_plot_names_its_extra(partita: Call, chain: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--devices", "2,x"), "'x' is not a whole number"),
+        (("--devices", "2,x"), "'x' is no number, list such as 8,16,32 or range such as 8:64"),
         (("--devices", "2,2"), "twice"),
+        (("--devices", "8:2"), "low end 8 above its high end 2"),
         (("--devices", "0"), "range"),
         (("--bandwidth", "-1"), "range"),
         (("--memory", "nan"), "range"),

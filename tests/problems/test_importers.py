@@ -142,6 +142,7 @@ def test_formats_that_are_not_known(tmp_path: Path) -> None:
     ("document", "message"),
     [
         ({"format": "partita.graph"}, r"file\.json: format 'partita\.graph' is not a problem .*partita plan"),
+        ({"format": "partita.result"}, r"partita reads here; it is a result, and .* --problem-output"),
         ({"format": "partita.cluster"}, r"format 'partita\.cluster' is not a problem format partita reads here$"),
         (dict.fromkeys("gfedcba"), r"file\.json is not in a known format; its keys are a, b, c, d, e, f$"),
         ({}, "its keys are none"),

@@ -47,9 +47,9 @@ def training_run(
     InputError
         If a number is out of range, or the answer is no plan of training of a model whose tokens are known.
     """
-    found = load(answer) if isinstance(answer, (str, Path)) else answer
+    name = str(answer) if isinstance(answer, (str, Path)) else "the answer"
     return run_over(
-        _shape(found),
+        _shape(load(answer) if isinstance(answer, (str, Path)) else answer, name),
         tokens,
         device_failure_hours=device_failure_hours,
         checkpoint_s=checkpoint_s,
@@ -59,11 +59,11 @@ def training_run(
     )
 
 
-def _shape(answer: AnyAnswer) -> RunShape:
+def _shape(answer: AnyAnswer, name: str) -> RunShape:
     """What every step of a plan is."""
     split, cluster = answer.split, answer.cluster
     if answer.plan is None or split is None or cluster is None or not split.training:
-        raise InputError("the answer is no plan that trains a model on a cluster; plan one with training=True")
+        raise InputError(f"{name} is no plan that trains a model on a cluster; plan one for training")
     if not split.samples or not split.sequence:
         raise InputError(f"{split.model}: the trace does not say how many tokens a microbatch has")
     step: Any = answer.document(stated=False)["step"]

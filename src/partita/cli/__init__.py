@@ -157,7 +157,7 @@ def main(arguments: list[str] | None = None) -> Any:
             traceback.print_exc()
         code = _fail(str(error), EXIT_RANK if isinstance(error, RankError) else EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted before there was a plan", EXIT_INTERRUPTED)
+        code = _fail("interrupted before there was an answer", EXIT_INTERRUPTED)
     except (ReaderGoneError, BrokenPipeError):
         # Who reads no further has what was wanted.
         _give_up_stdout()

@@ -16,7 +16,7 @@ import msgspec
 
 from partita.api.search import Search
 from partita.cli import EXIT_INTERRUPTED, EXIT_NOTHING
-from partita.cli.flags import json_option, option, path_option, seed_type, time_limit_option, together
+from partita.cli.flags import Whole, json_option, option, path_option, seed_type, time_limit_option, together
 from partita.engines.search.result import Event, Progress, Result, Status, StopReason, relative_gap
 from partita.ground.errors import InputError
 from partita.ground.units import format_time
@@ -35,7 +35,7 @@ run_options = together(
     option("search", "--solver", metavar="NAME", help="See `partita solvers`."),
     time_limit_option,
     option("search", "--seed", type=seed_type, default=0, help="Same seed, same answer."),
-    option("search", "--threads", type=click.IntRange(min=1), default=2, help="Most threads to use."),
+    option("search", "--threads", type=Whole(min=1), default=2, help="Most threads to use."),
 )
 
 

@@ -54,6 +54,23 @@ class Positive(click.ParamType[float]):
         return number
 
 
+class Whole(click.IntRange):
+    """A whole number, in a range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read the number."""
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number", param, ctx)
+        limits = {"of at least": self.min, "at most": self.max}
+        low = self.min is not None and number < self.min
+        if low or (self.max is not None and number > self.max):
+            wanted = " and ".join(f"{words} {limit}" for words, limit in limits.items() if limit is not None)
+            self.fail(f"{value} is out of range; give a whole number {wanted}", param, ctx)
+        return number
+
+
 class _GroupedOption(click.Option):
     def __init__(self, *arguments: Any, group: str = "", **details: Any) -> None:
         self.group = group
@@ -109,7 +126,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
     return add
 
 
-seed_type = click.IntRange(0, MOST_SEED)
+seed_type = Whole(0, MOST_SEED)
 time_limit_option = option("search", "--time-limit", "time_limit_s", type=Positive(), default=60.0, help="Seconds.")
 problem_option = option(
     "problem",

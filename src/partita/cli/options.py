@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from partita.cli.flags import Command, Positive, axis_settings, option, setting_flags, together
+from partita.cli.flags import Command, Positive, Whole, axis_settings, option, setting_flags, together
 from partita.ground.errors import InputError
 from partita.problems import kinds
 from partita.problems.kind import AnyKind
@@ -99,7 +99,7 @@ def machine_options(command: Command) -> Command:
     return together(option("machine", "--objective", metavar=f"[{objectives}]", help=text), cluster_option)(command)
 
 
-_size = click.IntRange(min=1)
+_size = Whole(min=1)
 
 #: Arguments of the model that are given rather than made.
 input_options = together(

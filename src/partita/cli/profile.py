@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from partita.cli.common import Output, output_options, quiet_stdout, warn
-from partita.cli.flags import option, subcommand, together
+from partita.cli.flags import Whole, option, subcommand, together
 from partita.cli.options import model_options
 from partita.cli.source import take_tracing
 from partita.ground.errors import InputError
 
-_count = click.IntRange(min=1)
+_count = Whole(min=1)
 
 #: How a model is measured.
 measuring_options = together(
@@ -20,8 +20,8 @@ measuring_options = together(
     option("machine", "--threads", type=_count, help="Threads of each; an equal share of the cores if not given."),
     option("machine", "--device", type=click.Choice(("cpu", "cuda")), help="Where; cuda where there is one."),
     option("machine", "--device-name", metavar="NAME", help="Name in clusters, such as A100-80GB; the processor's."),
-    option("search", "--warm-up", type=click.IntRange(min=0), default=2, help="Runs before."),
-    option("search", "--repeats", type=click.IntRange(min=2), default=10, help="Runs that count."),
+    option("search", "--warm-up", type=Whole(min=0), default=2, help="Runs before."),
+    option("search", "--repeats", type=Whole(min=2), default=10, help="Runs that count."),
 )
 
 

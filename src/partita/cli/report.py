@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from partita.cli.common import STDOUT, check_writable, emit_bytes, warn
-from partita.cli.flags import option, path_option, problem_option, subcommand
+from partita.cli.flags import Whole, option, path_option, problem_option, subcommand
 from partita.cli.simulate import simulation_options
 
 
@@ -17,7 +17,7 @@ from partita.cli.simulate import simulation_options
     click.argument("file", type=click.Path(), metavar="FILE"),
     problem_option,
     simulation_options,
-    option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch."),
+    option("schedule", "--microbatches", type=Whole(min=1), metavar="N", help="Microbatches of the batch."),
     path_option(
         "--output",
         metavar="OUT.html",

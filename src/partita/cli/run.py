@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, emit_json, show
-from partita.cli.flags import Positive, json_option, option, path_option, seed_type, subcommand
+from partita.cli.flags import Positive, Whole, json_option, option, path_option, seed_type, subcommand
 from partita.cli.options import input_options, read_fields
 from partita.ground.errors import require
 
-_count = click.IntRange(min=1)
+_count = Whole(min=1)
 
 
 @subcommand(
@@ -25,7 +25,7 @@ _count = click.IntRange(min=1)
     input_options,
     option("machine", "--processes", type=_count, metavar="N", help="A multiple of the plan's: so many copies of it."),
     option("machine", "--threads", type=_count, default=1, help="Of each process."),
-    option("machine", "--port", type=click.IntRange(1, 65535), help="Where processes meet; a file if not given."),
+    option("machine", "--port", type=Whole(1, 65535), help="Where processes meet; a file if not given."),
     option(
         "machine",
         "--timeout",

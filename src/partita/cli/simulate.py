@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from partita.cli.common import check_writable, emit_json, show, warn
-from partita.cli.flags import json_option, option, path_option, problem_option, subcommand, together
+from partita.cli.flags import Whole, json_option, option, path_option, problem_option, subcommand, together
 
 #: How a plan is simulated, for every command that simulates.
 simulation_options = together(
@@ -17,7 +17,7 @@ simulation_options = together(
         metavar="NAME|FILE.csv",
         help="See `partita schedules`; a CSV file as torch pipelining writes it. What suits the plan if not given.",
     ),
-    option("schedule", "--chunks", type=click.IntRange(min=1), metavar="V", help="Stages each rank is cut into."),
+    option("schedule", "--chunks", type=Whole(min=1), metavar="V", help="Stages each rank is cut into."),
     option(
         "schedule",
         "--contention",
@@ -39,7 +39,7 @@ simulation_options = together(
     click.argument("result", type=click.Path(), metavar="R.json"),
     problem_option,
     simulation_options,
-    option("schedule", "--microbatches", type=click.IntRange(min=1), metavar="N", help="Microbatches of the batch."),
+    option("schedule", "--microbatches", type=Whole(min=1), metavar="N", help="Microbatches of the batch."),
     path_option("--trace", metavar="TRACE.json", help="Write the time line for Perfetto or chrome://tracing."),
     path_option("--gantt", metavar="OUT.png|svg|html", help="Draw the time line."),
     json_option,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from partita.ground.checks import check_at_least, check_number, check_positive
 from partita.ground.errors import InputError
 from partita.ground.shown import brief
-from partita.ground.units import format_count, format_time
+from partita.ground.units import format_count, format_duration
 
 _HOUR, _DAY = 3600.0, 86400.0
 #: Halvings of the bracket of the best interval: beyond what a double tells apart.
@@ -78,17 +78,18 @@ class TrainingRun:
         """For people."""
         found = [
             f"{format_count(self.steps)} steps of {format_count(self.shape.tokens)} tokens take "
-            f"{self.work_s / _DAY:.4g} days on {self.shape.devices} devices, {self.days:.4g} days with checkpoints and "
-            f"failures: {format_count(self.device_hours)} device-hours, {format_count(self.tokens_per_s)} tokens/s"
+            f"{format_duration(self.work_s)} on {self.shape.devices} devices, {format_duration(self.days * _DAY)} with "
+            f"checkpoints and failures: {format_count(self.device_hours)} device-hours, "
+            f"{format_count(self.tokens_per_s)} tokens/s"
         ]
         if math.isinf(self.between_failures_s):
             found.append("no failures were stated, so that nothing is lost but for the last checkpoint")
         else:
-            interval = self.interval_steps * self.shape.step_s
+            interval, restart = (format_duration(s) for s in (self.interval_steps * self.shape.step_s, self.restart_s))
             found.append(
-                f"a failure every {format_time(self.between_failures_s)}, {self.failures:.4g} of them; goodput "
-                f"{self.goodput:.2%} with a checkpoint of {format_time(self.checkpoint_s)} every {self.interval_steps} "
-                f"steps ({format_time(interval)}) and restarts of {format_time(self.restart_s)}"
+                f"a failure every {format_duration(self.between_failures_s)}, {self.failures:.4g} of them; goodput "
+                f"{self.goodput:.2%} with a checkpoint of {format_duration(self.checkpoint_s)} every "
+                f"{self.interval_steps} steps ({interval}) and restarts of {restart}"
             )
         found.append(
             f"while a machine is missing, {self.shape.replicas_of_machine} of {self.shape.replicas} replicas stop: "

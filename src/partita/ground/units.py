@@ -64,6 +64,15 @@ def format_time(value: float, unit: str = "s") -> str:
     return f"{value / 1e-9:.4g} ns"
 
 
+def format_duration(seconds: float) -> str:
+    """A time for people that may be long: 92.98 days, 3.1 hours, 13.2 minutes, or as ``format_time`` says."""
+    for scale, name in ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute")):
+        if scale <= seconds < math.inf:
+            amount = f"{seconds / scale:.4g}"
+            return f"{amount} {name}{'' if amount == '1' else 's'}"
+    return format_time(seconds)
+
+
 def format_count(value: float) -> str:
     """A large count for people: 1.56 G, 340 M, 12 k."""
     for scale, name in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

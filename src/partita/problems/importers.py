@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from partita.documents.document import document_keys, read_bytes, read_tagged
+from partita.documents.result_file import RESULT_FORMAT
 from partita.documents.stated import GRAPH_FORMAT
 from partita.ground.errors import FormatError, InputError, UnsupportedError
 from partita.ground.registry import Shelf
@@ -102,6 +103,13 @@ def format_names() -> tuple[str, ...]:
     return (NATIVE, *(importer.name for importer in FORMATS))
 
 
+#: What else to do with files that are no problems, by their format.
+_HINTS = {
+    GRAPH_FORMAT: "; give it to `partita plan` with a cluster",
+    RESULT_FORMAT: "; it is a result, and `partita plan` writes the problem with --problem-output",
+}
+
+
 def detect_format(data: bytes, path: str | Path) -> str:
     """Recognise the content of a problem file by its keys, or by how it begins; ``FormatError`` if it is none known."""
     for importer in FORMATS:
@@ -112,8 +120,7 @@ def detect_format(data: bytes, path: str | Path) -> str:
         tag = str(msgspec.json.decode(keys["format"]))
         if any(kind.problem.format == tag for kind in kinds()):
             return NATIVE
-        hint = "; give it to `partita plan` with a cluster" if tag == GRAPH_FORMAT else ""
-        raise FormatError(f"{path}: format {tag!r} is not a problem format partita reads here{hint}")
+        raise FormatError(f"{path}: format {tag!r} is not a problem format partita reads here{_HINTS.get(tag, '')}")
     for importer in FORMATS:
         if any(name in keys for name in importer.keys):
             return importer.name

@@ -153,7 +153,7 @@ def test_without_a_load_a_layout_has_one_request_in_flight(dense: Graph) -> None
         ({"price_per_hour": "T4=1"}, "names T4, and the cluster has L4; name these"),
         ({"roles": "neither"}, "roles 'neither' is unknown"),
         ({"runtime": "vllm"}, "the engine is --engine"),
-        ({"costs": "x.csv"}, "x.csv"),
+        ({"costs": "x.csv"}, "priced by the device's data"),
         ({"percentile": 2.0}, "out of range"),
     ],
 )

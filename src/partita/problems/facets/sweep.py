@@ -38,10 +38,12 @@ class Axis:
 
 
 def listed(entry: Setting) -> Setting:
-    """The setting that takes several values of another one."""
-    mark = entry.metavar or "X"
+    """The setting that takes several values of another one; of counts, ranges as well."""
+    mark, counts = entry.metavar or "X", entry.type is int
     several = types.GenericAlias(tuple, (entry.type, ...))
-    return dataclasses.replace(entry, type=several, group="grid", metavar=f"{mark},{mark},…", default=None)
+    return dataclasses.replace(
+        entry, type=several, group="grid", metavar=f"{mark},{mark},…", default=None, counts=counts
+    )
 
 
 #: Devices, memory of each, and bandwidth: what most problems vary.
