@@ -55,9 +55,12 @@ def _what_is_missing(kind: HybridKind, problem: HybridProblem) -> str:
             return (
                 f"{layer.label} needs {format_bytes(need)} alone, {format_bytes(need - limit)} more than a device has"
             )
+    least = format_bytes(sum(needs))
+    if problem.devices == 1:
+        return f"the model needs {least} or more, the device has {format_bytes(limit)}"
     return (
-        f"the model needs {format_bytes(sum(needs))} or more, and no pipeline fits {problem.devices} devices of "
-        f"{format_bytes(limit)} with {problem.microbatches} microbatches"
+        f"the model, shared out as far as {problem.devices} devices allow, needs {least} or more of each, and no "
+        f"pipeline fits devices of {format_bytes(limit)} with {problem.microbatches} microbatches"
     )
 
 
