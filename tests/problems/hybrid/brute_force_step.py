@@ -55,7 +55,8 @@ def _meshes(problem: HybridProblem, c: int, e: int, x: int, blocks: int) -> Iter
     training, batch = problem.training, problem.microbatches
     assert training is not None
     for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
-        if batch % d or d * c * t * p > problem.devices or p > len(problem.layers):
+        # Each machine holds so many tensor groups, whole ones.
+        if batch % d or d * c * p > problem.machines * (problem.devices_per_machine // t) or p > len(problem.layers):
             continue
         if d * c % e if x == 0 else d * c * t % (e * x) or x > problem.devices_per_machine:
             continue

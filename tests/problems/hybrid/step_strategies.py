@@ -255,6 +255,11 @@ def random_mixed(seed: int, schedules: tuple[str, ...], kinds: int = 2, mesh: st
     return found[0].replace(name=f"mixed {seed}", others=tuple(found[1:]))
 
 
+def in_threes(problem: HybridProblem) -> HybridProblem:
+    """The problem on two machines of three devices, which groups of two do not fill."""
+    return problem.replace(devices=6, hierarchy=Hierarchy(devices_per_machine=3, machine_bandwidth_bytes_per_unit=2.0))
+
+
 def random_row_problem(seed: int, schedules: tuple[str, ...]) -> HybridProblem:
     """A few layers on a few devices, with degrees of each stage's own."""
     problem = random_step(seed, schedules, most=3)

@@ -25,9 +25,9 @@ from partita.problems.hybrid.step.solvers.free import FreeMesh, bound_of_free
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import StageLimits, Training
 from partita.simulator.simulate import simulate
-from problems.hybrid.brute_force_rows import rows_of, shortest_row
+from problems.hybrid.brute_force_rows import every_row, rows_of, shortest_row
 from problems.hybrid.brute_force_step import shortest_step
-from problems.hybrid.step_strategies import limited, random_mixed, random_step, spread_step
+from problems.hybrid.step_strategies import in_threes, limited, random_mixed, random_step, spread_step
 
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("1f1b", "interleaved", "zero-bubble")]
 
@@ -77,6 +77,16 @@ def test_no_row_is_shorter(seeds: range) -> None:
 def test_no_row_on_several_kinds_is_shorter(seeds: range) -> None:
     for seed in seeds:
         check_mixed(seed)
+
+
+def test_no_row_on_machines_that_groups_do_not_fill_is_shorter() -> None:
+    for seed in range(24):
+        problem = in_threes(free(random_step(seed, EVERY[seed % len(EVERY)], most=3)))
+        rows = list(every_row(problem))
+        # Each of the two machines has one group of two.
+        for plan, _ in rows:
+            assert sum(stage.data_parallel for stage in plan.stages if stage.tensor_parallel == 2) <= 2
+        check(problem, min([shortest_step(problem), *(step for _, step in rows)]))
 
 
 def test_no_row_within_the_limits_of_stages_is_shorter() -> None:

@@ -20,13 +20,13 @@ from partita.problems.hybrid.problem import Hierarchy, HybridProblem
 from partita.problems.hybrid.protocol import HybridOptions
 from partita.problems.hybrid.step.baselines.recipes import FSDP, MEGATRON, TORCHTITAN, Recipe
 from partita.problems.hybrid.step.costs import exchanges_of
-from partita.problems.hybrid.step.layout import MeshLayout, layout_plan, parse_layout, uniform_plan
+from partita.problems.hybrid.step.layout import MeshLayout, check_layout, layout_plan, parse_layout, uniform_plan
 from partita.problems.hybrid.step.mesh import DeviceMesh
 from partita.problems.hybrid.step.solvers.uniform import UniformMesh
 from partita.problems.hybrid.training import SCHEDULES, ZERO_STAGES, LayerState, StageLimits, Training
 from partita.simulator.simulate import Simulation, simulate
 from problems.hybrid.brute_force_step import shortest_step
-from problems.hybrid.step_strategies import limited, random_step, spread_step
+from problems.hybrid.step_strategies import in_threes, limited, random_step, spread_step
 
 EVERY = [("1f1b",), ("gpipe",), ("zero-bubble",), ("interleaved",), ("1f1b", "interleaved", "zero-bubble")]
 
@@ -50,6 +50,19 @@ def check(problem: HybridProblem) -> Plan | None:
 def test_no_plan_within_the_limits_of_stages_is_shorter(schedules: tuple[str, ...]) -> None:
     for seed in range(25):
         check(limited(random_step(seed, schedules), seed))
+
+
+def test_no_plan_on_machines_that_groups_do_not_fill_is_shorter() -> None:
+    paired = 0
+    for seed in range(40):
+        problem = in_threes(random_step(seed, EVERY[seed % len(EVERY)]))
+        plan = check(problem)
+        paired += plan is not None and plan.stages[0].tensor_parallel == 2
+        layout = MeshLayout(tensor=2, pipeline=3)
+        if len(problem.layers) >= 3 and 2 in problem.shared_degrees():
+            with pytest.raises(InputError, match="uses 6 devices, and there are 4 in groups of 2 that each lie"):
+                check_layout(problem, layout)
+    assert paired >= 5
 
 
 def test_limits_of_stages_name_layers_that_exist() -> None:

@@ -231,6 +231,20 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """Machines there are; 1 without a hierarchy."""
         return self.devices // self.devices_per_machine
 
+    def room(self, tensor: int) -> int:
+        """Devices in tensor-parallel groups at most: each group lies in a machine, and what it leaves there is idle."""
+        return self.machines * (self.devices_per_machine // tensor) * tensor
+
+    def room_words(self, tensor: int) -> str:
+        """How many these are, and why not all."""
+        room = self.room(tensor)
+        return str(room) if room == self.devices else f"{room} in groups of {tensor} that each lie in a machine"
+
+    def holds(self, replicas: int, tensor: int) -> bool:
+        """Whether one stage's devices lie beside each other with none idle between them, in machines of their own."""
+        width, machine = replicas * tensor, self.devices_per_machine
+        return width <= machine or (width <= self.devices and machine % tensor == 0)
+
     def degrees(self) -> list[int]:
         """Tensor-parallel degrees that some layer has and the devices (of one machine) allow, ascending."""
         found = {degree for layer in self.layers for degree in layer.configurations}

@@ -165,10 +165,10 @@ def _uniform_violations(problem: HybridProblem, plan: Plan) -> list[str]:
             violations.append(
                 f"stage {number} has {stage.shared}, stage 0 has {shared}; in a uniform mesh they are the same"
             )
-    if plan.device_count > problem.devices:
-        violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.devices}")
     if t > problem.devices_per_machine:
         violations.append(f"tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a machine")
+    elif plan.device_count > problem.room(t):
+        violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.room_words(t)}")
     for what, degree, allowed in zip(
         ("context", "expert", "expert-tensor"),
         shared,

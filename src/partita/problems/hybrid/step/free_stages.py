@@ -142,6 +142,11 @@ def free_violations(problem: HybridProblem, plan: Plan) -> list[str]:
             found.append(
                 f"stage {number}: tensor-parallel degree {t} is more than the {kind.devices_per_machine} of a machine"
             )
+        elif d * t > kind.devices_per_machine and kind.devices_per_machine % t:
+            found.append(
+                f"stage {number}: groups of {t} devices do not fill the machines of {kind.devices_per_machine} that it "
+                "lies on"
+            )
     if plan.zero_shards:
         found.append("where stages have degrees of their own, all replicas of a stage share out what ZeRO's stage says")
     if plan.schedule == "zero-bubble":

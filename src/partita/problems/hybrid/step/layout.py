@@ -247,8 +247,9 @@ def _unequal_parts(
 
 def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
     """Refuse a layout of more devices than there are, or of replicas that do not share the microbatches evenly."""
-    if layout.devices > problem.devices:
-        raise InputError(f"layout: it uses {layout.devices} devices, and there are {problem.devices}")
+    if layout.tensor <= problem.devices_per_machine and layout.devices > problem.room(layout.tensor):
+        there = problem.room_words(layout.tensor)
+        raise InputError(f"layout: it uses {layout.devices} devices, and there are {there}")
     if problem.microbatches % layout.data:
         raise InputError(
             f"layout: data degree {layout.data} does not divide the {problem.microbatches} microbatches of a step"

@@ -87,7 +87,7 @@ def _filled(
     experts advises: rather these than tensor groups, of whole experts where plans may have them, and all over fast
     links.
     """
-    most = problem.devices // (tensor * pipeline * context)
+    most = problem.room(tensor) // (tensor * pipeline * context)
     data = max((d for d in divisors(problem.microbatches) if d <= most), default=0)
     if data == 0:
         return

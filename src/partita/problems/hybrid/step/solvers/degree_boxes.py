@@ -42,7 +42,7 @@ def boxes_by_degrees(problem: HybridProblem) -> Iterator[tuple[float, Callable[[
     """
     training, kinds = problem.step, problem.kinds
     for data in divisors(problem.microbatches):
-        fitting = [[t for t in kind.degrees() if data * t <= kind.devices] for kind in kinds]
+        fitting = [[t for t in kind.degrees() if kind.holds(data, t)] for kind in kinds]
         if not any(fitting):
             return
         known: dict[tuple[str, tuple[int, ...], bytes], float] = {}

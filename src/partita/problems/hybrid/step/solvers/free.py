@@ -177,7 +177,7 @@ class PipelineSearch:
             for number, kind in enumerate(self.problem.kinds)
             for t in kind.degrees()
             for d in divisors(self.problem.microbatches)
-            if d * t <= kind.devices
+            if kind.holds(d, t)
         ]
         if math.isinf(self.of_free):
             # Some layer has no degree that any devices allow.
