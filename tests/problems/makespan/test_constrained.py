@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ from partita.problems.makespan.solvers.constrained import ConstrainedPaths
 from partita.problems.makespan.solvers.entries import Entry, joined
 from partita.problems.makespan.solvers.guests import Guests, after_guest, guests_of, place_of
 from partita.problems.makespan.solvers.priced import _look_up
+from partita.problems.makespan.symmetry import evened
 from partita.problems.makespan.thinning import Thinned
 
 #: Edges of the chain; 1, 3 and 6 separate it. Guests read 1 and are read by 4, 5 and 7.
@@ -26,8 +28,11 @@ _CHAIN = [(0, 1), (1, 2), (2, 3), (3, 4), (3, 5), (4, 6), (5, 6), (6, 7), (6, 8)
 _GUESTS = (4, 5, 7)
 
 
-def visited(seed: int) -> Thinned:
-    """A short chain with guests that are left out, devices and links unlike, and memory for most of it."""
+def visited(seed: int, alike: bool = False) -> Thinned:
+    """A short chain with guests that are left out, devices and links unlike, and memory for most of it.
+
+    The first two devices can be ``alike``.
+    """
     rng = np.random.default_rng(seed)
     devices, guests = int(rng.integers(2, 4)), int(rng.integers(1, 4))
     readers = rng.permutation(_GUESTS)[:guests].tolist()
@@ -58,6 +63,12 @@ def visited(seed: int) -> Thinned:
     limits = np.ceil(held * rng.uniform(0.3, 0.8, devices)).tolist()
     if seed % 5 == 0:
         limits[0] = None
+    if alike:
+        operators = tuple(
+            msgspec.structs.replace(op, times=(op.times[0], op.times[0], *op.times[2:])) for op in operators
+        )
+        flows = tuple(msgspec.structs.replace(flow, times=as_the_first(flow.times)) for flow in flows)
+        limits[1] = limits[0]
     whole = MakespanProblem(
         name="guests",
         devices=tuple(Device(name=str(d), memory=limit) for d, limit in enumerate(limits)),
@@ -67,6 +78,14 @@ def visited(seed: int) -> Thinned:
     )
     kept = whole.replace(operators=operators[:9], flows=flows[: len(_CHAIN)])
     return Thinned(build_instance(whole), tuple(range(9)), build_instance(kept))
+
+
+def as_the_first(times: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
+    """Of a flow, with the second device as the first one."""
+    made = np.array(times)
+    made[1, 2:], made[2:, 1] = made[0, 2:], made[2:, 0]
+    made[1, 0] = made[0, 1]
+    return tuple(map(tuple, made.tolist()))
 
 
 def waited(thinned: Thinned, plan: MakespanPlan | None) -> int:
@@ -90,9 +109,9 @@ def waited(thinned: Thinned, plan: MakespanPlan | None) -> int:
 @pytest.mark.parametrize("count", [24, pytest.param(1500, marks=pytest.mark.slow)])
 def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is merged, no schedule ends before what is proven; what is chosen becomes a schedule."""
-    stop, compared, above, delayed, planned, tight = np.zeros(1, dtype=np.int64), 0, 0, 0, 0, 0
+    stop, compared, above, delayed, planned, tight, swapped = np.zeros(1, dtype=np.int64), 0, 0, 0, 0, 0, 0
     for seed in range(count):
-        thinned, best = visited(seed), Incumbent[MakespanPlan]()
+        thinned, best = visited(seed, alike=seed % 4 == 2), Incumbent[MakespanPlan]()
         whole = thinned.whole
         if not try_everything(whole, best, steps=400_000):
             continue
@@ -102,11 +121,17 @@ def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) 
         assert chain.fill(Monitor(60.0), stop)
         draws = np.random.default_rng(seed)
         price = draws.exponential(0.5, whole.devices) * chain.limited
-        path = chain.path(price, draws.exponential(1.0, whole.devices) * np.isfinite(chain.cap))
+        visits = draws.exponential(1.0, whole.devices) * np.isfinite(chain.cap)
+        path = chain.path(evened(price, chain.classes), evened(visits, chain.classes))
         if seed % 2 and math.isfinite(best.value):
             path = chain.ascend(path, best.value, 60, Monitor(10.0), stop)
-        entries, near = _look_up(chain, path, 10_000, Incumbent(), 1, Monitor(60.0))
+        known: Incumbent[MakespanPlan] = Incumbent()
+        if seed % 3 == 0 and best.answer is not None:
+            # Only what is shorter is looked for.
+            known.offer(best.value, best.answer)
+        entries, near = _look_up(chain, path, 10_000, known, 1, Monitor(60.0))
         path = chain.path(path.price, path.visits)
+        swapped += bool(chain.interchangeable(path))
         if near <= 0:
             # Prices drawn so high that they say nothing of what is far: no goal is left to prove.
             continue
@@ -139,6 +164,7 @@ def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) 
             assert mine.value >= best.value - 1e-9
     assert min(compared, above, delayed, planned) >= count // 12, (compared, above, delayed, planned, tight)
     assert tight
+    assert swapped >= count // 12
 
 
 def test_guests() -> None:

@@ -20,10 +20,12 @@ from partita.engines.kernels.makespan.constrained import (
 
 
 def drawn(seed: int) -> StageArrays:
-    """A few blocks on two or three devices, perhaps with a source and guests after it."""
+    """A few blocks on two or three devices, perhaps with a source and guests after it; the first two may be alike."""
     rng = np.random.default_rng(seed)
     devices, blocks = int(rng.integers(2, 4)), int(rng.integers(2, 4))
     source = int(rng.integers(0, blocks)) if seed % 4 else -1
+    alike = seed % 3 == 0
+    first = np.array([0, 0 if alike else 1, *range(2, devices + 1)])
     kind, ptr, rows = list[int](), [0], list[tuple[int, int, float, list[float], list[float], float]]()
     zero = [0.0] * devices
     for k in range(blocks):
@@ -33,6 +35,7 @@ def drawn(seed: int) -> StageArrays:
             for _ in range(int(rng.integers(1, 3))):
                 held = rng.integers(0, 4, devices).astype(float).tolist()
                 rows.append((begin, end, float(rng.integers(1, 9)), held, zero, 0.0))
+        rows += [swapped(row) for row in rows[ptr[-1] :]] if alike else []
         ptr.append(len(rows))
         for _ in range(int(rng.integers(0, 3)) if 0 <= source < k else 0):
             kind.append(GUEST)
@@ -40,10 +43,13 @@ def drawn(seed: int) -> StageArrays:
                 sends = [0.0 if d == e else float(rng.integers(1, 12)) for e in range(devices)]
                 held = [float(e == d) * 2.0 for e in range(devices)]
                 rows.append((end, end, 0.0, held, sends, float(rng.integers(0, 9))))
+            rows += [swapped(row) for row in rows[ptr[-1] :]] if alike else []
             ptr.append(len(rows))
     begin, end = np.array([row[:2] for row in rows], dtype=np.int64).T.copy()
     takes, held = np.array([row[2] for row in rows]), np.array([row[3] for row in rows])
     price, limit = rng.exponential(0.5, devices) * rng.integers(0, 2), rng.integers(2, 9, devices).astype(float)
+    time = rng.integers(0, 4, devices).astype(float)
+    price, limit, time = price[first[:-1]], limit[first[:-1]], time[first[:-1]]
     paid = takes + held @ price
     rest = np.full((len(kind) + 1, devices + 1), math.inf)
     rest[-1] = -float(price @ limit)
@@ -60,12 +66,40 @@ def drawn(seed: int) -> StageArrays:
         held=held,
         sends=np.array([row[4] for row in rows]),
         after=np.array([row[5] for row in rows]),
-        time=rng.integers(0, 4, devices).astype(float),
+        time=time,
         one_by_one=bool(seed % 5),
         rest=rest,
         limit=limit,
         width=np.where(rng.random(devices) < 0.3, math.inf, limit / rng.integers(1, 5)),
+        alike_ptr=np.array([0, 2] if alike else [0]),
+        alike=np.array([0, 1] if alike else [], dtype=np.int64),
+        place=np.arange(devices),
+        first=first,
     )
+
+
+def swapped(
+    row: tuple[int, int, float, list[float], list[float], float],
+) -> tuple[int, int, float, list[float], list[float], float]:
+    """An option with the first two devices in each other's place."""
+    begin, end, takes, held, sends, after = row
+    number = [1, 0, *range(2, len(held) + 1)]
+    return (
+        number[begin],
+        number[end],
+        takes,
+        [held[number[d]] for d in range(len(held))],
+        [sends[number[d]] for d in range(len(held))],
+        after,
+    )
+
+
+def begun_on_the_first(s: StageArrays) -> StageArrays:
+    """Without options that begin on a device that is alike another one before it."""
+    kept = s.first[s.begin] == s.begin
+    ptr = np.concatenate([[0], np.cumsum(kept)])[s.ptr]
+    rows = {name: getattr(s, name)[kept] for name in ("begin", "end", "takes", "paid", "held", "sends", "after")}
+    return s._replace(ptr=ptr, **rows)
 
 
 def taken(s: StageArrays, path: tuple[int, ...]) -> float:
@@ -115,6 +149,7 @@ def test_against_all_paths(count: int) -> None:
         path = np.zeros(len(s.kind), dtype=np.int64)
 
         assert found_in(s, 1000, below) == pytest.approx(min(least, below)), seed
+        assert found_in(begun_on_the_first(s), 1000, below) == pytest.approx(min(least, below)), seed
         if math.isfinite(least):
             assert found_in(s, 1000, least) == least, seed
         loose = found_in(s, 1, below)

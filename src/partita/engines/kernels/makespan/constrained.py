@@ -7,6 +7,9 @@ more than either: then the best label at the end takes no more than any path. Fo
 *Guests* are operators beside the chain that wait for one separator, the *source*, and are waited for inside a block.
 Their stages come just after this block, and say on which device each of them is. What the source sends to guests
 elsewhere leaves its device one by one, so that the last of these has it no earlier than all of it takes.
+
+Of devices that can change places, a merged label is renumbered: the one where it ends is the first, then that of the
+source, and the rest follow by what they hold. Options that begin on the first ones are enough then.
 """
 
 from __future__ import annotations
@@ -47,6 +50,12 @@ class StageArrays(NamedTuple):
     rest: Floats  #: (K + 1, D + 1) What the rest of a path takes at least, paid for, after so many stages.
     limit: Floats  #: (R,) What devices hold at most.
     width: Floats  #: (R,) What labels of a cell differ by at most in what they hold.
+    #: Classes of devices that can change places: where each begins in ``alike``, and of every device its number among
+    #: limited ones, −1 without a limit, and the first of its class, or itself, D for D.
+    alike_ptr: Longs
+    alike: Longs
+    place: Longs
+    first: Longs
 
 
 class LabelArrays(NamedTuple):
@@ -103,6 +112,42 @@ def _merge(new: LabelArrays, y: int, number: Floats, held: Floats) -> None:
         new.number[y, j] = min(new.number[y, j], number[j])
     for r in range(held.shape[0]):
         new.held[y, r] = min(new.held[y, r], held[r])
+
+
+@inlined
+def _swap(held: Floats, s: StageArrays, d: int, e: int) -> None:
+    """Two devices of a class change what they hold."""
+    if s.place[d] >= 0:
+        held[s.place[d]], held[s.place[e]] = held[s.place[e]], held[s.place[d]]
+
+
+@inlined
+def _renumber(s: StageArrays, held: Floats, end: int, source: int) -> int:
+    """What devices hold with devices of classes in order, the end being the first of its class; the source then."""
+    devices = s.time.shape[0]
+    home = source % devices if source >= 0 else -1
+    for c in range(s.alike_ptr.shape[0] - 1):
+        low, high = s.alike_ptr[c], s.alike_ptr[c + 1]
+        first = s.alike[low]
+        fixed = low
+        stays = home >= 0 and s.first[home] == first
+        if end < devices and s.first[end] == first:
+            _swap(held, s, first, end)
+            if stays and home == end:
+                home, stays = first, False
+            elif stays and home == first:
+                home = end
+            fixed += 1
+        if stays:
+            _swap(held, s, s.alike[fixed], home)
+            home = s.alike[fixed]
+            fixed += 1
+        for i in range(fixed + 1, high):
+            j = i
+            while j > fixed and s.place[first] >= 0 and held[s.place[s.alike[j - 1]]] < held[s.place[s.alike[j]]]:
+                _swap(held, s, s.alike[j - 1], s.alike[j])
+                j -= 1
+    return home if source < devices else devices + home
 
 
 @inlined
@@ -167,26 +212,37 @@ def constrained_paths(
     old.held[0] = 0.0
     old.device[0], old.source[0] = s.rest.shape[1] - 1, -1
     count = 1
+    # The options of a stage that begin on a device lie between these; the closer, the faster.
+    low, high = np.zeros(s.rest.shape[1], dtype=np.int64), np.zeros(s.rest.shape[1], dtype=np.int64)
     for k in range(stages):
+        low[:] = high[:] = 0
+        for o in range(s.ptr[k], s.ptr[k + 1]):
+            if high[s.begin[o]] == 0:
+                low[s.begin[o]] = o
+            high[s.begin[o]] = o + 1
         row[k + 1] = row[k] + (count if k > 0 else 0)
         many = cells = 0
         for x in range(count):
             if stop[0] != 0:
                 return -1.0
-            for o in range(s.ptr[k], s.ptr[k + 1]):
+            for o in range(low[old.device[x]], high[old.device[x]]):
                 if s.begin[o] != old.device[x]:
                     continue
                 end = s.end[o]
+                last_end = s.first[end] if merged else end
                 source = _extend(s, old, x, k, o, number)
-                if number[_TAKES] >= below or number[_PAID] + s.rest[k + 1, end] >= below:
+                if number[_TAKES] >= below or number[_PAID] + s.rest[k + 1, last_end] >= below:
                     continue
                 cell, fits = 0, True
                 for r in range(limited):
                     held[r] = old.held[x, r] + s.held[o, r]
                     fits = fits and held[r] <= s.limit[r] * (1.0 + SUMMED)
-                    cell = (cell * _SPREAD + int(held[r] / s.width[r])) & _MASK
                 if not fits:
                     continue
+                if merged:
+                    source, end = _renumber(s, held, end, source), last_end
+                for r in range(limited):
+                    cell = (cell * _SPREAD + int(held[r] / s.width[r])) & _MASK
                 cell = ((cell * _SPREAD + end) * 128 + source + 1) & _MASK
                 place = _first(table, new, cell, end, source)
                 # What it is no better than, what it is better than, or the last one of a full cell.

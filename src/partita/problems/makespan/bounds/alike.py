@@ -206,7 +206,9 @@ class PartsTable(BlockTable):
         group = instance.arrays.group.of
         self.parts, self.count = parts, len(parts.rows)
         self.patterns = Patterns(instance, parts, instance.devices ** len(parts.hubs))
-        super().__init__(block, stop, instance, [int(group[v]) for v in parts.hubs])
+        # Entries that are the same with devices renumbered are looked at one by one.
+        same = np.append(np.arange(instance.devices), -1)[None]
+        super().__init__(block, stop, instance, [int(group[v]) for v in parts.hubs], same)
         hubs, many = len(self.ways), len(self.patterns.supports)
         #: (ways,) The support of each.
         self.support: Longs = np.tile(np.arange(many), hubs)
@@ -255,7 +257,7 @@ class PartsTable(BlockTable):
                 best, found = value, self.held[way] + self.count * self.patterns.held[int(costs.argmin())]
         return found
 
-    def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs) -> bool:
+    def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs, most: float = math.inf) -> bool:
         key = way, source, target
         if key in self._fresh or stop[0] != 0 or math.isinf(self.at(*key)):
             return False

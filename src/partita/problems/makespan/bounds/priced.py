@@ -31,6 +31,7 @@ from partita.problems.makespan.bounds.alike import PartsTable, parts_of
 from partita.problems.makespan.bounds.tables import BlockTable, Piece, cheapest, heavy_of
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.separators import Chain
+from partita.problems.makespan.symmetry import evened, interchangeable, renumberings
 
 #: Ways to place what is heavy in a block, at most, and (operators · devices · ways) of all blocks.
 _WAYS, _WORK = 4096, 10_000_000
@@ -40,6 +41,8 @@ _FINE = 14
 _ROUNDING = 10 * SUMMED
 #: Steps of prices are for what is at most so much more than the most that was met.
 _NEAR = 1.05
+#: So much more of what is left to a goal is looked at in a block, for rounding.
+MORE = 1.001
 
 
 @dataclass(frozen=True)
@@ -72,10 +75,12 @@ class PricedChain:
         self.out_sizes: Floats = sizes[self.out_groups].astype(np.float64)
         self.out_able = whole.by_class(whole.able)[self.out_groups]
         self.tables: dict[int, BlockTable] = {}
+        self.classes = interchangeable(whole)  #: Of devices that can change places, which have equal prices.
 
     def fill(self, monitor: Monitor, stop: Longs) -> bool:
         """Make all tables, before anything else; whether it was not told to stop."""
         different = dict.fromkeys(self.chain.alike)
+        numbers = renumberings(self.whole.devices, self.classes)
         for number in different:
             block = self.chain.blocks[number]
             size = len(different) * self.whole.devices * len(block.operators)
@@ -85,9 +90,15 @@ class PricedChain:
             parts = None if inner.count <= _FINE else parts_of(block, inner)
             heavy = heavy_of(block, inner, max(1, min(_WAYS, _WORK // max(1, size))))
             self.tables[number] = (
-                PartsTable(block, inner, parts, stop) if parts else BlockTable(block, stop, inner, heavy)
+                PartsTable(block, inner, parts, stop) if parts else BlockTable(block, stop, inner, heavy, numbers)
             )
         return True
+
+    def interchangeable(self, path: PricedPath) -> list[list[int]]:
+        """Classes of devices that can change places on a path with its prices, too."""
+        mixed = any(isinstance(table, PartsTable) for table in self.tables.values())
+        same = [len({*path.price[row]}) == len({*path.visits[row]}) == 1 for row in self.classes]
+        return [row for row, alike in zip(self.classes, same, strict=True) if alike and not mixed]
 
     def begin(self) -> None:
         """From now on look anew at what prices change."""
@@ -174,11 +185,13 @@ class PricedChain:
         first, last = self.chain.rows[number : number + 2]
         return [max(d, 0) for d in first], [max(d, 0) for d in last]
 
-    def refine(self, path: PricedPath, stop: Longs) -> bool:
-        """Try everything for the entries of a path; whether some were new."""
+    def refine(self, path: PricedPath, stop: Longs, goal: float = math.inf) -> bool:
+        """Try everything for the entries of a path, for schedules that end before a goal; whether some were new."""
         new = False
         for k, way, source, target in path.entries:
-            new |= self.table(k).refine(way, source, target, path.price, stop)
+            table = self.table(k)
+            most = (goal - path.value) * MORE + table.at(way, source, target)
+            new |= table.refine(way, source, target, path.price, stop, most)
         return new
 
     def ascend(
@@ -201,7 +214,7 @@ class PricedChain:
         top, length, failed = at(now), 1.0, 0
         for _ in range(steps):
             found = at(now)
-            if self.refine(found, stop):
+            if self.refine(found, stop, goal):
                 found = at(now)
             if found.value > top.value:
                 top, failed = found, 0
@@ -213,6 +226,8 @@ class PricedChain:
                 now, found = np.concatenate([top.price * scale, top.visits]), top
                 length, failed, direction = length / 2, 0, 0.0 * direction
             excess = np.where(limited, np.concatenate([(found.held - self.limit) / scale, found.missing]), 0.0)
+            # A bound that is concave and does not know them apart has its best prices where they are equal.
+            excess = np.concatenate([evened(excess[:half], self.classes), evened(excess[half:], self.classes)])
             excess = np.where((now <= 0) & (excess < 0), 0.0, excess)
             direction = excess + 0.5 * direction
             square = float(direction @ direction)

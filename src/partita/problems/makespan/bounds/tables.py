@@ -33,8 +33,13 @@ class Piece:
 class BlockTable:
     """What a block takes at least, by way and by the devices of its ends (one place where it has no such end)."""
 
-    def __init__(self, block: Block, stop: Longs, instance: MakespanInstance, heavy: Sequence[int]) -> None:
-        """With these ``heavy`` classes of the block's problem, which ``instance`` is."""
+    def __init__(
+        self, block: Block, stop: Longs, instance: MakespanInstance, heavy: Sequence[int], numbers: Longs
+    ) -> None:
+        """With these ``heavy`` classes of the block's problem, which ``instance`` is.
+
+        ``numbers`` (m, D + 1) are ways to renumber devices that leave that problem as it is.
+        """
         self.block, self.instance, a = block, instance, instance.arrays
         self.entry = 0 if block.entry >= 0 else -1
         self.exit = instance.count - 1 if block.exit >= 0 else -1
@@ -56,6 +61,19 @@ class BlockTable:
         self.least = np.zeros((len(ways), *(instance.devices if v >= 0 else 1 for v in (self.entry, self.exit))))
         self._find_chains(instance.able, self.ways, stop, self.least)
         self.known: dict[tuple[int, int, int], Piece | None] = {}
+        self._numbers = numbers
+        #: (heavy, D) What a device adds to the number of a way.
+        self._adds = np.zeros((len(self.heavy), instance.devices), dtype=np.int64)
+        for column, g in enumerate(self.heavy):
+            stride = math.prod(len(instance.choices[h]) for h in self.heavy[column + 1 :])
+            self._adds[column, instance.choices[g]] = stride * np.arange(len(instance.choices[g]))
+
+    def images(self, way: int, source: int, target: int) -> dict[tuple[int, int, int], Longs]:
+        """All entries that are this one with devices renumbered, itself among them, and the numbers (D + 1,)."""
+        numbers = self._numbers
+        ways = self._adds[np.arange(len(self.heavy)), numbers[:, self.ways[way]]].sum(axis=1)
+        keys = zip(ways.tolist(), numbers[:, source].tolist(), numbers[:, target].tolist(), strict=True)
+        return dict(zip(keys, numbers, strict=True))
 
     def _find_chains(self, able: Bools, ways: Longs, stop: Longs, found: Floats) -> None:
         """Fill ``found`` with what chains and heavy classes take at least, where operators may be on (n, D)."""
@@ -119,13 +137,14 @@ class BlockTable:
         found: Floats = self.held[way] + cheapest(self.light_sizes, self.light_able, price)[1]
         return found
 
-    def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs) -> bool:
+    def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs, most: float = math.inf) -> bool:
         """Find out more of a way between two devices, −1 for no end, at some prices; whether that is new.
 
-        Everything that is left is tried.
+        Everything that is left is tried, and entries that are the same with devices renumbered are known as well. Only
+        schedules shorter than ``most`` are looked for: what takes as long is known to be no shorter.
         """
         key = way, source, target
-        if key in self.known or stop[0] != 0:
+        if key in self.known or stop[0] != 0 or self.at(*key) >= most:
             return False
         instance = self.block.at(source, target)
         able = self._able(way) & instance.able
@@ -141,11 +160,17 @@ class BlockTable:
         head, tail = labels(instance.arrays, instance.ordered, np.where(able, instance.arrays.time, math.inf))
         arrays = instance.arrays._replace(tail=clearly_below(tail))
         given = arrays, able, head, instance.ordered, instance.most_held
-        found, ended = exhaust(*given, math.inf, _STEPS, stop, device, start, flow_start)
-        if math.isfinite(found):
-            self.known[key] = Piece(device.tolist(), start.tolist(), flow_start.tolist(), found)
+        found, ended = exhaust(*given, most, _STEPS, stop, device, start, flow_start)
+        least = float(part[0])
         if ended:
-            part[:] = np.maximum(part, rounded_down(found, found, n + flows) if math.isfinite(found) else math.inf)
+            least = max(least, rounded_down(found, found, n + flows) if math.isfinite(found) else math.inf)
+        for (w, s, t), numbers in self.images(*key).items():
+            at = w, max(s, 0), max(t, 0)
+            self.least[at] = max(self.least[at], least)
+            self.known[w, s, t] = None
+            if found < most:
+                made = numbers[device].tolist(), start.tolist(), flow_start.tolist(), found
+                self.known[w, s, t] = Piece(*made)
         return True
 
 

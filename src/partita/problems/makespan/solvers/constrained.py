@@ -13,7 +13,7 @@ device sends to one after the other, so that labels know on which devices they a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -45,10 +45,14 @@ class ConstrainedPaths:
     def __init__(self, thinned: Thinned, chain: PricedChain, path: PricedPath, entries: Sequence[Entry]) -> None:
         self.chain, whole, devices = chain, thinned.whole, thinned.whole.devices
         source, guests = guests_of(thinned)
+        classes = chain.interchangeable(path)
+        first = np.arange(devices + 1)
+        for row in classes:
+            first[row] = row[0]
         if len(guests) * devices * (devices + 1) > _GUESTS:
             source, guests = -1, []
         by_block: dict[int, list[Entry]] = {}
-        for entry in entries:
+        for entry in [*entries, *_images(chain, entries, first)] if classes else entries:
             by_block.setdefault(entry.number, []).append(entry)
         limited = np.flatnonzero(chain.limited)
         #: Of every option its entry, or a guest's class and its device.
@@ -57,17 +61,17 @@ class ConstrainedPaths:
         paid = _paid(chain, path)
         for number in range(len(chain.chain.blocks)):
             rows.stage(SOURCE if number == source else BLOCK)
-            for entry in by_block.get(number, ()):
+            for entry in sorted(by_block.get(number, ()), key=lambda one: one.source):
                 ends = entry.source % (devices + 1), entry.target % (devices + 1)
                 rows.option(*ends, length(chain, entry), paid(entry), held_at_least(chain, entry))
                 self.options.append(entry)
             for guest in (one for one in guests if one.block == number):
                 rows.stage(GUEST)
                 after, v = after_guest(thinned, guest), guest.operator
-                for d in whole.choices[whole.arrays.group.of[v]]:
-                    held = np.where(np.arange(devices) == d, whole.arrays.memory[v], 0.0)
-                    cost = float(held @ path.price)
-                    for t in range(devices + 1):
+                for t in range(devices + 1):
+                    for d in whole.choices[whole.arrays.group.of[v]]:
+                        held = np.where(np.arange(devices) == d, whole.arrays.memory[v], 0.0)
+                        cost = float(held @ path.price)
                         if math.isfinite(after[d, t]):
                             serial = whole.arrays.cost[guest.read][:, d]
                             rows.option(t, t, 0.0, cost, held, serial, float(after[d, t]))
@@ -82,7 +86,7 @@ class ConstrainedPaths:
             time = chain.chain.instance.arrays.time[chain.chain.separators[source]]
         last, widths = floor - spent - _ROUNDING * summed, _widths(chain, path)
         one_by_one = bool(whole.arrays.serial[1])
-        self.stages = rows.arrays(last, time, one_by_one, chain.limit[limited], widths[limited])
+        self.stages = rows.arrays(last, time, one_by_one, chain.limit[limited], widths[limited], classes, first)
 
     def least(self, below: float, stop: Longs) -> float | None:
         """What no path takes less than, ``below`` at most; None where there is too much to look at, or told to stop."""
@@ -163,7 +167,16 @@ class _Rows:
         self.held.append(held[self.limited])
         self.sends.append(np.zeros(self.devices) if sends is None else sends)
 
-    def arrays(self, last: float, time: Floats, one_by_one: bool, limit: Floats, width: Floats) -> StageArrays:
+    def arrays(
+        self,
+        last: float,
+        time: Floats,
+        one_by_one: bool,
+        limit: Floats,
+        width: Floats,
+        classes: Sequence[Sequence[int]],
+        first: Longs,
+    ) -> StageArrays:
         """All of them; paths end with so much."""
         begin, end = np.array(self.ends, dtype=np.int64).reshape(-1, 2).T.copy()
         takes, paid, after = np.array(self.numbers, dtype=np.float64).reshape(-1, 3).T.copy()
@@ -172,6 +185,8 @@ class _Rows:
         for k in range(len(self.kind) - 1, -1, -1):
             mine = slice(self.ptr[k], self.ptr[k + 1])
             np.minimum.at(rest[k], begin[mine], paid[mine] + rest[k + 1, end[mine]])
+            # Options that begin on the first of a class are those of all of them.
+            rest[k] = np.minimum(rest[k], rest[k, first])
         return StageArrays(
             kind=np.array(self.kind, dtype=np.int64),
             ptr=np.array(self.ptr, dtype=np.int64),
@@ -187,4 +202,23 @@ class _Rows:
             rest=rest,
             limit=limit,
             width=width,
+            alike_ptr=np.cumsum([0, *map(len, classes)]),
+            alike=np.array([d for row in classes for d in row], dtype=np.int64),
+            place=np.where(self.limited, np.cumsum(self.limited) - 1, -1),
+            first=first,
         )
+
+
+def _images(chain: PricedChain, entries: Sequence[Entry], first: Longs) -> Iterator[Entry]:
+    """Of entries with devices renumbered those that are not among them, and begin on the first of a class."""
+    known, rows = {(e.number, e.way, e.source, e.target) for e in entries}, chain.chain.rows
+    looked: set[tuple[int, int, int, int]] = set()
+    for entry in entries:
+        if (entry.number, entry.way, entry.source, entry.target) in looked:
+            continue
+        for way, source, target in chain.table(entry.number).images(entry.way, entry.source, entry.target):
+            key = entry.number, way, source, target
+            looked.add(key)
+            if key not in known and first[source] in (source, len(first) - 1):
+                ends = rows[entry.number].index(source), rows[entry.number + 1].index(target)
+                yield Entry(entry.number, way, *ends, source, target)

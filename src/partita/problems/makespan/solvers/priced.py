@@ -21,7 +21,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import lowered
 from partita.problems.makespan.bounds.alike import PartsTable
-from partita.problems.makespan.bounds.priced import PricedChain, PricedPath
+from partita.problems.makespan.bounds.priced import MORE, PricedChain, PricedPath
 from partita.problems.makespan.local_search import State, search, settle
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
@@ -45,6 +45,8 @@ from partita.problems.makespan.windows import Windows
 #: Steps of ascents in prices, the entries near to which are looked up after each; entries of a program at first and
 #: at most, its seconds, the gap at which it ends, and programs at most.
 _STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 150, 50), 1_000, 9_000, 6.0, 1e-3, 3
+#: Most entries that paths are made of.
+_ALL = 81_000
 #: Entries at first where blocks have equal parts, which make programs larger.
 _PARTS = 300
 #: Shares of the way from what is proven to the best plan, or to where other entries may be better, up to which paths
@@ -115,16 +117,20 @@ def _look_up(
     def look(entry: Entry) -> bool:
         if best.done or monitor.stopping:
             return False
-        return chain.table(entry.number).refine(entry.way, entry.source, entry.target, path.price, best.stop)
+        ends = entry.way, entry.source, entry.target
+        # Schedules through it that are no better than the best one do not matter.
+        left = best.value - float(through[entry.number][entry.way, entry.i, entry.j])
+        table = chain.table(entry.number)
+        return table.refine(*ends, path.price, best.stop, MORE * left + table.at(*ends))
 
     while True:
         path = chain.path(path.price, path.visits)
-        least = [_smallest(chain.through(path, k).ravel(), most + 1) for k in range(len(rows) - 1)]
-        near = float(_smallest(np.concatenate(least), most + 1).max())
+        through = [chain.through(path, k) for k in range(len(rows) - 1)]
+        near = float(_smallest(np.concatenate([_smallest(each.ravel(), most + 1) for each in through]), most + 1).max())
         entries = [
             Entry(k, way, i, j, rows[k][i], rows[k + 1][j])
             for k in range(len(rows) - 1)
-            for way, i, j in np.argwhere(chain.through(path, k) <= near).tolist()
+            for way, i, j in np.argwhere(through[k] <= near).tolist()
         ]
         known = {(chain.chain.alike[e.number], e.way, e.source, e.target): e for e in entries}
         with ThreadPoolExecutor(max(1, threads)) as pool:
@@ -278,9 +284,9 @@ class _Plans:
                         found = self._prove(paths, half)
                         least, below = (half, below) if found is not None and found >= half else (least, half)
                     return None if best.done or self.monitor.stopping else paths.chosen(below, best.stop)
-            if near >= best.value or most >= _MOST:
+            if near >= best.value or most >= _ALL:
                 break
-            most = min(_MOST, 3 * most)
+            most = min(_ALL, 3 * most)
             entries, near = _look_up(self.chain, now, most, best, 1, self.monitor)
         return None
 
