@@ -12,6 +12,7 @@ from exporters.splits import changed, usual
 from partita.documents.document import write_json
 from partita.exporters import ALL_EXPORTERS, DEPLOYMENT_EXPORTERS, EXPORTERS, find_exporter
 from partita.exporters.exporter import Exporter, FileExporter
+from partita.exporters.refusals import refusals
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.catalogue.runtimes import RUNTIMES
 from partita.nouns.split import Split
@@ -94,6 +95,8 @@ def test_refusals_on_the_command_line(exporter: Exporter, tmp_path: Path, partit
     assert run.code == 2
     assert run.out == ""
     assert run.err.startswith(f"partita: {exporter.name} cannot run this plan: ")
+    within = not refusals(changed(usual(exporter.name), 1, replicas=3), exporter.name, exporter.limits)
+    assert within or run.err.endswith(f"; plan with --runtime {exporter.name}\n")
     assert run.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
     with pytest.raises(UnsupportedError):

@@ -88,6 +88,10 @@ class Exporter(ABC):
         """Refuse a split that the runtime cannot run, with all reasons in one ``UnsupportedError``."""
         reasons = self.supports(split)
         if reasons:
+            # A plan within its limits is another plan, but not of another workload.
+            known = self.limits.training if split.training else self.limits.inference
+            if known and refusals(split, self.name, self.limits):
+                reasons.append(f"plan with --runtime {self.name}")
             raise UnsupportedError(f"{self.name} cannot run this plan: {'; '.join(reasons)}")
 
     @abstractmethod

@@ -69,8 +69,12 @@ def _what_is_missing(problem: ThroughputProblem) -> str:
         if need > largest:
             op = next(o for o, g in zip(problem.operators, instance.group, strict=True) if g == item)
             together = int((instance.group == item).sum())
-            shared = f" and the {together - 1} operators it must share a device with" if together > 1 else ""
-            need_text = f"{op.label}{shared} needs {format_bytes(need)} alone"
+            need_text = f"{op.label} needs {format_bytes(need)} alone"
+            if together > 1:
+                others = "operator" if together == 2 else f"{together - 1} operators"
+                need_text = (
+                    f"{op.label} and the {others} it must share a device with need {format_bytes(need)} together"
+                )
             if not usable:
                 return f"{need_text}, and the devices left do not all support its operators"
             return f"{need_text}, {format_bytes(need - largest)} more than the largest device has"
