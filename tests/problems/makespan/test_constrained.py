@@ -109,7 +109,7 @@ def waited(thinned: Thinned, plan: MakespanPlan | None) -> int:
 @pytest.mark.parametrize("count", [24, pytest.param(1500, marks=pytest.mark.slow)])
 def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is merged, no schedule ends before what is proven; what is chosen becomes a schedule."""
-    stop, compared, above, delayed, planned, tight, swapped = np.zeros(1, dtype=np.int64), 0, 0, 0, 0, 0, 0
+    stop, compared, above, delayed, planned, tight, swapped, apart = np.zeros(1, dtype=np.int64), 0, 0, 0, 0, 0, 0, 0
     for seed in range(count):
         thinned, best = visited(seed, alike=seed % 4 == 2), Incumbent[MakespanPlan]()
         whole = thinned.whole
@@ -149,6 +149,11 @@ def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) 
             patch.setattr(paths, "stages", free)
             alone = paths.least(goal, stop)
         delayed += alone is not None and least > alone + 1e-9
+        paths.refine(3)
+        finer = paths.least(goal, stop)
+        assert finer is not None
+        assert finer <= best.value * (1 + 1e-9), seed
+        apart += finer > least
         found = paths.chosen(goal, stop)
         if found is None:
             continue
@@ -165,6 +170,7 @@ def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) 
     assert min(compared, above, delayed, planned) >= count // 12, (compared, above, delayed, planned, tight)
     assert tight
     assert swapped >= count // 12
+    assert apart
 
 
 def test_guests() -> None:

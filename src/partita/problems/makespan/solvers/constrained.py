@@ -88,6 +88,10 @@ class ConstrainedPaths:
         one_by_one = bool(whole.arrays.serial[1])
         self.stages = rows.arrays(last, time, one_by_one, chain.limit[limited], widths[limited], classes, first)
 
+    def refine(self, times: int = 1) -> None:
+        """Merge only labels that hold half as different amounts from now on, so many times."""
+        self.stages = self.stages._replace(width=self.stages.width / 2**times)
+
     def least(self, below: float, stop: Longs) -> float | None:
         """What no path takes less than, ``below`` at most; None where there is too much to look at, or told to stop."""
         none = np.zeros((0, 2), dtype=np.int64), np.zeros(0, dtype=np.int64)

@@ -45,8 +45,8 @@ from partita.problems.makespan.windows import Windows
 #: Steps of ascents in prices, the entries near to which are looked up after each; entries of a program at first and
 #: at most, its seconds, the gap at which it ends, and programs at most.
 _STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 150, 50), 1_000, 9_000, 6.0, 1e-3, 3
-#: Most entries that paths are made of.
-_ALL = 81_000
+#: Most entries that paths are made of, and how often they are told apart twice as finely where too much is merged.
+_ALL, _FINER = 81_000, 6
 #: Entries at first where blocks have equal parts, which make programs larger.
 _PARTS = 300
 #: Shares of the way from what is proven to the best plan, or to where other entries may be better, up to which paths
@@ -268,16 +268,22 @@ class _Plans:
 
         Where all that these entries can prove is proven, more of them are looked up.
         """
-        best, most = self.best, len(entries)
+        best, most, finer = self.best, len(entries), 0
         while not (best.done or self.monitor.stopping):
             now = self.chain.path(path.price, path.visits)
             paths = ConstrainedPaths(self.thinned, self.chain, now, entries)
+            paths.refine(finer)
             proven, goal = max(now.value, best.bound), min(near, best.value)
             for share in _SHARES if proven < goal * (1.0 - _GAP) < math.inf else ():
                 below = proven + share * (goal - proven)
                 least = self._prove(paths, below)
+                while least is not None and least < below and finer < _FINER:
+                    # Too much was merged.
+                    finer += 1
+                    paths.refine()
+                    least = self._prove(paths, below)
                 if least is None or least < below:
-                    # There are too many paths below that, or too much was merged.
+                    # There are too many paths below that, or one that takes so much.
                     least = max(proven, best.bound)
                     for _ in range(_HALVES):
                         half = (least + below) / 2
