@@ -106,7 +106,8 @@ def test_a_mistake_does_not_cost_the_trace(monkeypatch: pytest.MonkeyPatch, tmp_
     """Cluster, settings and solver are looked at first."""
     (tmp_path / "model.py").write_text("raise RuntimeError('it was read')")
     model = f"{tmp_path}/model.py:build"
-    for cluster, wrong in (("2xL5", {}), ("2xL4", {"solver": "x"}), ("2xL4", {"cuts": "x"}), ("2xL4", {"x": 1})):
+    settings = ({"solver": "x"}, {"cuts": "x"}, {"x": 1}, {"costs": "nowhere.csv"})
+    for cluster, wrong in (("2xL5", {}), *(("2xL4", setting) for setting in settings)):
         with pytest.raises(pt.InputError) as error:
             pt.plan(model, cluster, **wrong)  # type: ignore[arg-type]
         assert "it was read" not in str(error.value)

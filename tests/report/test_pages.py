@@ -152,6 +152,14 @@ def test_other_documents_are_refused(document: dict[str, Any], message: str) -> 
             show(document)
 
 
+@pytest.mark.parametrize("name", ["R.json", "page.pdf"])
+def test_pages_are_no_other_files(documents: Documents, tmp_path: Path, name: str) -> None:
+    """The result that is shown is not written over."""
+    with pytest.raises(InputError, match=rf"{name}: a report is a page of HTML"):
+        write_page(tmp_path / name, documents.read("training"))
+    assert not (tmp_path / name).exists()
+
+
 @plotly
 def test_how_a_plan_is_simulated_can_be_asked_for(documents: Documents) -> None:
     document = documents.read("training")

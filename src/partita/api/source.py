@@ -29,6 +29,7 @@ from partita.conductor.place import placing_facet, staged_plan
 from partita.conductor.plan import choose_problem, price_all
 from partita.conductor.solve import check_solver
 from partita.costs.profile import Measured, Profile
+from partita.costs.table import cost_source
 from partita.documents.result_file import RESULT_FORMAT
 from partita.ground.errors import InputError, UnsupportedError
 from partita.nouns.catalogue.files import read_document
@@ -205,6 +206,7 @@ def read_model(
             raise InputError(f"{wrong} is about training; add --training, or leave it out")
         check_solver(kind, solver)
         kind.model.check(read_settings(kind.model.pricing, settings[1], f"{kind.name} pricing"), machines)
+        cost_source(settings[1].get("costs"))
         return kind, notes, settings
 
     workload = Workload.of(training=asked.training)

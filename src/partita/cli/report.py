@@ -35,10 +35,11 @@ def report(file: str, problem_file: str | None, output: str | None, **settings: 
     from partita.documents.result_file import with_problem
     from partita.ground.errors import require
     from partita.problems.importers import read_problem
-    from partita.report.pages import page, write_page
+    from partita.report.pages import check_page, page, write_page
 
     require("plotly", "report")
     where = str(Path(file).with_suffix(".html")) if output is None else output
+    check_page(where)
     check_writable(where)
     document = decode(read_bytes(file), dict[str, Any], file)
     if problem_file is not None:

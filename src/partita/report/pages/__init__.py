@@ -49,7 +49,15 @@ def page(document: Mapping[str, Any], name: str = "the document", **settings: An
 
 def write_page(path: str | Path, document: Mapping[str, Any], name: str = "the document", **settings: Any) -> None:
     """Write ``page`` to a file, atomically; ``InputError`` if it cannot be written."""
+    check_page(path)
     write_atomic(path, page(document, name, **settings).encode())
+
+
+def check_page(path: str | Path) -> None:
+    """Refuse a file that would not be taken for a page; it raises as ``write_page``."""
+    ending = Path(path).suffix.lower()
+    if ending not in ("", ".html", ".htm"):
+        raise InputError(f"{path}: a report is a page of HTML, and its file ends in .html, not {ending}")
 
 
 def cell(document: Mapping[str, Any]) -> str:
