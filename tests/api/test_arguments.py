@@ -178,11 +178,22 @@ def test_axes_of_a_sweep() -> None:
     assert len(pt.sweep(row(), "2xL4", bandwidth=0.5, time_limit_s=5)) == 1
     for wrong, message in (
         ({"devices": [0]}, "--devices 0 is out of range"),
+        ({"devices": [1.5]}, "devices: Expected `int`, got `float`"),
+        ({"devices": []}, "devices has no values"),
+        ({"devices": [2], "time_limit_s": "3"}, "the time limit is '3'; it must be a positive number"),
         ({"devices": [2, 2]}, "has a value twice"),
         ({"replicas": [1]}, "cannot be swept along replicas, but along devices, memory, bandwidth"),
     ):
         with pytest.raises(pt.InputError, match=message):
             pt.sweep(row(), "L4", **wrong)  # type: ignore[call-overload]
+
+
+def test_what_is_no_plan_and_no_rank(chain: Path) -> None:
+    for wrong in (3, None):
+        with pytest.raises(pt.InputError, match=f"{wrong} is no plan of a throughput problem"):
+            pt.evaluate(chain, wrong)
+    with pytest.raises(pt.InputError, match="rows are not ranked by 'speed'; take objective or step"):
+        pt.compare(chain, rank="speed")  # type: ignore[call-overload]
 
 
 def test_pictures_of_a_sweep() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, get_args, overload
 
 from partita.api.answer import Answer, AnyAnswer
 from partita.api.arguments import Devices, Inputs, Model
@@ -22,6 +22,7 @@ from partita.documents.tables.text import as_text
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Rival, StopReason
 from partita.ground.collecting import collecting_rarely
+from partita.ground.errors import InputError
 from partita.problems import kind_of
 from partita.problems.kind import Stated
 from partita.problems.planned import read_plan
@@ -164,6 +165,8 @@ def compare_source(
     rank: Rank | None = None,
 ) -> Comparison:
     """``compare`` for what is read."""
+    if rank is not None and rank not in get_args(Rank):
+        raise InputError(f"rows are not ranked by {rank!r}; take {' or '.join(get_args(Rank))}")
     check_time_limit(search.time_limit_s)
     candidates = source.price() if isinstance(source, ModelSource) else []
     problem = source.problem if isinstance(source, StatedSource) else candidates[0].problem

@@ -11,6 +11,8 @@ from partita.conductor.check import check as check_found
 from partita.conductor.judge import evaluate as evaluate_plan
 from partita.engines.search.result import Bound, PlanEvaluation, Result
 from partita.ground.collecting import collecting_rarely
+from partita.ground.errors import InputError
+from partita.problems import kind_of
 from partita.problems.importers import given_problem
 from partita.problems.kind import Stated
 from partita.problems.planned import read_plan
@@ -43,6 +45,9 @@ def evaluate(problem: Stated | str | Path, plan: object) -> PlanEvaluation:
         plan = read_plan(plan, stated)
     elif isinstance(plan, Answer | Result):
         plan = plan.plan
+    kind = kind_of(stated)
+    if not isinstance(plan, kind.plan):
+        raise InputError(f"{plan!r:.60} is no plan of a {kind.name} problem; give an answer with a plan, or its file")
     evaluation: PlanEvaluation = evaluate_plan(stated, plan)
     return evaluation
 

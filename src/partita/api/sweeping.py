@@ -20,6 +20,7 @@ from partita.engines.processes.pool import Backend, Pool
 from partita.engines.search.result import Progress
 from partita.ground.collecting import collecting_rarely
 from partita.ground.errors import InputError
+from partita.nouns.catalogue.files import converted
 from partita.problems import kinds
 from partita.problems.facets.sweep import Sweep
 from partita.problems.kind import AnyKind, Stated
@@ -215,7 +216,10 @@ def axes_of(kind: AnyKind, given: Mapping[str, Any]) -> dict[str, Sequence[Any]]
             found[name] = entry.parse(values)
             continue
         each = tuple(values) if isinstance(values, Iterable) else (values,)
-        found[name] = entry.check(tuple(entry.parse(v)[0] if isinstance(v, str) else v for v in each))
+        if not each:
+            raise InputError(f"{name} has no values; give one or more")
+        parsed = [entry.parse(v)[0] if isinstance(v, str) else v for v in each]
+        found[name] = entry.check(converted(name, parsed, entry.type))
         if len({*found[name]}) < len(found[name]):
             raise InputError(f"{name} {list(found[name])} has a value twice")
     return found

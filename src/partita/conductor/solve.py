@@ -48,9 +48,9 @@ def options_of(kind: AnyKind, seed: int, threads: int, given: dict[str, Any]) ->
 
 
 def check_time_limit(time_limit_s: float | None) -> None:
-    """Refuse time limits that are not positive."""
-    if time_limit_s is not None and not time_limit_s > 0:
-        raise InputError(f"the time limit is {time_limit_s}; it must be positive")
+    """Refuse time limits that are no positive numbers."""
+    if time_limit_s is not None and not (isinstance(time_limit_s, int | float) and time_limit_s > 0):
+        raise InputError(f"the time limit is {time_limit_s!r}; it must be a positive number of seconds")
 
 
 def run_solver(problem: Any, solver: str | None, options: Any, monitor: Monitor, *, explain: bool = True) -> AnyResult:
