@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 
 import numpy as np
 import pytest
@@ -17,42 +16,19 @@ from partita.problems.throughput.free import narrow
 from partita.problems.throughput.free.bound import FreeCoveringBound, covering
 from partita.problems.throughput.free.columns import DeviceSets
 from partita.problems.throughput.free.covers import split_of_sets
-from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
+from partita.problems.throughput.free.narrow import NarrowSets, narrow_states, order_of
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.search import FreeIncumbent, FreeInstance, FreeRounds, free_instance, start
 from partita.problems.throughput.problem import DeviceKind, MovedTensor, ThroughputProblem, TimedOperator
+from problems.throughput.free.drawn import drawn
 
 needs_highs = pytest.mark.skipif(not available("highs"), reason="highspy is not installed")
-
-
-def drawn(seed: int, items: int, reach: int = 3, devices: int = 2) -> ThroughputProblem:
-    """A graph whose tensors go a few operators further; a second kind, without all operators, in some."""
-    rng = random.Random(seed)
-    second = rng.random() < 0.3
-    kinds = (DeviceKind(name="gpu", count=devices),) + ((DeviceKind(name="cpu", count=1),) if second else ())
-
-    def times() -> tuple[float | None, ...]:
-        slow = None if rng.random() < 0.2 else float(rng.randint(2, 30))
-        return (float(rng.randint(0, 9)), *((slow,) if second else ()))
-
-    tensors = []
-    for v in range(items - 1):
-        later = list(range(v + 1, min(items, v + 1 + reach)))
-        consumers = tuple(sorted(rng.sample(later, rng.randint(1, len(later)))))
-        tensors.append(MovedTensor(producer=v, consumers=consumers, size=float(rng.choice([0, 1, 2, 5]))))
-    return ThroughputProblem(
-        name=f"drawn-{seed}",
-        kinds=kinds,
-        operators=tuple(TimedOperator(id=v, times=times()) for v in range(items)),
-        tensors=tuple(tensors),
-    )
 
 
 def finders(free: FreeInstance) -> dict[int, NarrowSets]:
     """One for each kind."""
     arrays = free.arrays
-    kept = (arrays.net_cost > 0).any(axis=1) & (np.diff(arrays.net.ptr) > 1)
-    order = narrow_order(arrays.net, free.items, kept)
+    order = order_of(arrays)
     assert order is not None
     assert sorted(order.tolist()) == list(range(free.items))
     found = {}
@@ -130,7 +106,7 @@ def test_wide_graphs_have_no_narrow_order() -> None:
         tensors=tuple(MovedTensor(producer=v, consumers=tuple(range(half, 2 * half)), size=1.0) for v in range(half)),
     )
     arrays = free_instance(problem).arrays
-    assert narrow_order(arrays.net, 2 * half, np.ones(len(arrays.net_cost), dtype=bool)) is None
+    assert order_of(arrays) is None
 
 
 def charges_of(best: FreeIncumbent) -> NarrowCovering:

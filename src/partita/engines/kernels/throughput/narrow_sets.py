@@ -24,7 +24,8 @@ class NarrowStates(NamedTuple):
     ``ptr`` (n + 2,) where the states before each item begin; ``into`` (S, 2) the state after the next item was left out
     or taken, counted from the first one of its place; ``paid`` (S, 2) the cost of the nets that this cuts; ``from_ptr``
     (S + 1,) and ``from_state``, ``from_choice`` the same the other way round, the states by their numbers in all;
-    ``work`` (n,) of the items in their order, huge but finite for items that cannot be taken.
+    ``work`` (n,) of the items in their order, huge but finite for items that cannot be taken; ``extra`` (S, 2) what a
+    step adds to the charge of the set, besides the charge of an item that it takes.
     """
 
     ptr: Longs
@@ -34,6 +35,7 @@ class NarrowStates(NamedTuple):
     from_state: Ints
     from_choice: Ints
     work: Floats
+    extra: Floats
 
 
 @compiled
@@ -45,8 +47,8 @@ def worth_ahead(a: NarrowStates, charge: Floats, price: float, ahead: Floats) ->
         taken = charge[i] - price * a.work[i]
         after = a.ptr[i + 1]
         for s in range(a.ptr[i], after):
-            out = ahead[after + a.into[s, 0]] - price * a.paid[s, 0]
-            own = ahead[after + a.into[s, 1]] - price * a.paid[s, 1] + taken
+            out = ahead[after + a.into[s, 0]] - price * a.paid[s, 0] + a.extra[s, 0]
+            own = ahead[after + a.into[s, 1]] - price * a.paid[s, 1] + a.extra[s, 1] + taken
             ahead[s] = max(out, own)
 
 
@@ -56,11 +58,12 @@ def best_path(a: NarrowStates, charge: Floats, price: float, ahead: Floats, chos
     s, load, carried = 0, 0.0, 0.0
     for i in range(a.work.shape[0]):
         after = a.ptr[i + 1]
-        out = ahead[after + a.into[s, 0]] - price * a.paid[s, 0]
-        own = ahead[after + a.into[s, 1]] - price * a.paid[s, 1] + charge[i] - price * a.work[i]
+        out = ahead[after + a.into[s, 0]] - price * a.paid[s, 0] + a.extra[s, 0]
+        own = ahead[after + a.into[s, 1]] - price * a.paid[s, 1] + a.extra[s, 1] + charge[i] - price * a.work[i]
         choice = 1 if own > out else 0
         chosen[i] = choice == 1
         load += a.paid[s, choice]
+        carried += a.extra[s, choice]
         if choice == 1:
             load += a.work[i]
             carried += charge[i]
@@ -92,15 +95,15 @@ def look_ahead(a: NarrowStates, charge: Floats, limit: float, out: Outlooks) -> 
         for s in range(a.ptr[i], after):
             left, right = after + a.into[s, 0], after + a.into[s, 1]
             paid, taken = a.paid[s, 0], a.paid[s, 1] + a.work[i]
-            at, to, count, richest = 0, 0, 0, -1.0
+            at, to, count, richest = 0, 0, 0, -np.inf
             while at < out.number[left] or to < out.number[right]:
                 one = out.load[left, at] + paid if at < out.number[left] else np.inf
                 two = out.load[right, to] + taken if to < out.number[right] else np.inf
                 if one <= two:
-                    lighter, own = one, out.charge[left, at]
+                    lighter, own = one, out.charge[left, at] + a.extra[s, 0]
                     at += 1
                 else:
-                    lighter, own = two, out.charge[right, to] + charge[i]
+                    lighter, own = two, out.charge[right, to] + a.extra[s, 1] + charge[i]
                     to += 1
                 if lighter > limit:
                     break
@@ -198,7 +201,7 @@ def richest_labels(
                 s, choice = a.from_state[a.from_ptr[t] + w], a.from_choice[a.from_ptr[t] + w]
                 heads[w], ends[w] = room.first[here, s - start], room.first[here, s - start + 1]
                 shifts[w, 0] = a.paid[s, choice] + (a.work[i] if choice == 1 else 0.0)
-                shifts[w, 1] = charge[i] if choice == 1 else 0.0
+                shifts[w, 1] = a.extra[s, choice] + (charge[i] if choice == 1 else 0.0)
             richest, step = -np.inf, out.number[t]
             while True:
                 # The lightest label that is left of all that lead here; of equal ones the richest.

@@ -53,6 +53,12 @@ CHEAP = 0.05
 SETS = 12
 
 
+def order_of(arrays: FreeArrays) -> Ints | None:
+    """An order of all items that few of the nets that anybody pays for cross; None if it gets too wide."""
+    kept = (arrays.net_cost > 0).any(axis=1) & (np.diff(arrays.net.ptr) > 1)
+    return narrow_order(arrays.net, arrays.work.shape[0], kept)
+
+
 def narrow_order(net: Sets, items: int, kept: Bools) -> Ints | None:
     """An order of the items that few of the ``kept`` (m,) nets cross, greedily; None if it gets too wide.
 
@@ -107,22 +113,30 @@ def _order_from(first: int, net: Sets, items: int, kept: Bools, widest: int) -> 
     return most, np.array(order, dtype=np.int32)
 
 
-def narrow_states(arrays: FreeArrays, kind: int, order: Ints) -> NarrowStates | None:
-    """The states along an order for devices of a kind; None if there are too many."""
+def narrow_states(arrays: FreeArrays, kind: int, order: Ints, other: int | None = None) -> NarrowStates | None:
+    """The states along an order for devices of a kind; None if there are too many.
+
+    With an ``other`` kind, a device of that kind has the items of the order that are not in the set, and ``extra`` is
+    less what it pays for transfers; items that are not in the order are on further devices.
+    """
     net, n = arrays.net, len(order)
-    size = np.diff(net.ptr)
+    size = np.zeros(len(net.ptr) - 1, dtype=np.int64)
+    for v in order.tolist():
+        size[net.holding(v)] += 1
+    outside = np.diff(net.ptr) > size
     seen = np.zeros(len(size), dtype=np.int64)
     digit: dict[int, int] = {}
     free: list[int] = []
     codes = np.zeros(1, dtype=np.int64)
-    ptr, into, paid = [0, 1], [], []
+    ptr, into, paid, extra = [0, 1], [], [], []
     for v in order:
         after = [codes, codes.copy()]
-        cost = [np.zeros(len(codes)), np.zeros(len(codes))]
+        cost, gain = np.zeros((2, len(codes))), np.zeros((2, len(codes)))
         closed: list[int] = []
         for e in net.holding(int(v)).tolist():
             price = float(arrays.net_cost[e, kind])
-            if price <= 0 or size[e] < 2:
+            beside = 0.0 if other is None else float(arrays.net_cost[e, other])
+            if max(price, beside) <= 0 or size[e] + outside[e] < 2:
                 continue
             if e not in digit:
                 digit[e] = free.pop() if free else len(digit) + len(closed)
@@ -131,7 +145,14 @@ def narrow_states(arrays: FreeArrays, kind: int, order: Ints) -> NarrowStates | 
             for choice in (0, 1):
                 # 0: none of the pins so far, 1: all, 2: some, and so paid for.
                 now = np.full(len(codes), choice) if seen[e] == 0 else np.where(before == choice, before, 2)
-                cost[choice] += price * ((now == 2) & (before != 2))
+                cut = (now == 2) & (before != 2)
+                if not outside[e]:
+                    cost[choice] += price * cut
+                    gain[choice] -= beside * cut
+                elif choice == 1:
+                    cost[1] += price * (cut | (seen[e] == 0))
+                else:
+                    gain[0] -= beside * (cut | (seen[e] == 0))
                 after[choice] = after[choice] + unit * (now - before)
                 if seen[e] == size[e] - 1:
                     after[choice] = after[choice] - unit * now
@@ -142,13 +163,15 @@ def narrow_states(arrays: FreeArrays, kind: int, order: Ints) -> NarrowStates | 
         free += closed
         new, number = np.unique(np.concatenate(after), return_inverse=True)
         into.append(np.stack([number[: len(codes)], number[len(codes) :]], axis=1))
-        paid.append(np.stack(cost, axis=1))
+        paid.append(cost.T)
+        extra.append(gain.T)
         codes = new
         ptr.append(ptr[-1] + len(codes))
         if len(codes) > MOST_STATES or ptr[-1] > ALL_STATES:
             return None
     into.append(np.zeros((1, 2), dtype=np.int64))
     paid.append(np.zeros((1, 2)))
+    extra.append(np.zeros((1, 2)))
     starts, steps, costs = np.array(ptr, dtype=np.int64), np.concatenate(into), np.concatenate(paid)
     of_place = np.repeat(np.arange(n + 1), np.diff(starts))
     earlier = starts[n]
@@ -162,6 +185,7 @@ def narrow_states(arrays: FreeArrays, kind: int, order: Ints) -> NarrowStates | 
         from_state=(way // 2).astype(np.int32),
         from_choice=(way % 2).astype(np.int32),
         work=np.nan_to_num(arrays.work[order, kind], posinf=NEVER),
+        extra=np.concatenate(extra),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats
 from partita.ground.rounding import GAP, NOT_ZERO, TOLERANCE, clearly_below, lowered
 from partita.problems.throughput.free.columns import DeviceSets
-from partita.problems.throughput.free.narrow import NarrowSets, narrow_order, narrow_states
+from partita.problems.throughput.free.narrow import NarrowSets, narrow_states, order_of
 from partita.problems.throughput.free.program import kinds_of
 from partita.problems.throughput.free.search import FreeIncumbent
 
@@ -35,8 +35,7 @@ STEPS = ((0.9, False), (0.6, False), (0.0, False), (0.6, True), (0.0, True))
 def narrow_sets(best: FreeIncumbent, stop: Callable[[], bool]) -> dict[int, NarrowSets] | None:
     """A finder of richest sets for every kind that pays for transfers; None where the graph is not narrow."""
     arrays = best.free.arrays
-    kept = (arrays.net_cost > 0).any(axis=1) & (np.diff(arrays.net.ptr) > 1)
-    order = narrow_order(arrays.net, best.free.items, kept)
+    order = order_of(arrays)
     if order is None:
         return None
     found: dict[int, NarrowSets] = {}

@@ -20,6 +20,7 @@ from partita.ground.rounding import GAP, clearly_below
 from partita.problems.throughput.free.bound import covering
 from partita.problems.throughput.free.covers import split_of_sets
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
+from partita.problems.throughput.free.pairs import PairSplits
 from partita.problems.throughput.free.program import Assignment, part
 from partita.problems.throughput.free.search import ROUNDS, FreeIncumbent, FreeInstance, FreeRounds, FreeSolver
 from partita.problems.throughput.problem import ThroughputProblem
@@ -244,10 +245,13 @@ class _FreeRun:
             self.backends = [name for name in self.backends if name != error.backend]
 
     def _improve(self, stop: Callable[[], bool]) -> None:
-        """Anneal and polish in turn."""
+        """Split pairs of devices anew while that finds better splits; then anneal and polish, and so on."""
         rng = np.random.default_rng(self.options.seed)
+        pairs = PairSplits(self.best, self.options.seed)
         number, turn = FIRST_ROUNDS, 0
         while not stop():
+            if pairs.run(stop):
+                continue
             self._anneal(7919 * (turn + 1), stop, number, NEXT_ROUNDS)
             number += NEXT_ROUNDS
             first = self.backends[:2]
