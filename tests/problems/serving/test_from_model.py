@@ -151,6 +151,8 @@ def test_without_a_load_a_layout_has_one_request_in_flight(dense: Graph) -> None
         ({"requests": "x.csv"}, "gives the lengths of requests"),
         ({"rate": 1.0}, "leave one out"),
         ({"price_per_hour": "T4=1"}, "names T4, and the cluster has L4; name these"),
+        ({"price_per_hour": 3}, "--price-per-hour 3 says no kind; give KIND=X"),
+        ({"price_per_hour": {"L4": "cheap"}}, "L4 is cheap; it must be finite and positive"),
         ({"roles": "neither"}, "roles 'neither' is unknown"),
         ({"runtime": "vllm"}, "the engine is --engine"),
         ({"costs": "x.csv"}, "priced by the device's data"),

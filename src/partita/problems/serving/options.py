@@ -228,6 +228,8 @@ def prices_per_hour(given: Mapping[str, float] | str | None, kinds: Sequence[str
     """
     if given is None:
         return {}
+    if not isinstance(given, str | Mapping):
+        raise InputError(f"--price-per-hour {given!r} says no kind; give KIND=X, such as H100=2.5, for each")
     pairs = _pairs(given) if isinstance(given, str) else [(str(name), price) for name, price in given.items()]
     found: dict[str, float] = {}
     for name, price in pairs:
@@ -254,7 +256,7 @@ def _pairs(text: str) -> list[tuple[str, float]]:
         except ValueError:
             equals = ""
         if not name or not equals:
-            raise InputError(f"--price-per-hour {text!r}: {part.strip()!r} is not of the form KIND=X, such as H100=2.5")
+            raise InputError(f"--price-per-hour {part.strip()!r} is not of the form KIND=X, such as H100=2.5")
         found.append((name, price))
     return found
 
