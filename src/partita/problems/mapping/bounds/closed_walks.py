@@ -41,6 +41,7 @@ from partita.engines.kernels.random import generator
 from partita.engines.search.result import Status
 from partita.ground.rounding import up_to
 from partita.problems.mapping.bounds.layout_graph import graph_within
+from partita.problems.mapping.bounds.layouts import SLACK
 from partita.problems.mapping.bounds.parts import Island
 from partita.problems.mapping.instance import MappingInstance
 
@@ -57,8 +58,6 @@ _DEEPEST = 250
 #: Islands far from the first column that a round has to visit, without which averages of rounds at either end fill all
 #: islands; and fewest replicas where that is looked at.
 _VISITS, _LONG = 2, 12
-#: What sums in another order may differ by, as a share.
-_SLACK = 1e-9
 
 Columns = npt.NDArray[np.int64]
 
@@ -289,7 +288,7 @@ class RoundSearch:
         taken = np.tensordot(users.astype(float), left.shares[:, None] * over, (0, 0))
         # Of two parts, how far their averages are apart, squared, and weighted by both shares.
         apart, both = ((taken - held[:, :, None] * (left.shares @ over)) ** 2).sum(axis=2), held * (1 - held)
-        said = np.where(both > _SLACK, apart / np.maximum(both, _SLACK), -1.0)
+        said = np.where(both > SLACK, apart / np.maximum(both, SLACK), -1.0)
         step, island = np.unravel_index(int(np.argmax(said)), said.shape)
         if said[step, island] > 0:
             having: Bools = self.uses[:, island] > 0
@@ -328,7 +327,7 @@ class RoundSearch:
 
     def _goal(self, prices: Floats) -> float:
         """What no round may take more than, with room for rounding."""
-        return float(prices @ self.room + _SLACK * (np.abs(prices) @ self.room))
+        return float(prices @ self.room + SLACK * (np.abs(prices) @ self.room))
 
     def _over(self, walks: list[list[int]]) -> Floats:
         """What rounds take too much, or too little, of every island."""

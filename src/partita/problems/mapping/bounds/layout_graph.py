@@ -15,15 +15,13 @@ import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Ints, Longs, Words, bit_rows
 from partita.engines.kernels.mapping.column_graph import columns_beside, drop_dominated
-from partita.problems.mapping.bounds.layouts import Layouts, layouts_within
+from partita.problems.mapping.bounds.layouts import SLACK, Layouts, layouts_within
 from partita.problems.mapping.bounds.parts import Island
 from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.instance import MappingInstance
 
 #: Layouts at most, before and after those are dropped for which others can stand; and pairs of these.
 LISTED, MOST_LAYOUTS, _PAIRS = 30_000, 12_000, 6_000_000
-#: What sums in another order may differ by, as a share.
-_SLACK = 1e-9
 
 
 class LayoutGraph(NamedTuple):
@@ -66,7 +64,7 @@ def _sides(instance: MappingInstance, islands: list[Island], layouts: Layouts, l
     """(N, S · I) Sets: where each layout has its stages, and where layouts beside it may have them."""
     pace, count = Passages(instance, islands).pace, len(layouts.islands)
     width = instance.stages * len(islands)
-    most = limit * (1 + _SLACK)
+    most = limit * (1 + SLACK)
     own = np.zeros((count, instance.stages, len(islands)), dtype=bool)
     leads = np.ones(own.shape, dtype=bool)
     rows = np.arange(count)

@@ -21,7 +21,7 @@ from partita.problems.mapping.instance import MappingInstance
 #: Layouts of which programs are made, and those that are listed before all is known of them.
 MOST_LAYOUTS, _LISTED = 2_500, 100_000
 #: What sums in another order may differ by, as a share.
-_SLACK = 1e-9
+SLACK = 1e-9
 
 
 class Layouts(NamedTuple):
@@ -54,7 +54,7 @@ def _listed(instance: MappingInstance, islands: list[Island], limit: float) -> n
     least, sizes = pace.min(axis=1), np.array([len(island.members) for island in islands])
     times = np.array([island.times for island in islands]).T
     where, load = np.empty((1, 0), dtype=np.int64), np.empty((1, 0))
-    most = limit * (1 + _SLACK)
+    most = limit * (1 + SLACK)
     order: list[int] = []
     while len(order) < instance.stages:
         left = [s for s in range(instance.stages) if s not in order]
