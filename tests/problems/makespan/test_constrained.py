@@ -149,7 +149,7 @@ def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) 
             patch.setattr(paths, "stages", free)
             alone = paths.least(goal, stop)
         delayed += alone is not None and least > alone + 1e-9
-        paths.refine(3)
+        paths.refine(6)
         finer = paths.least(goal, stop)
         assert finer is not None
         assert finer <= best.value * (1 + 1e-9), seed

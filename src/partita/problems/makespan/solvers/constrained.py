@@ -87,10 +87,12 @@ class ConstrainedPaths:
         last, widths = floor - spent - _ROUNDING * summed, _widths(chain, path)
         one_by_one = bool(whole.arrays.serial[1])
         self.stages = rows.arrays(last, time, one_by_one, chain.limit[limited], widths[limited], classes, first)
+        self.each, self._width = _EACH, self.stages.width
 
-    def refine(self, times: int = 1) -> None:
-        """Merge only labels that hold half as different amounts from now on, so many times."""
-        self.stages = self.stages._replace(width=self.stages.width / 2**times)
+    def refine(self, times: int) -> None:
+        """Merge fewer labels: twice as many for each cell, and half as wide ones, in turn, so many times."""
+        self.each = _EACH * 2 ** ((times + 1) // 2)
+        self.stages = self.stages._replace(width=self._width / 2 ** (times // 2))
 
     def least(self, below: float, stop: Longs) -> float | None:
         """What no path takes less than, ``below`` at most; None where there is too much to look at, or told to stop."""
@@ -110,7 +112,7 @@ class ConstrainedPaths:
 
     def _run(self, below: float, merged: bool, parent: Longs, path: Longs, stop: Longs) -> float:
         old, new = (new_labels(_LABELS, self.stages.held.shape[1]) for _ in range(2))
-        return float(constrained_paths(self.stages, below, _EACH, merged, old, new, parent, path, stop))
+        return float(constrained_paths(self.stages, below, self.each, merged, old, new, parent, path, stop))
 
 
 def _paid(chain: PricedChain, path: PricedPath) -> Callable[[Entry], float]:

@@ -46,7 +46,7 @@ from partita.problems.makespan.windows import Windows
 #: at most, its seconds, the gap at which it ends, and programs at most.
 _STEPS, _ENTRIES, _MOST, _PROGRAM_S, _GAP, _PROGRAMS = (300, 150, 50), 1_000, 9_000, 6.0, 1e-3, 3
 #: Most entries that paths are made of, and how often they are told apart twice as finely where too much is merged.
-_ALL, _FINER = 81_000, 6
+_ALL, _FINER = 81_000, 8
 #: Entries at first where blocks have equal parts, which make programs larger.
 _PARTS = 300
 #: Shares of the way from what is proven to the best plan, or to where other entries may be better, up to which paths
@@ -280,7 +280,7 @@ class _Plans:
                 while least is not None and least < below and finer < _FINER:
                     # Too much was merged.
                     finer += 1
-                    paths.refine()
+                    paths.refine(finer)
                     least = self._prove(paths, below)
                 if least is None or least < below:
                     # There are too many paths below that, or one that takes so much.
@@ -292,7 +292,7 @@ class _Plans:
                     return None if best.done or self.monitor.stopping else paths.chosen(below, best.stop)
             if near >= best.value or most >= _ALL:
                 break
-            most = min(_ALL, 3 * most)
+            most = min(_ALL, 2 * most)
             entries, near = _look_up(self.chain, now, most, best, 1, self.monitor)
         return None
 
