@@ -13,7 +13,7 @@ from partita.engines.search.monitor import Monitor
 from partita.nouns.workload.workload import RequestTrace, RequestWorkload
 from partita.problems.serving import changes
 from partita.problems.serving.changes import other_arrivals
-from partita.problems.serving.evaluate import keeps
+from partita.problems.serving.evaluate import evaluate, keeps
 from partita.problems.serving.fleets import gap_parts
 from partita.problems.serving.offered import most_offered
 from partita.problems.serving.problem import ServingPlan, ServingTargets, UnitGroup
@@ -42,6 +42,28 @@ def test_a_gap_has_two_parts() -> None:
         assert parts.queues + parts.units == pytest.approx((result.objective - bound) / result.objective, abs=1e-9)
         parted += parts.queues > 0
     assert parted >= 3
+
+
+@pytest.mark.parametrize("rate", [None, 1.0])
+def test_without_a_limit_on_waiting_units_take_what_they_serve(
+    rate: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_changed", lambda priced, asked, plan: [])
+    workload = RequestWorkload(prompt_tokens=300, output_tokens=4, requests=300, rate_per_s=rate)
+    unit = "s" if rate is None else "devices"
+    problem = LOOP.replace(workload=workload, goal="cost" if rate else "rate", unit=unit)
+    result = pt.solve(problem, time_limit_s=0.5)
+    assert result.evaluation is not None
+    if rate is None:
+        assert "all requests come at once, as nothing says how long they may wait" in str(result)
+        return
+    told = [one for one in changes.change_sentences(cast("Any", None), result, Monitor(60)) if "the same units" in one]
+    taken = re.search(r"would take ([0-9.]+) requests/s", told[0])
+    assert taken is not None
+    assert result.plan is not None
+    free = problem.replace(goal="rate", unit="s", workload=msgspec.structs.replace(workload, rate_per_s=None))
+    together = evaluate(free, ServingPlan(units=result.plan.units, rate_per_s=1e9))
+    assert rate < float(taken[1]) <= together.requests_per_s * 1.001
 
 
 def test_a_rate_that_other_arrivals_are_kept_at_is_named() -> None:

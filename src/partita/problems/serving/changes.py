@@ -54,7 +54,9 @@ def change_sentences(
         return
     taken = evaluate(asked, base).requests_per_s
     # Short runs end sooner after their last arrival: of what is served only ratios are those of the plan's own run.
-    most = evaluation.requests_per_s if problem.goal == "rate" else base.rate_per_s
+    # Where requests may wait for ever, any rate is kept, and what is served is all that is taken.
+    offered = base.rate_per_s if problem.targets.ttft_s is not None else taken
+    most = evaluation.requests_per_s if problem.goal == "rate" else offered
     if problem.goal == "cost":
         yield f"the same units would take {most:.4g} requests/s; {now:.4g} are asked for"
     for words, changed, units in _changed(priced, asked, plan):

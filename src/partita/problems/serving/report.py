@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from partita.problems.facets.model import ModelPlan
 
+#: Above so many times what is served, the rate of arrivals says nothing.
+_AT_ONCE = 10.0
+
 
 class ServingReport(Reporting[ServingProblem, ServingPlan, ServingEvaluation]):
     """Units, what users get, and what the time of requests is spent on."""
@@ -57,7 +60,10 @@ class ServingReport(Reporting[ServingProblem, ServingPlan, ServingEvaluation]):
             f"time of requests: {spent_words(e)}",
         ]
         if plan.rate_per_s is not None:
-            found.insert(0, f"requests are taken as fast as {plan.rate_per_s:.4g} per second come")
+            come = f"requests are taken as fast as {plan.rate_per_s:.4g} per second come"
+            if plan.rate_per_s > _AT_ONCE * e.requests_per_s:
+                come = "all requests come at once, as nothing says how long they may wait (--ttft)"
+            found.insert(0, come)
         if all(pool.price_per_hour is not None for pool in problem.pools):
             million = e.cost / (e.tokens_per_s * 3600e-6) if e.tokens_per_s > 0 else math.inf
             found.append(f"the devices cost {e.cost:.4g} per hour, {million:.4g} per million output tokens")
