@@ -40,7 +40,9 @@ PATIENCE = 2
 #: By how much, how often before the best split is taken up again, and how often in all without a better one.
 LOOSE = (0.0005, 0.001, 0.002, 0.005)
 RETURN = 8
-SHAKES = 24
+SHAKES = 80
+#: In the second half the best split is made this much worse when it is taken up, by so many pairs for each device.
+FAR, FAR_PAIRS = 0.02, 2
 
 
 class PairSplits:
@@ -82,8 +84,11 @@ class PairSplits:
                 kept = self.best.answer
                 if shaken % RETURN == 0 and kept is not None:
                     label = kept
-                for _ in range(int(self.rng.integers(1, 4))):
-                    new = self._step(label, None, value * (1 + float(self.rng.choice(LOOSE))))
+                far = shaken > SHAKES // 2 and shaken % RETURN == 0
+                steps = devices * FAR_PAIRS if far else int(self.rng.integers(1, 4))
+                loose = FAR if far else float(self.rng.choice(LOOSE))
+                for _ in range(steps):
+                    new = self._step(label, None, value * (1 + loose))
                     label = label if new is None else new
         return self.best.value < clearly_below(began)
 
