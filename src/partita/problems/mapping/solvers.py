@@ -109,11 +109,13 @@ class MappingCombined(MappingSolver):
                 return one.raised(instance, low, Meanwhile(high, done, report, found, turn, idle))
 
             # What is easy first: that often says more than anything else, and later targets begin there.
+            domains = Thresholds()
+            low = raised(domains, low, lambda: high, "first")
             for one in asked:
                 low = knows[one] = raised(one, low, lambda: min(shares), "first")
             if done():
                 return []
-            low = raised(Thresholds(), low, lambda: high, "once")
+            low = raised(domains, low, lambda: high, "second")
             # Who knows more goes on first.
             for one in sorted(asked, key=lambda one: -knows[one]):
                 low = raised(one, low, lambda: best.value, "second")

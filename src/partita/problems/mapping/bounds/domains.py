@@ -45,8 +45,8 @@ from partita.problems.mapping.problem import MappingProblem
 
 #: Sweeps over all roles for one target at most.
 _SWEEPS = 12
-#: Width of the interval at which bisection ends, as a share of its upper end.
-_PRECISION = 1e-3
+#: Width of the interval at which bisection ends, as a share of its upper end; and where only what is easy is asked.
+_PRECISION, _COARSE = 1e-3, 0.1
 
 
 class Thresholds(RaisingBound):
@@ -60,8 +60,8 @@ class Thresholds(RaisingBound):
         return super().bound(problem, monitor) if listable(problem) else self._counted(problem, monitor)
 
     def raised(self, instance: MappingInstance, low: float, beside: Meanwhile) -> float:
-        known = low > assignment_bound(instance)
-        return thresholds_bound(instance, low, beside.high(), beside.stopping, beside.report, known=known)
+        known, width = low > assignment_bound(instance), _COARSE if beside.turn == "first" else _PRECISION
+        return thresholds_bound(instance, low, beside.high(), beside.stopping, beside.report, width, known=known)
 
     def _counted(self, problem: MappingProblem, monitor: Monitor) -> Bound:
         instance = CountedInstance(problem)
@@ -79,20 +79,22 @@ def thresholds_bound(
     high: float,
     stopping: Callable[[], bool],
     report: Callable[[float], object] = lambda value: None,
+    width: float = _PRECISION,
     *,
     known: bool = False,
 ) -> float:
     """The largest refuted target between a bound and the objective of a mapping; ``report`` gets every better bound.
 
-    The problem has devices enough; ``stopping`` is polled, and true ends it with what is known. Where the bound is
-    ``known`` from something else that looks at islands, this ends if it does not refute a target a little above.
+    The problem has devices enough; ``stopping`` is polled, and true ends it with what is known; ``width`` is that of
+    the interval at which bisection ends, as a share of its upper end. Where the bound is ``known`` from something else
+    that looks at islands, this ends if it does not refute a target a little above.
     """
     if stopping() or low >= high:
         return low
     domains = Domains(instance)
     if known and not domains.refuted(min(low * (1 + 2 * _PRECISION), (low + high) / 2), stopping):
         return low
-    while high - low > _PRECISION * high and not stopping():
+    while high - low > width * high and not stopping():
         target = (low + high) / 2
         if domains.refuted(target, stopping):
             low = target

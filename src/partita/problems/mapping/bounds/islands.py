@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, reduce
+from operator import or_
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +47,8 @@ class Islands:
         #: ascending; and seconds per byte between islands, at least.
         self.partitions: list[tuple[list[tuple[npt.NDArray[np.int64], tuple[float, ...]]], float]] = []
         inverse = instance.arrays.inverse
+        #: By stage and island the largest limit that no set is within, and the least at which there may be one.
+        self._known: dict[tuple[object, ...], tuple[float, float]] = {}
         for label in _partitions(instance):
             outside = float(inverse[label[:, None] != label[None, :]].min())
             islands = []
@@ -60,17 +63,21 @@ class Islands:
     def filter(self, domain: Bools, limit: float, stopping: Callable[[], bool]) -> bool:
         """Take islands out of the domains of stages that cannot be there; whether every stage still has devices."""
         for islands, outside in self.partitions:
-            known: dict[tuple[object, ...], bool] = {}
             for members, inside in islands:
                 times = self.instance.arrays.time[:, members].min(axis=1)
                 for s in range(self.instance.stages):
                     if stopping():
                         return True
                     # Replicas of one stage are alike.
-                    key = (self.instance.stage_of[s], len(members), inside, times.tobytes())
-                    if key not in known:
-                        known[key] = possible(self.instance, s, len(members), inside, outside, times, limit)
-                    if not known[key]:
+                    key = (self.instance.stage_of[s], len(members), inside, outside, times.tobytes())
+                    refuted, left = self._known.get(key, (-math.inf, math.inf))
+                    if refuted < limit < left:
+                        if possible(self.instance, s, len(members), inside, outside, times, limit):
+                            left = limit
+                        else:
+                            refuted = limit
+                        self._known[key] = refuted, left
+                    if limit <= refuted:
                         domain[s, members] = False
         return bool(domain.any(axis=1).all())
 
@@ -111,38 +118,59 @@ def possible(
             best = min(best, sum(w * x for w, x in zip(sizes, rest, strict=True)) + bytes_in_ring * inside[last])
         return total + best
 
-    def partners(x: tuple[int, int]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        t, r = x
-        return [(u, r) for u, _ in exchanges[t]], instance.beside(t, r)
+    @cache
+    def ties(x: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Partners of a replica in exchanges and in its ring, by number, and the set of all."""
+        t, r = divmod(x, instance.replicas)
+        others = tuple(u * instance.replicas + r for u, _ in exchanges[t])
+        rings = tuple(u * instance.replicas + q for u, q in instance.beside(t, r))
+        return others, rings, _union(1 << y for y in (*others, *rings))
 
-    def worth(x: tuple[int, int], chosen: frozenset[tuple[int, int]]) -> float:
-        others, rings = partners(x)
-        return load(x[0], tuple(y in chosen for y in others), sum(y in chosen for y in rings))
+    @cache
+    def least(x: int, partners: int) -> float:
+        others, rings, _ = ties(x)
+        within = tuple(bool(partners >> y & 1) for y in others)
+        return load(x // instance.replicas, within, sum(partners >> y & 1 for y in rings))
 
-    tried: set[frozenset[tuple[int, int]]] = set()
-    pending = [frozenset([(s, 0)])]
+    def beyond(x: int, chosen: int) -> bool:
+        return least(x, chosen & ties(x)[2]) > limit
+
+    # Sets are bits, beside those of their members that may be beyond the limit: more partners inside are no loss.
+    first = s * instance.replicas
+    pending: list[tuple[int, tuple[int, ...]]] = [(1 << first, (first,))]
+    tried = {1 << first}
     while pending:
-        chosen = pending.pop()
+        chosen, doubted = pending.pop()
         if len(tried) > _SETS:
             return True
-        beyond = next((x for x in sorted(chosen) if worth(x, chosen) > limit), None)
-        if beyond is None:
+        doubted = tuple(x for x in doubted if beyond(x, chosen))
+        if not doubted:
             return True
-        if len(chosen) == room:
+        if chosen.bit_count() == room or any(beyond(x, chosen | ties(x)[2]) for x in doubted):
             continue
-        others, rings = partners(beyond)
-        missing = [y for y in (*others, *rings) if y not in chosen]
-        # Partners without which it is beyond the limit whatever else is inside: these need no choice.
-        everyone = chosen | frozenset(missing)
-        if worth(beyond, everyone) > limit:
-            continue
-        needed = frozenset(y for y in missing if worth(beyond, everyone - {y}) > limit)
-        options = [chosen | needed] if needed else [chosen | {y} for y in missing]
-        for option in options:
-            if len(option) <= room and option not in tried:
+        missing = [[1 << y for y in _bits(ties(x)[2] & ~chosen)] for x in doubted]
+        # Partners without which a member is beyond the limit whatever else is inside: these need no choice.
+        pairs = zip(doubted, missing, strict=True)
+        needed = _union(one for x, some in pairs for one in some if beyond(x, (chosen | ties(x)[2]) & ~one))
+        for one in [needed] if needed else min(missing, key=len):
+            option = chosen | one
+            if option.bit_count() <= room and option not in tried:
                 tried.add(option)
-                pending.append(option)
+                pending.append((option, (*doubted, *_bits(one))))
     return False
+
+
+def _bits(members: int) -> list[int]:
+    """The numbers in a set of bits, ascending."""
+    found = []
+    while members:
+        found.append((members & -members).bit_length() - 1)
+        members &= members - 1
+    return found
+
+
+def _union(sets: Iterable[int]) -> int:
+    return reduce(or_, sets, 0)
 
 
 def _partitions(instance: MappingInstance) -> list[npt.NDArray[np.int64]]:

@@ -20,6 +20,8 @@ from partita.problems.mapping.instance import MappingInstance
 
 #: Layouts of which programs are made, and those that are listed before all is known of them.
 MOST_LAYOUTS, _LISTED = 2_500, 100_000
+#: Exchanges of a stage that are looked at as one number, beside the number of a case.
+_BITS = 32
 #: What sums in another order may differ by, as a share.
 SLACK = 1e-9
 
@@ -96,12 +98,17 @@ def _loads(instance: MappingInstance, islands: list[Island], listed: npt.NDArray
             beside[:, number] = listed[:, t] == here
             rest += np.where(beside[:, number], 0.0, moved * pace[here, listed[:, t]])
         # What partners inside take without the ring, and with it: few islands have few sets of these.
-        cases, case = np.unique(np.column_stack([here, beside]), axis=0, return_inverse=True)
-        staying = np.empty((len(cases), 2))
-        for number, (i, *those) in enumerate(cases.tolist()):
-            sizes = np.array([moved for (_, moved), stays in zip(exchanges, those, strict=True) if stays])
+        case, beneath = here, 1 << np.arange(_BITS)
+        for k in range(0, len(exchanges), _BITS):
+            some = beside[:, k : k + _BITS]
+            case = np.unique(case << _BITS | some @ beneath[: some.shape[1]], return_inverse=True)[1]
+        first, case = np.unique(case, return_index=True, return_inverse=True)[1:]
+        staying = np.empty((len(first), 2))
+        for number, row in enumerate(first):
+            i = here[row]
+            sizes = np.array([moved for (_, moved), stays in zip(exchanges, beside[row], strict=True) if stays])
             links = np.array([islands[i].inside])
             alone = least_moving(sizes, 0.0, 0, links)[0]
             staying[number] = alone, least_moving(sizes, float(instance.ring[s]), around, links)[0] if around else alone
-        found.away[:, s], found.inside[:, s] = (rest[:, None] + staying[case.ravel()]).T
+        found.away[:, s], found.inside[:, s] = (rest[:, None] + staying[case]).T
     return found

@@ -25,8 +25,8 @@ from partita.problems.mapping.instance import MappingInstance
 
 #: How far above the bound a window's targets are at first, and at most, as a share of it; the width of the interval
 #: at which bisection ends, as a share of its upper end; the part of all steps that a target has at most; and targets
-#: given up after which it leaves a window.
-_STEP, _LONGEST, _PRECISION, _EACH, _VAIN = 0.01, 0.1, 5e-3, 6, 2
+#: given up after which it leaves a window; and windows in a row whose layouts are too many after which it ends.
+_STEP, _LONGEST, _PRECISION, _EACH, _VAIN, _BLIND = 0.01, 0.1, 5e-3, 6, 2, 3
 #: Islands at least, so that some can be merged, and at most; and of windows that are asked anyhow.
 _FEWEST, MOST_ISLANDS, _SEVERAL = 3, 32, 3
 
@@ -57,7 +57,7 @@ def in_windows(
         for window in _grown((a, a + 1), len(row), range(_SEVERAL))
     }
     windows = sorted((one for one, devices in held.items() if 2 * devices <= sizes.sum()), key=held.__getitem__)
-    best, grown = next(iter(windows), (0, 0)), 0
+    best, grown, blind = next(iter(windows), (0, 0)), 0, 0
     while windows:
         looked, raised = False, False
         for window in windows:
@@ -70,6 +70,7 @@ def in_windows(
                 answer = round_within(instance, mine, target, stopping, min(left, steps // _EACH))
                 left -= answer.steps
                 looked |= answer.looked
+                blind = 0 if answer.looked else blind + 1
                 if answer.status is Status.INFEASIBLE:
                     low, step, best, raised = target, min(2 * step, _LONGEST), window, True
                     report(lowered(instance, low))
@@ -78,6 +79,8 @@ def in_windows(
                     upper, vain = target, vain + (answer.status is Status.UNKNOWN)
                     if step == _STEP or vain == _VAIN:
                         break
+            if blind == _BLIND:
+                return low
         grown = 1 if raised else grown + 1
         windows = list(_grown(best, len(row), range(grown, grown + 1))) if looked else []
     return low
