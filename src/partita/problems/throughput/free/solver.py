@@ -38,7 +38,7 @@ SMALL = 150
 #: Below this gap, where transfers matter little, charges by programs have nothing to add to what capacity counts, and
 #: charges by searches get this share of the time: a program on numbers may prove more.
 SMALL_GAP = 0.015
-SHARE = 0.4
+SHARE = 0.75
 #: How near to the most that charges can prove their bound is, when splits are made of their sets.
 NEARNESS = (1e-3, 5e-5, 2e-6)
 
