@@ -130,6 +130,15 @@ def test_against_trying_everything(count: int, monkeypatch: pytest.MonkeyPatch) 
             # Only what is shorter is looked for.
             known.offer(best.value, best.answer)
         entries, near = _look_up(chain, path, 10_000, known, 1, Monitor(60.0))
+        for table in chain.tables.values():
+            for (way, source, target), piece in table.known.items():
+                # Also where it is that of other devices, renumbered.
+                if piece is not None:
+                    ends = [piece.device[v] for v in (table.entry, table.exit) if v >= 0]
+                    assert ends == [d for d in (source, target) if d >= 0]
+                    group = table.instance.arrays.group
+                    heavy = [piece.device[group.members[group.ptr[g]]] for g in table.heavy]
+                    assert heavy == table.ways[way].tolist()
         path = chain.path(path.price, path.visits)
         swapped += bool(chain.interchangeable(path))
         if near <= 0:
