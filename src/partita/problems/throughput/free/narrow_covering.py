@@ -80,8 +80,9 @@ class NarrowCovering:
             else:
                 target = value * (1 - 2 * GAP)
             refuted = self._refutes(target)
-            if refuted is None:
+            if refuted is None and self.stop():
                 return
+            # One that was too hard is as good as one that charges cannot refute: lower ones may be easier.
             if not refuted:
                 self.ceiling = target
 
