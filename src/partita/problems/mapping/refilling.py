@@ -21,7 +21,7 @@ from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.instance import MappingInstance
 
 #: Islands at least and at most.
-_FEWEST, _MOST = 3, 48
+_FEWEST, _MOST = 3, 128
 
 
 class Refilling:
