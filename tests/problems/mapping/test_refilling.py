@@ -84,3 +84,25 @@ def test_mappings_are_made_where_rounds_are_not_refuted() -> None:
 def test_problems_without_islands_to_fill() -> None:
     for where, stages, replicas in (("mesh:3x4", 3, 4), ("random-blk-2:12:seed=1", 6, 2)):
         assert not Refilling(MappingInstance(pipeline_on(where, stages, replicas, 1))).islands
+
+
+def test_groups_of_columns_fill_islands_in_one_way() -> None:
+    """On machines of four, four columns of seven stages fill seven; a target that nothing meets is not met."""
+    problem = pipeline_on("two-level:14x4", 7, 8, 7)
+    instance = MappingInstance(problem)
+    refilling = Refilling(instance)
+    assert refilling.group == 4
+    first = evaluate(problem, instance.plan(np.arange(instance.count, dtype=np.int32))).objective
+    cooling = Cooling(1.0, 0.05, 100_000)
+    device = refilling.repeated(0.95 * first, cooling, generator(0), GO)
+    assert device is not None
+    assert sorted(device.tolist()) == list(range(56))
+    assert evaluate(problem, instance.plan(device)).objective < 0.95 * first
+    machines = (device // 4).reshape(7, 8)
+    assert np.array_equal(machines[:, :4] + 7, machines[:, 4:])
+    assert refilling.repeated(float(instance.arrays.time.max()), cooling, generator(0), GO) is None
+
+
+@pytest.mark.parametrize(("where", "stages", "replicas"), [("random-blk-1:16", 4, 4), ("two-level:4x4", 4, 4)])
+def test_islands_that_differ_or_are_all_filled_by_one_group_have_none(where: str, stages: int, replicas: int) -> None:
+    assert Refilling(MappingInstance(pipeline_on(where, stages, replicas, 0))).group == 0

@@ -170,15 +170,22 @@ class MappingSearch(AnnealingSearch):
             assert known is not None
             # A long round of many replicas would keep the bounds beside it waiting for a processor.
             each = min(each, _FILLED_MOVES * sort.growth**cycle / self.instance.count)
-            return self._refilled(known, value, value * (1 - _BELOW[turn // 2 % len(_BELOW)]), each, draws)
+            below = value * (1 - _BELOW[turn // 2 % len(_BELOW)])
+            return self._refilled(known, value, below, each, draws, repeated=cycle % 2 == 0 and which == 0)
         device = self._first(sort, number, turn, known)
         found, target, made = self._cool(device, sort.levels, each, value, draws)
         return (found if target < value else None), made
 
-    def _refilled(self, known: Ints, value: float, target: float, each: float, draws: Words) -> tuple[Ints | None, int]:
-        """As ``_anneal``, near a mapping whose islands are filled so that a target can be met."""
+    def _refilled(
+        self, known: Ints, value: float, target: float, each: float, draws: Words, *, repeated: bool
+    ) -> tuple[Ints | None, int]:
+        """As ``_anneal``, near a mapping whose islands are filled so that a target can be met, or all in one way."""
         ((_, start, end),), moves = _FILLED.levels, int(self.instance.count * each)
-        first = self.refilling.filled(known, target, Cooling(start, end, moves), draws, self.best.stop)
+        cooling = Cooling(start, end, moves)
+        if repeated and self.refilling.group:
+            first = self.refilling.repeated(target, cooling, draws, self.best.stop)
+        else:
+            first = self.refilling.filled(known, target, cooling, draws, self.best.stop)
         best, made = None, moves
         if first is not None:
             for near, found, more in self._near(first, value, target, _SHARED_TRIES, self.seed):

@@ -22,6 +22,8 @@ from partita.problems.mapping.instance import MappingInstance
 
 #: Islands at least and at most.
 _FEWEST, _MOST = 3, 128
+#: How far targets of groups of columns are below each other, as a share; and tries of one in vain after which it ends.
+_LOWER, _MISSED = 0.02, 3
 
 
 class Refilling:
@@ -62,3 +64,40 @@ class Refilling:
         if not fill_by_moves(self.arrays, where, target, cooling, draws, stop):
             return None
         return placed(self.instance, self.islands, where.T.astype(np.int64))
+
+    @cached_property
+    def group(self) -> int:
+        """Fewest columns, three or more, that fill whole islands if all are as large; 0 where all columns are."""
+        sizes, all_columns = {len(island.members) for island in self.islands}, self.instance.replicas
+        if len(sizes) != 1:
+            return 0
+        whole = (
+            n for n in range(3, all_columns) if all_columns % n == 0 and n * self.instance.stages % max(sizes) == 0
+        )
+        return next(whole, 0)
+
+    def repeated(self, target: float, each: Cooling, draws: Words, stop: Longs) -> Ints | None:
+        """A mapping in which columns fill islands group by group, all groups in one way; None if none is found.
+
+        There is a ``group``. Targets fall from one on until some tries find none, with a cooling of ``each``.
+        """
+        a, stages = self.arrays, self.instance.stages
+        count = self.group * stages // int(a.room[0])
+        mine = a._replace(
+            time=np.ascontiguousarray(a.time[:, :count]),
+            pace=np.ascontiguousarray(a.pace[:count, :count]),
+            room=a.room[:count].copy(),
+            exact=True,
+        )
+        found, where = None, np.arange(self.group * stages, dtype=np.int32).reshape(-1, stages) // a.room[0]
+        missed = 0
+        while missed < _MISSED and stop[0] == 0:
+            if fill_by_moves(mine, where, target, each, draws, stop):
+                found, target, missed = where.copy(), target * (1 - _LOWER), 0
+            else:
+                missed += 1
+        if found is None:
+            return None
+        groups = self.instance.replicas // self.group
+        islands = np.concatenate([found + count * g for g in range(groups)])
+        return placed(self.instance, self.islands, islands.T.astype(np.int64))
