@@ -37,10 +37,10 @@ STEPS = 64
 EXPONENTS = (1.0, 8.0, 64.0, 512.0)
 #: Pairs for each device without a new split, after which the split is made a little worse.
 PATIENCE = 2
-#: By how much, how often before the best split is taken up again, and how often in all without a better one.
+#: By how much, how often before the best split is taken up again, and how often at most in a row without a better one.
 LOOSE = (0.0005, 0.001, 0.002, 0.005)
 RETURN = 8
-SHAKES = 80
+SHAKES = 40
 #: In the second half the best split is made this much worse when it is taken up, by so many pairs for each device.
 FAR, FAR_PAIRS = 0.02, 2
 
@@ -61,16 +61,16 @@ class PairSplits:
         )
         self.tried = 0
 
-    def run(self, stop: Callable[[], bool]) -> bool:
+    def run(self, stop: Callable[[], bool], shakes: int = SHAKES) -> bool:
         """Walk on from the best split, now and then by splits that are a little worse; whether there is a better one.
 
-        Ends when that has led to no better split for a while, or told to stop.
+        Ends when ``shakes`` in a row have led to no better split, or told to stop.
         """
         began, label, _ = self.best.snapshot()
         if label is None or self.order is None:
             return False
         devices, idle, shaken = len(self.best.free.devices), 0, 0
-        while shaken < SHAKES and devices > 1 and not stop():
+        while shaken < shakes and devices > 1 and not stop():
             value = self.best.value
             new = self._step(label, float(self.rng.choice(EXPONENTS)), None)
             if new is None or np.array_equal(new, label):
@@ -84,7 +84,7 @@ class PairSplits:
                 kept = self.best.answer
                 if shaken % RETURN == 0 and kept is not None:
                     label = kept
-                far = shaken > SHAKES // 2 and shaken % RETURN == 0
+                far = shaken > shakes // 2 and shaken % RETURN == 0
                 steps = devices * FAR_PAIRS if far else int(self.rng.integers(1, 4))
                 loose = FAR if far else float(self.rng.choice(LOOSE))
                 for _ in range(steps):

@@ -29,6 +29,9 @@ from partita.problems.throughput.protocol import Solver, ThroughputOptions
 #: Rounds of annealing before the proof starts, and between two polishings (whole turns of four).
 FIRST_ROUNDS = 16
 NEXT_ROUNDS = 4
+#: Searches by pairs of devices that begin anew between these, each after so many rounds of annealing from chance, and
+#: splits of each that are made worse in vain.
+ANEW, ANEW_ROUNDS, ANEW_SHAKES = 2, 4, 24
 #: Seconds for a first contiguous split.
 SLICING_S = 1.0
 #: Seconds of one polishing.
@@ -247,10 +250,10 @@ class _FreeRun:
     def _improve(self, stop: Callable[[], bool]) -> None:
         """Split pairs of devices anew while that finds better splits; then anneal and polish, and so on."""
         rng = np.random.default_rng(self.options.seed)
-        pairs = PairSplits(self.best, self.options.seed)
+        pairs, others = (PairSplits(self.best, self.options.seed + number) for number in range(2))
         number, turn = FIRST_ROUNDS, 0
         while not stop():
-            if pairs.run(stop):
+            if pairs.run(stop) or self._begin_anew(others, turn, stop):
                 continue
             self._anneal(7919 * (turn + 1), stop, number, NEXT_ROUNDS)
             number += NEXT_ROUNDS
@@ -260,6 +263,16 @@ class _FreeRun:
                     backend = first[turn % len(first)]
                     polish(self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
             turn += 1
+
+    def _begin_anew(self, pairs: PairSplits, turn: int, stop: Callable[[], bool]) -> bool:
+        """Pairs of devices from a split that has nothing of the best one, some times; whether one becomes better."""
+        for number in range(ANEW if pairs.order is not None else 0):
+            pairs.best = fresh = FreeIncumbent(self.best.free)
+            FreeRounds(fresh, self.options.seed + 104_729 * (ANEW * turn + number + 1)).run(stop, rounds=ANEW_ROUNDS)
+            pairs.run(stop, ANEW_SHAKES)
+            if fresh.answer is not None and self.best.take(fresh.answer, "pairs of devices, begun anew"):
+                return True
+        return False
 
     def _prove(self) -> None:
         best = self.best
