@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from partita.ground.errors import InputError
@@ -70,6 +70,14 @@ def row_of_blocks(blocks: Sequence[str], before: Sequence[Iterable[int]]) -> tup
         else:
             places.append(len(number) + 1 if floor >= len(number) and not needed[v] else floor)
     return places, list(number)
+
+
+def members_of(mask: int) -> Iterator[int]:
+    """The numbers in a bit set, ascending."""
+    while mask:
+        bit = mask & -mask
+        mask ^= bit
+        yield bit.bit_length() - 1
 
 
 def joined(nodes: int, pairs: Iterable[tuple[int, int]]) -> list[int]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from partita.ground.dags import ranks, topological_order
+from partita.ground.dags import members_of, ranks, topological_order
 
 #: Bit sets of each layer's successors (or predecessors), as integers.
 Masks = Sequence[int]
@@ -49,14 +49,6 @@ def all_downsets(after: Masks, before: Masks, limit: int) -> set[int] | None:
             ready[bigger] = grown
             pending.append(bigger)
     return set(ready)
-
-
-def members_of(mask: int) -> Iterator[int]:
-    """The numbers in a bit set, ascending."""
-    while mask:
-        bit = mask & -mask
-        mask ^= bit
-        yield bit.bit_length() - 1
 
 
 def downset_order(before: Masks, preference: Sequence[float]) -> list[int]:

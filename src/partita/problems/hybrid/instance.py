@@ -13,8 +13,9 @@ import numpy as np
 from partita.engines.kernels.arrays import Floats, Longs, as_arrays, bit_rows
 from partita.engines.kernels.graph_arrays import lists, pointer_of, rows_of
 from partita.engines.kernels.hybrid.arrays import HybridArrays, HybridKnown, HybridScratch, HybridWork, StageIndex
+from partita.ground.dags import members_of
 from partita.ground.rounding import allowance, rounded_down
-from partita.problems.hybrid.downsets import as_bits, members_of
+from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.layer import Configuration
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room

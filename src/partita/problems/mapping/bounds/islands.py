@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from partita.engines.kernels.arrays import Bools, Floats
-from partita.ground.dags import joined
+from partita.ground.dags import joined, members_of
 from partita.problems.mapping.instance import MappingInstance, MappingReplicas
 
 #: Largest islands whose sets are looked at, partitions into islands, and sets tried for one stage in one island.
@@ -148,7 +148,7 @@ def possible(
             return True
         if chosen.bit_count() == room or any(beyond(x, chosen | ties(x)[2]) for x in doubted):
             continue
-        missing = [[1 << y for y in _bits(ties(x)[2] & ~chosen)] for x in doubted]
+        missing = [[1 << y for y in members_of(ties(x)[2] & ~chosen)] for x in doubted]
         # Partners without which a member is beyond the limit whatever else is inside: these need no choice.
         pairs = zip(doubted, missing, strict=True)
         needed = _union(one for x, some in pairs for one in some if beyond(x, (chosen | ties(x)[2]) & ~one))
@@ -156,17 +156,8 @@ def possible(
             option = chosen | one
             if option.bit_count() <= room and option not in tried:
                 tried.add(option)
-                pending.append((option, (*doubted, *_bits(one))))
+                pending.append((option, (*doubted, *members_of(one))))
     return False
-
-
-def _bits(members: int) -> list[int]:
-    """The numbers in a set of bits, ascending."""
-    found = []
-    while members:
-        found.append((members & -members).bit_length() - 1)
-        members &= members - 1
-    return found
 
 
 def _union(sets: Iterable[int]) -> int:

@@ -13,9 +13,10 @@ from partita.engines.kernels.arrays import Longs
 from partita.engines.kernels.hybrid.arrays import StageIndex
 from partita.engines.kernels.hybrid.passing import ALL_FORWARD, SPLIT_BACKWARD, PipelineTask, Sacks, StageOptions
 from partita.engines.kernels.hybrid.pipelines import best_pipeline
+from partita.ground.dags import members_of
 from partita.ground.rounding import rounded_down
 from partita.nouns.pipeline import Plan
-from partita.problems.hybrid.downsets import as_bits, members_of
+from partita.problems.hybrid.downsets import as_bits
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.room import Room, most_room
 from partita.problems.hybrid.step.free_stages import stage_in_flight
