@@ -35,7 +35,7 @@ def test_a_pair_is_split_as_well_as_it_can_be() -> None:
         rng = np.random.default_rng(seed)
         best = start(drawn(seed, items=11, reach=4, devices=3))
         arrays = best.free.arrays
-        walk = PairSplits(best, seed)
+        walk, draws = PairSplits(best.free), np.random.default_rng(seed)
         label = rng.integers(0, 3, best.free.items).astype(np.int32)
         label[rng.random(best.free.items) < 0.3] = len(arrays.kind_of) - 1
         one, two, third = rng.permutation(len(arrays.kind_of))[:3].tolist()
@@ -48,7 +48,7 @@ def test_a_pair_is_split_as_well_as_it_can_be() -> None:
         exponent = float(rng.choice([1.0, 8.0]))
         # A limit in between: no load is near it.
         limit = float(np.ceil(max(load[one], load[two]) * rng.uniform(0.7, 1.1))) + 0.5
-        new = walk.split(label, (one, two), limit, exponent)
+        new = walk.split(draws, label, (one, two), limit, exponent)
         now = float((load[[one, two]] ** exponent).sum())
         least = least_of_all(best, label, (one, two), limit, exponent)
         mixed += arrays.kind_of[one] != arrays.kind_of[two]
@@ -72,10 +72,10 @@ def test_a_walk_ends_with_a_split_of_the_value_it_is_taken_for(monkeypatch: pyte
     monkeypatch.setattr(pairs, "STATE_LABELS", 4)
     problem = drawn(3, items=30, devices=3)
     best = start(problem)
-    assert not PairSplits(best, 0).run(lambda: False)
+    assert not PairSplits(best.free).run(best, np.random.default_rng(0), lambda: False)
     best.take(np.zeros(best.free.items, dtype=np.int32))
     before = best.value
-    assert PairSplits(best, 0).run(lambda: False)
+    assert PairSplits(best.free).run(best, np.random.default_rng(0), lambda: False)
     assert best.answer is not None
     assert best.bound <= best.value < 0.5 * before
     assert evaluate(problem, best.free.plan(best.answer)).objective == pytest.approx(best.value, rel=1e-9)

@@ -189,6 +189,23 @@ def narrow_states(arrays: FreeArrays, kind: int, order: Ints, other: int | None 
     )
 
 
+def label_room(labels: int, states: int, at_place: int) -> LabelRoom:
+    """Room for so many labels, of at most so many states and labels of one place."""
+    return LabelRoom(
+        parent=np.empty(labels, dtype=np.int32),
+        taken=np.empty(labels, dtype=bool),
+        first=np.zeros((2, states + 1), dtype=np.int64),
+        load=np.empty((2, at_place)),
+        charge=np.empty((2, at_place)),
+        hope=np.empty(at_place),
+    )
+
+
+def outlook_room(states: int, steps: int) -> Outlooks:
+    """Room for an outlook of so many steps from each of so many states."""
+    return Outlooks(np.zeros(states, dtype=np.int32), np.empty((states, steps)), np.empty((states, steps)))
+
+
 class Richest(NamedTuple):
     """No set within the load carries more than ``most``; ``sets`` (r, n) found within it, and their ``loads``."""
 
@@ -214,18 +231,10 @@ class NarrowSets:
 
     def __init__(self, states: NarrowStates, order: Ints, stop: Callable[[], bool]) -> None:
         self.states, self.order, self.stop = states, order, stop
-        most = int(np.diff(states.ptr).max())
-        self.room = LabelRoom(
-            parent=np.empty(MOST_LABELS, dtype=np.int32),
-            taken=np.empty(MOST_LABELS, dtype=bool),
-            first=np.zeros((2, most + 1), dtype=np.int64),
-            load=np.empty((2, PLACE_LABELS)),
-            charge=np.empty((2, PLACE_LABELS)),
-            hope=np.empty(PLACE_LABELS),
-        )
+        self.room = label_room(MOST_LABELS, int(np.diff(states.ptr).max()), PLACE_LABELS)
         number = int(states.ptr[-1])
         steps = max(FEWEST_STEPS, min(MOST_STEPS, ALL_STEPS // number))
-        self.outlooks = Outlooks(np.zeros(number, dtype=np.int32), np.empty((number, steps)), np.empty((number, steps)))
+        self.outlooks = outlook_room(number, steps)
         #: Searches with labels, and those whose labels were too many.
         self.searches = self.too_many = 0
 

@@ -15,16 +15,14 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Ints
 from partita.engines.kernels.throughput.narrow_sets import (
-    LabelRoom,
-    Outlooks,
     look_ahead,
     richest_labels,
     set_of_label,
     worth_ahead,
 )
-from partita.ground.rounding import clearly_below
-from partita.problems.throughput.free.narrow import narrow_states, order_of
-from partita.problems.throughput.free.search import FreeIncumbent
+from partita.ground.rounding import NOT_ZERO, TOLERANCE, clearly_below
+from partita.problems.throughput.free.narrow import label_room, narrow_states, order_of, outlook_room
+from partita.problems.throughput.free.search import FreeIncumbent, FreeInstance
 
 #: States of one place, labels of one state, fewer where states are many, and of one pair.
 MOST_STATES = 20_000
@@ -48,61 +46,58 @@ FAR, FAR_PAIRS = 0.02, 2
 class PairSplits:
     """Walks from split to split, two devices at a time; nowhere if there is no order that few nets cross."""
 
-    def __init__(self, best: FreeIncumbent, seed: int) -> None:
-        self.best, self.rng = best, np.random.default_rng(seed)
-        self.order = order_of(best.free.arrays)
-        self.room = LabelRoom(
-            parent=np.empty(MOST_LABELS, dtype=np.int32),
-            taken=np.empty(MOST_LABELS, dtype=bool),
-            first=np.zeros((2, MOST_STATES + 1), dtype=np.int64),
-            load=np.empty((2, PLACE_LABELS)),
-            charge=np.empty((2, PLACE_LABELS)),
-            hope=np.empty(PLACE_LABELS),
-        )
+    def __init__(self, free: FreeInstance) -> None:
+        self.free = free
+        self.order = order_of(free.arrays)
+        self.room = label_room(MOST_LABELS, MOST_STATES, PLACE_LABELS)
         self.tried = 0
 
-    def run(self, stop: Callable[[], bool], shakes: int = SHAKES) -> bool:
+    def run(
+        self, best: FreeIncumbent, rng: np.random.Generator, stop: Callable[[], bool], shakes: int = SHAKES
+    ) -> bool:
         """Walk on from the best split, now and then by splits that are a little worse; whether there is a better one.
 
         Ends when ``shakes`` in a row have led to no better split, or told to stop.
         """
-        began, label, _ = self.best.snapshot()
+        began, label, _ = best.snapshot()
         if label is None or self.order is None:
             return False
-        devices, idle, shaken = len(self.best.free.devices), 0, 0
+        devices, idle, shaken = len(self.free.devices), 0, 0
         while shaken < shakes and devices > 1 and not stop():
-            value = self.best.value
-            new = self._step(label, float(self.rng.choice(EXPONENTS)), None)
+            value = best.value
+            new = self._step(rng, label, float(rng.choice(EXPONENTS)), None)
             if new is None or np.array_equal(new, label):
                 idle += 1
             else:
                 label, idle = new, 0
-                if self.best.take(label, "pairs of devices"):
+                if best.take(label, "pairs of devices"):
                     shaken = 0
             if idle >= PATIENCE * devices:
                 shaken, idle = shaken + 1, 0
-                kept = self.best.answer
+                kept = best.answer
                 if shaken % RETURN == 0 and kept is not None:
                     label = kept
                 far = shaken > shakes // 2 and shaken % RETURN == 0
-                steps = devices * FAR_PAIRS if far else int(self.rng.integers(1, 4))
-                loose = FAR if far else float(self.rng.choice(LOOSE))
+                steps = devices * FAR_PAIRS if far else int(rng.integers(1, 4))
+                loose = FAR if far else float(rng.choice(LOOSE))
                 for _ in range(steps):
-                    new = self._step(label, None, value * (1 + loose))
+                    new = self._step(rng, label, None, value * (1 + loose))
                     label = label if new is None else new
-        return self.best.value < clearly_below(began)
+        return best.value < clearly_below(began)
 
-    def _step(self, label: Ints, exponent: float | None, limit: float | None) -> Ints | None:
+    def _step(self, rng: np.random.Generator, label: Ints, exponent: float | None, limit: float | None) -> Ints | None:
         """Split two devices anew, often the most loaded one and another."""
-        load = self.best.free.state(label).load
+        load = self.free.state(label).load
         devices = len(load)
-        one, two = self.rng.permutation(devices)[:2].tolist()
-        if self.rng.random() < 0.5:
+        one, two = rng.permutation(devices)[:2].tolist()
+        if rng.random() < 0.5:
             one = int(np.argmax(load))
-            two = int(self.rng.choice([d for d in range(devices) if d != one]))
-        return self.split(label, (one, two), float(load.max()) if limit is None else limit, exponent)
+            two = int(rng.choice([d for d in range(devices) if d != one]))
+        return self.split(rng, label, (one, two), float(load.max()) if limit is None else limit, exponent)
 
-    def split(self, label: Ints, pair: tuple[int, int], limit: float, exponent: float | None) -> Ints | None:
+    def split(
+        self, rng: np.random.Generator, label: Ints, pair: tuple[int, int], limit: float, exponent: float | None
+    ) -> Ints | None:
         """Of all splits that change two devices alone, one with the least Σ load^exponent of the two, or a random one.
 
         Both loads are at most a limit, and with an exponent below it where one of them is at it now. Random ones, with
@@ -110,8 +105,7 @@ class PairSplits:
         the split at hand is better; where labels are too many, some splits are not looked at.
         """
         assert self.order is not None
-        free, rng = self.best.free, self.rng
-        arrays = free.arrays
+        free, arrays = self.free, self.free.arrays
         load = free.state(label).load
         one, two = pair
         kinds = int(arrays.kind_of[one]), int(arrays.kind_of[two])
@@ -129,10 +123,10 @@ class PairSplits:
         # What the second device is spared is what the first one is rich in.
         whole = float(others.sum())
         number = int(states.ptr[-1])
-        out = Outlooks(np.zeros(number, dtype=np.int32), np.empty((number, STEPS)), np.empty((number, STEPS)))
+        out = outlook_room(number, STEPS)
         if look_ahead(states, others, limit, out) < whole - limit:
             return None
-        price = whole / max(float(own.sum()), 1e-300)
+        price = whole / max(float(own.sum()), NOT_ZERO)
         ahead = np.empty((1, number))
         worth_ahead(states, others, price, ahead[0])
         n = len(order)
@@ -160,10 +154,10 @@ class PairSplits:
             total = first**exponent + second**exponent
             before = (load[one] / limit) ** exponent + (load[two] / limit) ** exponent
             least = float(total.min())
-            if least > before * (1 + 1e-9):
+            if least > before * (1 + TOLERANCE):
                 return None
             # Equal ones in turn, so that the walk goes on.
-            label_of = begin + int(rng.choice(np.flatnonzero(total <= least * (1 + 1e-9))))
+            label_of = begin + int(rng.choice(np.flatnonzero(total <= least * (1 + TOLERANCE))))
         chosen = np.zeros(n, dtype=bool)
         set_of_label(self.room, label_of, chosen)
         new = label.copy()

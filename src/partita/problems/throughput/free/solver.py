@@ -250,10 +250,11 @@ class _FreeRun:
     def _improve(self, stop: Callable[[], bool]) -> None:
         """Split pairs of devices anew while that finds better splits; then anneal and polish, and so on."""
         rng = np.random.default_rng(self.options.seed)
-        pairs, others = (PairSplits(self.best, self.options.seed + number) for number in range(2))
+        pairs, seeds = PairSplits(self.best.free), (self.options.seed, self.options.seed + 1)
+        walk, anew = (np.random.default_rng(seed) for seed in seeds)
         number, turn = FIRST_ROUNDS, 0
         while not stop():
-            if pairs.run(stop) or self._begin_anew(others, turn, stop):
+            if pairs.run(self.best, walk, stop) or self._begin_anew(pairs, anew, turn, stop):
                 continue
             self._anneal(7919 * (turn + 1), stop, number, NEXT_ROUNDS)
             number += NEXT_ROUNDS
@@ -264,12 +265,12 @@ class _FreeRun:
                     polish(self.best, backend, stop, rng, size=2 + turn // 2 % 2, time_s=POLISH_S)
             turn += 1
 
-    def _begin_anew(self, pairs: PairSplits, turn: int, stop: Callable[[], bool]) -> bool:
+    def _begin_anew(self, pairs: PairSplits, rng: np.random.Generator, turn: int, stop: Callable[[], bool]) -> bool:
         """Pairs of devices from a split that has nothing of the best one, some times; whether one becomes better."""
         for number in range(ANEW if pairs.order is not None else 0):
-            pairs.best = fresh = FreeIncumbent(self.best.free)
+            fresh = FreeIncumbent(self.best.free)
             FreeRounds(fresh, self.options.seed + 104_729 * (ANEW * turn + number + 1)).run(stop, rounds=ANEW_ROUNDS)
-            pairs.run(stop, ANEW_SHAKES)
+            pairs.run(fresh, rng, stop, ANEW_SHAKES)
             if fresh.answer is not None and self.best.take(fresh.answer, "pairs of devices, begun anew"):
                 return True
         return False
