@@ -6,6 +6,7 @@ the lowered pipeline (``partita.simulator.stages``), which a problem makes of it
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -33,6 +34,10 @@ class SharedDegrees(NamedTuple):
     def experts_on(self, tensor: int) -> int:
         """Devices that hold every expert once, all neighbours, given those of a tensor-parallel group."""
         return self.expert * (self.expert_tensor or tensor)
+
+    def block(self, tensor: int) -> int:
+        """The fewest devices that are whole tensor-parallel groups and whole groups of experts: all in one machine."""
+        return math.lcm(tensor, self.expert_tensor or 1)
 
     def __str__(self) -> str:
         if not self.expert_tensor:

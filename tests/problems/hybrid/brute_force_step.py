@@ -55,8 +55,9 @@ def _meshes(problem: HybridProblem, c: int, e: int, x: int, blocks: int) -> Iter
     training, batch = problem.training, problem.microbatches
     assert training is not None
     for t, d, p in itertools.product(range(1, problem.devices_per_machine + 1), range(1, batch + 1), range(1, 9)):
-        # Each machine holds so many tensor groups, whole ones.
-        if batch % d or d * c * p > problem.machines * (problem.devices_per_machine // t) or p > len(problem.layers):
+        # What a machine runs is whole tensor groups, and whole groups of experts.
+        used = max(n for n in range(problem.devices_per_machine + 1) if n % t == 0 and n % (x or 1) == 0)
+        if batch % d or d * c * t * p > problem.machines * used or p > len(problem.layers):
             continue
         if d * c % e if x == 0 else d * c * t % (e * x) or x > problem.devices_per_machine:
             continue

@@ -65,6 +65,20 @@ def test_no_plan_on_machines_that_groups_do_not_fill_is_shorter() -> None:
     assert paired >= 5
 
 
+def test_no_plan_on_machines_that_groups_of_experts_do_not_fill_is_shorter() -> None:
+    halved = 0
+    for seed in range(60):
+        problem = in_threes(spread_step(seed, EVERY[seed % len(EVERY)], folds=True))
+        plan = check(problem)
+        if plan is not None and plan.stages[0].expert_tensor_parallel == 2:
+            halved += 1
+            # Each of the two machines has one group of two, however narrow tensor groups are.
+            assert plan.device_count <= 4
+    assert halved >= 3
+    with pytest.raises(InputError, match="uses 6 devices, and there are 4 in groups of 2 that each lie"):
+        check_layout(problem, MeshLayout(data=6, expert=3, expert_tensor=2))
+
+
 def test_limits_of_stages_name_layers_that_exist() -> None:
     problem = random_step(1, ("1f1b",))
     with pytest.raises(InputError, match="layer 77, which does not exist"):

@@ -231,14 +231,14 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         """Machines there are; 1 without a hierarchy."""
         return self.devices // self.devices_per_machine
 
-    def room(self, tensor: int) -> int:
-        """Devices in tensor-parallel groups at most: each group lies in a machine, and what it leaves there is idle."""
-        return self.machines * (self.devices_per_machine // tensor) * tensor
+    def room(self, block: int) -> int:
+        """Devices in whole blocks (``SharedDegrees.block``) at most: each lies in a machine, and may leave some idle."""
+        return self.machines * (self.devices_per_machine // block) * block
 
-    def room_words(self, tensor: int) -> str:
+    def room_words(self, block: int) -> str:
         """How many these are, and why not all."""
-        room = self.room(tensor)
-        return str(room) if room == self.devices else f"{room} in groups of {tensor} that each lie in a machine"
+        room = self.room(block)
+        return str(room) if room == self.devices else f"{room} in groups of {block} that each lie in a machine"
 
     def holds(self, replicas: int, tensor: int) -> bool:
         """Whether one stage's devices lie beside each other with none idle between them, in machines of their own."""

@@ -167,8 +167,8 @@ def _uniform_violations(problem: HybridProblem, plan: Plan) -> list[str]:
             )
     if t > problem.devices_per_machine:
         violations.append(f"tensor-parallel degree {t} is more than the {problem.devices_per_machine} of a machine")
-    elif plan.device_count > problem.room(t):
-        violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.room_words(t)}")
+    elif plan.device_count > problem.room(block := shared.block(t)):
+        violations.append(f"the stages use {plan.device_count} devices, the problem has {problem.room_words(block)}")
     for what, degree, allowed in zip(
         ("context", "expert", "expert-tensor"),
         shared,

@@ -247,8 +247,10 @@ def _unequal_parts(
 
 def check_layout(problem: HybridProblem, layout: MeshLayout) -> None:
     """Refuse a layout of more devices than there are, or of replicas that do not share the microbatches evenly."""
-    if layout.tensor <= problem.devices_per_machine and layout.devices > problem.room(layout.tensor):
-        there = problem.room_words(layout.tensor)
+    block = layout.shared.block(layout.tensor)
+    within = max(layout.tensor, layout.expert_tensor) <= problem.devices_per_machine
+    if within and layout.devices > problem.room(block):
+        there = problem.room_words(block)
         raise InputError(f"layout: it uses {layout.devices} devices, and there are {there}")
     if problem.microbatches % layout.data:
         raise InputError(

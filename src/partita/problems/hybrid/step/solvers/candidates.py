@@ -116,14 +116,14 @@ def groups_of(
         return
     for t in problem.shared_degrees():
         for d in divisors(batch):
-            groups = d * shared.context
-            if groups * t > problem.room(t):
+            groups, room = d * shared.context, problem.room(shared.block(t))
+            if groups * t > room:
                 break
             if groups * t % shared.experts_on(t):
                 continue
             for zero, shards in _shares(training, groups, t, shared):
                 totals = _totals(problem, exchanges_of(problem, groups, t, zero, shared, shards), t, batch // d)
-                most = min(count, problem.room(t) // (groups * t))
+                most = min(count, room // (groups * t))
                 # Work is shared out best by the most stages.
                 least = batch // d * totals.time / most * (1 - _ROOM)
                 first = DeviceMesh(problem, most, d, t, "1f1b", 1, zero, *shared, shards)
