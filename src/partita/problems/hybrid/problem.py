@@ -232,7 +232,7 @@ class HybridProblem(Stated, frozen=True, kw_only=True):
         return self.devices // self.devices_per_machine
 
     def room(self, block: int) -> int:
-        """Devices in whole blocks (``SharedDegrees.block``) at most: each lies in a machine, and may leave some idle."""
+        """Devices in whole blocks (``SharedDegrees.block``) at most: each in one machine, where some may be idle."""
         return self.machines * (self.devices_per_machine // block) * block
 
     def room_words(self, block: int) -> str:
