@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from cli.conftest import workload
+from partita.cli.common import check_writable
+from partita.ground.errors import InputError
 from running.command_line import Run
 
 Change = Callable[[dict[str, Any]], Any]
@@ -262,6 +264,17 @@ def test_options_of_tracing_are_refused_for_graphs(partita: Callable[..., Run], 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+def test_a_place_that_takes_no_file_is_refused_before_the_search(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder; name a file to write"):
+        check_writable(str(tmp_path))
+    check_writable(str(tmp_path), folders=True)
+    check_writable(str(tmp_path / "new.json"), "/dev/null", "-", None)
+    assert not list(tmp_path.iterdir())
+    if Path("/proc/version").exists():
+        with pytest.raises(InputError, match=r"^/proc/new\.json cannot be written: "):
+            check_writable("/proc/new.json")
+
+
 @pytest.mark.parametrize("arguments", [("devices",), ("solve", "{chain}", "--json")])
 def test_a_full_standard_output(chain: Path, arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "wb") as full:

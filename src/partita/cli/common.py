@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,14 +112,23 @@ def _call() -> tuple[list[str], list[str]]:
     return list(context.find_root().obj or ()), [value for value in given if isinstance(value, str)]
 
 
-def check_writable(*paths: str | None) -> None:
-    """Fail before the search, not after it, when a result's folder does not exist."""
+def check_writable(*paths: str | None, folders: bool = False) -> None:
+    """Fail before the search, not after it, where a result cannot be written; ``folders`` may be named, too."""
     for path in paths:
         if path is None or path == STDOUT:
             continue
-        folder = Path(path).resolve().parent
-        if not folder.is_dir():
-            raise InputError(f"{path}: the folder {folder} does not exist; create it first")
+        place = Path(path).resolve()
+        if not place.parent.is_dir():
+            raise InputError(f"{path}: the folder {place.parent} does not exist; create it first")
+        if place.is_dir() and not folders:
+            raise InputError(f"{path} is a folder; name a file to write")
+        if place.is_file() or not place.exists():
+            # What is in the way of a new file there shows only when one is made.
+            try:
+                with tempfile.TemporaryFile(dir=place.parent):
+                    pass
+            except OSError as error:
+                raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def emit_json(document: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ def export(result: str, name: str, output: str, model: str | None, as_json: bool
     from partita.problems.planned import read_exported
 
     check_name(name, model)
-    check_writable(output)
+    check_writable(output, folders=True)
     folder = f"{name} takes a folder of several files, which stdout is not; give --output FOLDER"
     if output == STDOUT and writes_folder(name):
         raise InputError(folder)
