@@ -96,8 +96,10 @@ def test_what_is_no_model() -> None:
             pt.plan(wrong, "2xL4")  # type: ignore[call-overload]
     with pytest.raises(pt.InputError, match="is not of a form that can be traced"):
         pt.plan("gpt2", "2xL4")
-    with pytest.raises(pt.InputError, match="planning for throughput has no option 'speed'"):
-        pt.plan(row(), "2xL4", speed=3)  # type: ignore[call-overload]
+    with pytest.raises(pt.InputError, match="planning for throughput has no option 'velocity'; known are seed"):
+        pt.plan(row(), "2xL4", velocity=3)  # type: ignore[call-overload]
+    with pytest.raises(pt.InputError, match=r"no option 'time_limit'; did you mean 'time_limit_s'\? known are seed"):
+        pt.plan(row(), "2xL4", time_limit=3)  # type: ignore[call-overload]
     with pytest.raises(pt.InputError, match="inputs of hf:gpt2 are given by name"):
         pt.plan("hf:gpt2", "2xL4", inputs=(1, 2))
 

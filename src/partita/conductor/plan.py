@@ -16,6 +16,7 @@ from partita.engines.search.interrupt import interruptible
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Progress, Rival, Status, StopReason
 from partita.ground.errors import InputError, UnsupportedError
+from partita.ground.names import no_option
 from partita.nouns.graph import Workload
 from partita.problems import kind_of, kinds
 from partita.problems.facets.limits import runtime_for
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 SEARCH, BASELINES, FREE, REFINE, UNLIMITED = 0.75, 0.35, 0.5, 0.5, 0.5
 #: Wall time of the last three, at most.
 FREE_S, REFINE_S, UNLIMITED_S = 60.0, 15.0, 5.0
+#: What every call that plans takes beside settings.
+_EVERYWHERE = "time_limit_s", "solver", "progress", "baselines", "training"
 
 
 def choose_problem(
@@ -79,8 +82,8 @@ def sort_settings(kind: AnyKind, given: Mapping[str, Any]) -> tuple[dict[str, An
     for name, value in given.items():
         place = next((i for i, fields in enumerate(parts) if name in fields), None)
         if place is None:
-            known = ", ".join(dict.fromkeys(field for fields in parts for field in fields))
-            raise InputError(f"planning for {kind.name} has no option {name!r}; known are {known}")
+            known = (field for fields in parts for field in fields)
+            raise InputError(no_option(f"planning for {kind.name}", name, known, _EVERYWHERE))
         found[place][name] = value
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import logging
 import operator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from partita.ground.errors import InputError
+from partita.ground.names import meant
 from partita.nouns.graph import Source
 
 _LOG = logging.getLogger("partita")
@@ -178,8 +178,7 @@ def passed_over(what: str, error: BaseException) -> None:
 def nearest(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'a' or 'b'?`` for the closest known names, or what there is if none is close."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if close:
-        return "; did you mean " + " or ".join(repr(c) for c in close) + "?"
+    if close := meant(name, names):
+        return f"; {close}"
     shown = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
     return f"; there is {shown}"

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from partita.ground.errors import InputError
+from partita.ground.names import no_option
 from partita.ground.units import parse_bytes
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -199,8 +200,7 @@ def read_settings(declaration: type[StructT], given: Mapping[str, Any], owner: s
     known = declaration.__struct_fields__
     for name in given:
         if name not in known:
-            shown = ", ".join(known) or "none"
-            raise InputError(f"{owner} has no option {name!r}; known are {shown}")
+            raise InputError(no_option(owner, name, known))
     entries, values = settings_of(declaration), dict(given)
     for name, value in given.items():
         if name in entries and value is not None:
