@@ -12,12 +12,14 @@ from partita.engines.kernels.arrays import Bools, Floats
 from partita.engines.kernels.throughput.blocks import cut_nets
 from partita.engines.mip.model import Callbacks, MixedProgram
 from partita.engines.mip.solve import solve_program
-from partita.ground.rounding import NOT_ZERO, up_to
+from partita.ground.rounding import NOT_ZERO, TOLERANCE, up_to
 from partita.problems.throughput.free.program import kinds_of, knapsack
 from partita.problems.throughput.free.search import FreeIncumbent
 
 #: Seconds for one master program.
 MASTER_S = 10.0
+#: The share of the most that sets carry of which those that a program begins with carry.
+FULL = 0.97
 
 
 class DeviceSet(NamedTuple):
@@ -38,6 +40,7 @@ class DeviceSets:
         self.number = {k: int((self.arrays.kind_of == k).sum()) for k in self.kinds}
         self.known: list[DeviceSet] = []
         self._keys: set[tuple[int, bytes]] = set()
+        self._last: Floats | None = None  # Charges of the last program.
         if best.answer is not None:
             load = best.free.state(best.answer).load
             for d, kind in enumerate(self.arrays.kind_of.tolist()):
@@ -81,8 +84,33 @@ class DeviceSets:
         cut = cut_nets(self.arrays.net, items)
         return float(self.arrays.work[items, kind].sum() + self.arrays.net_cost[cut, kind].sum())
 
-    def master(self, target: float) -> tuple[float, Floats] | None:
-        """Largest Σ y with Σ n_k·π_k = 1 against the known sets, and y; at most 1 if they cover everything."""
+    def master(self, target: float, *, exact: bool = False) -> tuple[float, Floats] | None:
+        """Largest Σ y with Σ n_k·π_k = 1 against the known sets, and y; at most 1 if they cover everything.
+
+        Unless asked to be ``exact``, it is nearly the largest, and y from inside of those that are nearly as good. Sets
+        that the last charges left far from full come in where the new ones ask too much of them.
+        """
+        chosen = self.fitting(target)
+        held = np.array([column.items for column in chosen], dtype=np.float64).reshape(-1, self.items)
+        place = np.searchsorted(self.kinds, [column.kind for column in chosen])
+        live = np.ones(len(chosen), dtype=bool)
+        if self._last is not None:
+            carried, most = held @ self._last, np.zeros(len(self.kinds))
+            np.maximum.at(most, place, carried)
+            live = carried >= FULL * most[place]
+        while True:
+            answer = self._program([chosen[number] for number in np.flatnonzero(live)], target, exact=exact)
+            if answer is None:
+                return None
+            prices, dual = answer
+            over = held @ dual > prices[place] * (1 + TOLERANCE)
+            if not (over & ~live).any():
+                self._last = dual
+                return float(dual.sum()), dual
+            live |= over
+
+    def _program(self, chosen: list[DeviceSet], target: float, *, exact: bool) -> tuple[Floats, Floats] | None:
+        """(K,) prices π and (n,) charges y against sets and knapsacks."""
         model = MixedProgram()
         y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.items)]
         prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
@@ -97,12 +125,11 @@ class DeviceSets:
                 price.append((extra, 1.0))
                 model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
             model.add_row(price, upper=0.0)
-        for column in self.fitting(target):
+        for column in chosen:
             row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
             model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
         calls = Callbacks(stop=self.stop)
-        answer = solve_program(model, "highs", time_limit_s=MASTER_S, central=True, callbacks=calls)
+        answer = solve_program(model, "highs", time_limit_s=MASTER_S, central=not exact, callbacks=calls)
         if answer.values is None:
             return None
-        dual = np.maximum(answer.values[: self.items], 0.0)
-        return float(dual.sum()), dual
+        return answer.values[self.items : self.items + len(self.kinds)], np.maximum(answer.values[: self.items], 0.0)

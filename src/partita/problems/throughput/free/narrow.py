@@ -26,6 +26,7 @@ from partita.engines.kernels.throughput.narrow_sets import (
     set_of_label,
     worth_ahead,
 )
+from partita.engines.kernels.throughput.set_lists import PathRoom, list_paths, sets_of_paths
 from partita.ground.rounding import SUMMED, SUMMED_FEW, raised, up_to
 
 #: The load of an item that cannot run.
@@ -206,6 +207,17 @@ def outlook_room(states: int, steps: int) -> Outlooks:
     return Outlooks(np.zeros(states, dtype=np.int32), np.empty((states, steps)), np.empty((states, steps)))
 
 
+def path_room(paths: int, at_place: int) -> PathRoom:
+    """Room for so many paths, and of one place."""
+    return PathRoom(
+        parent=np.empty(paths, dtype=np.int32),
+        taken=np.empty(paths, dtype=bool),
+        state=np.empty((2, at_place), dtype=np.int32),
+        load=np.empty((2, at_place)),
+        charge=np.empty((2, at_place)),
+    )
+
+
 class Richest(NamedTuple):
     """No set within the load carries more than ``most``; ``sets`` (r, n) found within it, and their ``loads``."""
 
@@ -254,11 +266,7 @@ class NarrowSets:
         floor = max([floor, *(float(own[items[self.order]].sum()) for items in found.sets)])
         if most <= floor + slack:
             return found._replace(most=raised(max(most, floor)))
-        prices = price * np.array(PRICES)
-        ahead = np.empty((len(prices), int(a.ptr[-1])))
-        for row, one in zip(ahead, prices.tolist(), strict=True):
-            worth_ahead(a, own, one, row)
-        search = LabelSearch(own, limit, floor - slack, prices, ahead, self.outlooks, self.room)
+        search = LabelSearch(own, limit, floor - slack, *self._hopes(own, price), self.outlooks, self.room)
         floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
         if not exact and most > floor * (1 + CHEAP):
             return found._replace(most=raised(most))
@@ -274,6 +282,37 @@ class NarrowSets:
                 most = max(floor, richest) + slack
                 break
         return found._replace(most=raised(max(most, floor)))
+
+    def _hopes(self, charge: Floats, price: float) -> tuple[Floats, Floats]:
+        """Prices on load around the best one, and what the items after each state are worth at them."""
+        prices = price * np.array(PRICES)
+        ahead = np.empty((len(prices), int(self.states.ptr[-1])))
+        for row, one in zip(ahead, prices.tolist(), strict=True):
+            worth_ahead(self.states, charge, one, row)
+        return prices, ahead
+
+    def listed(self, charge: Floats, target: float, floor: float, room: PathRoom) -> Bools | None:
+        """(r, n) every set of load at most ``target`` that carries at least ``floor``; None if they are too many.
+
+        There may be sets that carry a little less. None, too, where the run is stopped.
+        """
+        a, limit, n = self.states, up_to(target), len(self.order)
+        own = np.where(a.work <= limit, charge[self.order], 0.0)
+        floor -= SUMMED_FEW * float(own.sum())
+        price, _ = self._price(own, limit, Richest(0.0, [], []))
+        look_ahead(a, own, raised(limit), self.outlooks)
+        hopes, begin, end = self._hopes(own, price), 0, 1
+        for place in range(0, n, PLACES):
+            places = place, min(place + PLACES, n)
+            begin, end = list_paths(a, own, limit, floor, *hopes, self.outlooks, room, places, begin, end)
+            if end < 0 or self.stop():
+                return None
+            if end == begin:
+                break
+        chosen, found = np.empty((end - begin, n), dtype=bool), np.empty((end - begin, n), dtype=bool)
+        sets_of_paths(room, begin, end, chosen)
+        found[:, self.order] = chosen
+        return found
 
     def _searched(self, search: LabelSearch, found: Richest, most: int) -> float | None:
         """The most charge of the sets that a search finds, which go to ``found``, or 0; None if labels are too many."""

@@ -27,6 +27,10 @@ NEARNESS = 2e-6
 #: A bound is taken on the way if it closes this share of the gap; by how much less than charges promise it is asked.
 WORTH_IT = 0.05
 HAIR = 1e-5
+#: By which part more than the best charges those that are near enough lack.
+SPARE = 0.05
+#: How far above 1 what known sets leave of all charges is solved for exactly.
+NEARLY = 1e-3
 #: Weights of the best charges so far beside the master's, and whether all sets are looked at, in turn until a set is
 #: found that the master's charges overlook.
 STEPS = ((0.9, False), (0.6, False), (0.0, False), (0.6, True), (0.0, True))
@@ -86,17 +90,30 @@ class NarrowCovering:
             if not refuted:
                 self.ceiling = target
 
-    def _refutes(self, target: float) -> bool | None:
-        """Whether charges show that no split is within the target; None if that was not found out."""
-        nearest = self._judge(self.centre, target, exact=False)
+    def nearest(self, target: float) -> Floats | None:
+        """The charges that come nearest to refuting a target, but for a part of what they lack.
+
+        None where they refute it, or where that was not found out.
+        """
+        return self.centre if self._refutes(target, closely=True) is False else None
+
+    def _refutes(self, target: float, *, closely: bool = False) -> bool | None:
+        """Whether charges show that no split is within the target; None if that was not found out.
+
+        If none do, the ``centre`` is ``closely`` what comes nearest to it only if asked for.
+        """
+        nearest, exactly = self._judge(self.centre, target, exact=False), closely
         while not self.stop():
             if nearest is None:
                 return True
-            answer = self.columns.master(target)
+            answer = self.columns.master(target, exact=exactly)
+            if answer is not None and not exactly and answer[0] <= 1 + NEARLY:
+                # Programs that are solved nearly say so of targets that charges can refute.
+                exactly, answer = True, self.columns.master(target, exact=True)
             if answer is None:
                 return None
             total, dual = answer
-            if total <= 1 + GAP:
+            if total <= 1 + GAP and not (closely and 1 - nearest[0] > (1 + SPARE) * (1 - total)):
                 return False
             self.rounds += 1
             known = len(self.columns.known)
@@ -112,7 +129,7 @@ class NarrowCovering:
                 if len(self.columns.known) > known and self.columns.weight(dual, target) > 1 + TOLERANCE:
                     break
             else:
-                return None
+                return False if total <= 1 + GAP else None
         return None
 
     def _harvest(self, target: float) -> None:

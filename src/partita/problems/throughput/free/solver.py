@@ -19,6 +19,7 @@ from partita.ground.errors import SolverCrashError
 from partita.ground.rounding import GAP, clearly_below
 from partita.problems.throughput.free.bound import covering
 from partita.problems.throughput.free.covers import split_of_sets
+from partita.problems.throughput.free.every_set import EverySet
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.pairs import PairSplits
 from partita.problems.throughput.free.program import Assignment, part
@@ -38,12 +39,10 @@ SLICING_S = 1.0
 POLISH_S = 4.0
 #: Variables (items × devices) up to which the whole program is tried before the charges.
 SMALL = 150
-#: Below this gap, where transfers matter little, charges by programs have nothing to add to what capacity counts, and
-#: charges by searches get this share of the time: a program on numbers may prove more.
+#: Below this gap, where transfers matter little, charges by programs have nothing to add to what capacity counts.
 SMALL_GAP = 0.015
-SHARE = 0.75
-#: How near to the most that charges can prove their bound is, when splits are made of their sets.
-NEARNESS = (1e-3, 5e-5, 2e-6)
+#: How near to the most that charges can prove their bound is, when all sets are asked for and splits are made of some.
+NEARNESS = (1e-2, 5e-5, 2e-6)
 
 
 def prove(
@@ -289,7 +288,7 @@ class _FreeRun:
         """Raise the bound by charges, where they are cheap to find or have something to add to what capacity counts."""
         best, gap = self.best, self.monitor.gap
         small = gap is not None and gap < SMALL_GAP
-        charges = covering(best, self._until(SHARE) if small else self.stop, self.options.seed)
+        charges = covering(best, self.stop, self.options.seed)
         if small and not isinstance(charges, NarrowCovering):
             return
         with self._surviving():
@@ -300,11 +299,14 @@ class _FreeRun:
         best.counters |= {"charge_rounds": float(charges.rounds), "charge_programs": float(charges.programs)}
 
     def _charge_narrowly(self, charges: NarrowCovering) -> None:
-        """Charges, and splits of the sets they find; a better split asks for charges near its value."""
+        """Charges, splits of the sets they find, and all sets; a better split asks for charges near its value."""
+        every = EverySet(charges, self.stop)
         for nearness in NEARNESS:
             charges.run(nearness)
+            every.run()
             while split_of_sets(self.best, charges.columns, charges.centre, self.stop):
                 charges.run(nearness)
+        self.best.counters["listed_sets"] = float(every.listed)
 
     def _whole(self, order: Sequence[str], time_s: float) -> None:
         """The whole program by the first backend of an order, or by the next where that crashes."""

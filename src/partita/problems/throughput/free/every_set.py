@@ -1,0 +1,244 @@
+"""Proofs by all sets that a better split may be made of.
+
+Charges that do not refute a target say still which sets matter: if devices can hold at most so much of all charges, and
+all charges are by s less than that, each device of a split within the target holds at most s less than it can, and all
+of them together do. Where such sets are few, they are all listed, and one is looked for for each device: there is a
+split within the target, or there is none. Source: Baldacci, Christofides and Mingozzi, *An exact algorithm for the
+vehicle routing problem based on the set partitioning formulation*, 2008 (all routes within the gap).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from partita.engines.kernels.arrays import Bools, Floats, Ints
+from partita.engines.kernels.exact_cover import WORD, CoverSearch, CoverSets, search_cover
+from partita.ground.rounding import GAP, NOT_ZERO, SUMMED_FEW, clearly_below, up_to
+from partita.problems.throughput.free.narrow import NarrowSets, path_room
+from partita.problems.throughput.free.narrow_covering import NarrowCovering
+
+#: Sets that are looked through, at most; paths of one place and of all while they are listed.
+MOST_SETS, PLACE_PATHS, MOST_PATHS = 100_000, 1_000_000, 30_000_000
+#: By how many times the sets the lists of all depths of the search may be more.
+ROOM = 12
+#: Steps of the search between two looks at the stop button, of one target, and where some sets are left out.
+STEPS, MOST_STEPS, FEW_STEPS = 20_000, 4_000_000, 400_000
+#: Targets that come to nothing before the run ends; how much farther targets are than those that seem right, as what
+#: is lacking grows slowly at first: the next one, and the best value.
+PATIENCE, FARTHER, FARTHEST = 6, 1.5, 2.0
+#: Parts of what charges lack, of which the largest with few enough sets is next, and the part below all of them.
+PARTS, LEAST_PART = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 64
+
+
+class TargetFound(Enum):
+    """What became of a target."""
+
+    REFUTED = "no split is within it"
+    SPLIT = "a better split is"
+    HARD = "sets are too many, or it took too long"
+
+
+class Remainder(NamedTuple):
+    """What a device without transfers holds at ``most``: items take ``time`` (n,), within a ``limit``.
+
+    Of the most it lacks what an item ``costs`` (n,) there, and what one ``gains`` (n,) that is elsewhere.
+    """
+
+    most: float
+    time: Floats
+    limit: float
+    costs: Floats
+    gains: Floats
+
+
+class ListedSets(NamedTuple):
+    """Sets that matter: (N, n) their items, (N,) kinds, and what each lacks; all together lack at most ``room``.
+
+    They are ``every`` such set, or those that lack least. With a ``part`` of the room they would be as many as may be.
+    """
+
+    items: Bools
+    kind: Ints
+    lacks: Floats
+    room: float
+    part: float
+    every: bool
+    beside: Remainder
+
+
+class EverySet:
+    """Raises the bound, or finds better splits, by the sets that ``charges`` leave."""
+
+    def __init__(self, charges: NarrowCovering, stop: Callable[[], bool]) -> None:
+        self.charges, self.best, self.stop = charges, charges.best, stop
+        arrays, columns = self.best.free.arrays, charges.columns
+        #: The device that pays for no transfers, and has what no set has; none where it is -1.
+        self.last = int(np.flatnonzero(np.isin(arrays.kind_of, columns.knapsacks)).max(initial=-1))
+        self.supported = sum(columns.number[kind] for kind in columns.knapsacks) <= 1
+        self.listed = 0  #: Sets of all targets.
+        #: About the lowest target that charges cannot refute, and one for which sets are as many as can be listed.
+        self.lowest, self.following = 0.0, math.inf
+        #: Up to here the best value is the next target, whatever follows.
+        self.farthest = math.inf
+
+    def run(self) -> None:
+        """Targets up to the best value, of which the last is as far off as sets can be listed, until the gap closes."""
+        hard, failed, best = 0, math.inf, self.best
+        self.following = math.inf
+        while self.supported and not self.stop() and not best.closed and hard < PATIENCE:
+            top = best.value * (1 - 2 * GAP)
+            target = min(top, self.following) if self.following > best.bound else 0.5 * (best.bound + top)
+            if top < min(failed, self.farthest):
+                target = top
+            self.following = 0.5 * (target + top)
+            if self.tried(target) is TargetFound.HARD:
+                hard, failed = hard + 1, min(failed, target)
+
+    def tried(self, target: float) -> TargetFound:
+        """Look for a split within a target, or prove that there is none."""
+        charge = self.charges.nearest(target)
+        if charge is None:
+            return TargetFound.REFUTED if self.best.bound >= clearly_below(target) else TargetFound.HARD
+        sets = self._sets(charge, target)
+        self.listed += len(sets.kind)
+        label = self._picked(sets)
+        # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute.
+        self.lowest = max(self.lowest, target * (1 - sets.room))
+        reach = sets.part * sets.room
+        self.following = self.lowest * (1 + (1.0 if sets.every else FARTHER) * reach)
+        self.farthest = self.lowest * (1 + FARTHEST * reach)
+        if label is not None and len(label):
+            # What memory refuses says nothing of other splits.
+            return TargetFound.SPLIT if self.best.take(label, "all sets of the bound") else TargetFound.HARD
+        if label is None or not sets.every:
+            self.following = min(self.following, target * (1 - sets.room / 4))
+            return TargetFound.HARD
+        self.best.prove(clearly_below(target), "covering-free")
+        return TargetFound.REFUTED
+
+    def _sets(self, charge: Floats, target: float) -> ListedSets:
+        """All sets that a device of a split within the target may hold; of many those that lack least."""
+        columns, finders, arrays = self.charges.columns, self.charges.sets, self.best.free.arrays
+        most = {
+            kind: finder.richest(charge, target, columns.carried(kind, charge, target), exact=True).most
+            for kind, finder in finders.items()
+        }
+        beside = self._beside(charge, target)
+        held = beside.most + sum(columns.number[k] * most[k] for k in finders)
+        total = float(charge.sum())
+        room, part, every = max(0.0, held - total) + SUMMED_FEW * held, math.inf, True
+        space = path_room(MOST_PATHS, PLACE_PATHS)
+        found = []
+        for kind, finder in finders.items():
+
+            def within(share: float, kind: int = kind, finder: NarrowSets = finder) -> Bools | None:
+                found = finder.listed(charge, target, most[kind] - share * room, space)
+                return None if found is None or len(found) > MOST_SETS else found
+
+            sets = within(1.0)
+            # With so much room a device may be empty, which is no set that is looked for.
+            every = every and sets is not None and room < most[kind]
+            sets, few = _some_of(within, len(charge)) if sets is None else (sets, _more_than(within, len(sets)))
+            part = min(part, few)
+            limit = float(arrays.limit[arrays.kind_of == kind].max())
+            sets = sets[sets @ arrays.memory <= limit]
+            lacks = np.maximum(0.0, most[kind] + sets @ (beside.gains - charge) - SUMMED_FEW * held)
+            found.append((sets, np.full(len(sets), kind, dtype=np.int32), lacks))
+        items, kinds, lacks = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.argsort(lacks, kind="stable")
+        order = order[lacks[order] <= room]
+        return ListedSets(items[order], kinds[order], lacks[order], room, part, every, beside)
+
+    def _beside(self, charge: Floats, target: float) -> Remainder:
+        """What the device that pays for no transfers can hold, at the price of its time that bounds that best."""
+        n = len(charge)
+        if self.last < 0:
+            return Remainder(0.0, np.full(n, np.inf), 0.0, np.zeros(n), np.zeros(n))
+        arrays = self.best.free.arrays
+        time, limit = np.ascontiguousarray(arrays.work[:, arrays.kind_of[self.last]]), up_to(target)
+        fits = time <= limit
+        own = np.where(fits, time, 0.0)
+        rate = np.where(fits, charge, 0.0) / np.maximum(own, NOT_ZERO)
+        order = np.argsort(-rate, kind="stable")
+        full = np.flatnonzero(np.cumsum(own[order]) > limit)
+        price = float(rate[order[full[0]]]) if len(full) else 0.0
+        worth = np.where(fits, charge - price * own, 0.0)
+        gains = np.maximum(0.0, worth)
+        most = price * limit + float(gains.sum())
+        return Remainder(most, time, limit, np.maximum(0.0, -worth), gains)
+
+    def _picked(self, sets: ListedSets) -> Ints | None:
+        """A split by one set for each device; no items if there is none within the target, None if it is unknown."""
+        columns, kinds = self.charges.columns, self.best.free.arrays.kind_of
+        left = [columns.number[kind] if kind in columns.moving else 0 for kind in range(max(columns.kinds) + 1)]
+        chosen = search_sets(sets, left, self.stop)
+        if chosen is None:
+            return None
+        label = np.full(columns.items, self.last, dtype=np.int32)
+        free = {kind: np.flatnonzero(kinds == kind).tolist() for kind in columns.moving}
+        for number in chosen[1:]:
+            label[sets.items[number]] = free[int(sets.kind[number])].pop(0)
+        return label if chosen else label[:0]
+
+
+def _some_of(within: Callable[[float], Bools | None], items: int) -> tuple[Bools, float]:
+    """Few enough sets, and for about which part of the room they would be as many as may be."""
+    sets, few, before = np.zeros((0, items), dtype=bool), LEAST_PART, 1
+    for part in PARTS:
+        more = within(part)
+        if more is None:
+            break
+        sets, few, before = more, part, len(sets)
+    return sets, few + min(0.75 * few, _left(before, len(sets), few))
+
+
+def _more_than(within: Callable[[float], Bools | None], number: int) -> float:
+    """For about which part of the room sets would be as many as may be, where all of it gives a number of them."""
+    half = within(0.5)
+    return 1.0 + _left(0 if half is None else len(half), number, 1.0)
+
+
+def _left(before: int, now: int, part: float) -> float:
+    """By how much a part of the room may grow: sets grow by the same factor each time; ``before`` is of half of it."""
+    growth = max(0.5, math.log(max(1, now) / max(1, before))) / (part / 2)
+    return max(0.0, math.log(MOST_SETS / 2 / max(1, now))) / growth
+
+
+def search_sets(sets: ListedSets, left: Sequence[int], stop: Callable[[], bool]) -> list[int] | None:
+    """The sets of a split, with at most ``left`` of each kind, behind a -1; empty if there is none, None if unknown."""
+    number, n = sets.items.shape
+    words = n // WORD + 1
+    bits = np.zeros((number, words), dtype=np.int64)
+    for v in range(n):
+        bits[sets.items[:, v], v // WORD] |= 1 << (v % WORD)
+    ptr = np.append(0, np.cumsum(sets.items.sum(1))).astype(np.int64)
+    member = np.nonzero(sets.items)[1].astype(np.int32)
+    cover = CoverSets(bits, ptr, member, sets.kind, sets.lacks, sets.room, *sets.beside[1:4])
+    state = CoverSearch(
+        depth=np.zeros(1, dtype=np.int64),
+        left=np.array(left, dtype=np.int64),
+        item=np.zeros(n + 1, dtype=np.int32),
+        at=np.full(n + 1, -1, dtype=np.int32),
+        start=np.zeros(n + 1, dtype=np.int32),
+        sets=np.full(n + 1, number, dtype=np.int32),
+        lists=np.tile(np.arange(number, dtype=np.int32), ROOM),
+        taken=np.zeros((n + 1, words), dtype=np.int64),
+        used=np.zeros(n + 1),
+        long=np.zeros(n + 1),
+        seen=np.zeros(n, dtype=np.int64),
+    )
+    for _ in range(0, MOST_STEPS if sets.every else FEW_STEPS, STEPS):
+        found = search_cover(cover, state, STEPS)
+        if found == 0:
+            return []
+        if found == 1:
+            deep = [depth for depth in range(int(state.depth[0])) if state.at[depth] < state.sets[depth]]
+            return [-1, *(int(state.lists[state.start[depth] + state.at[depth]]) for depth in deep)]
+        if found == 2 or stop():
+            break
+    return None
