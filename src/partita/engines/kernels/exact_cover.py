@@ -26,8 +26,8 @@ class CoverSets(NamedTuple):
     """N sets of n items, those that lack least first.
 
     ``bits`` (N, W) of the items, the same as lists (``ptr`` (N + 1,), ``member``), ``kind`` (N,), ``lacks`` (N,), and
-    ``room`` by how much all may lack together. ``time`` (n,) that an item takes in the remainder, ``limit`` of these,
-    and what it ``costs`` (n,) of the room there.
+    ``room`` by how much all may lack together; ``empty`` (K,) is what a device without a set lacks. ``time`` (n,) that
+    an item takes in the remainder, ``limit`` of these, and what it ``costs`` (n,) of the room there.
     """
 
     bits: Words
@@ -36,6 +36,7 @@ class CoverSets(NamedTuple):
     kind: Ints
     lacks: Floats
     room: float
+    empty: Floats
     time: Floats
     limit: float
     costs: Floats
@@ -81,7 +82,7 @@ def _next_item(a: CoverSets, s: CoverSearch, depth: int) -> int:
     if s.sets[depth] > 0:
         # Each further device lacks something, too.
         for kind in range(s.left.shape[0]):
-            used += s.left[kind] * a.lacks[s.lists[s.start[depth]]]
+            used += s.left[kind] * min(a.lacks[s.lists[s.start[depth]]], a.empty[kind])
     found = -1
     for v in range(n):
         if _has(s.taken[depth], v):

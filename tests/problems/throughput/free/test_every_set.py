@@ -60,9 +60,8 @@ def drawn_sets(seed: int) -> tuple[ListedSets, list[int]]:
     if rng.random() < 0.3:
         beside = beside._replace(time=np.full(n, np.inf), limit=0.0)
     kind = rng.integers(0, kinds, number).astype(np.int32)
-    return ListedSets(items, kind, lacks, float(rng.uniform(0.5, 3)), 1.0, True, beside), rng.integers(
-        1, 4, kinds
-    ).tolist()
+    sets = ListedSets(items, kind, lacks, float(rng.uniform(0.5, 3)), np.full(kinds, 0.7), 1.0, True, beside)
+    return sets, rng.integers(1, 4, kinds).tolist()
 
 
 def fits(sets: ListedSets, left: list[int], chosen: tuple[int, ...]) -> bool:

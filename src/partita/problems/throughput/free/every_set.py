@@ -59,13 +59,15 @@ class Remainder(NamedTuple):
 class ListedSets(NamedTuple):
     """Sets that matter: (N, n) their items, (N,) kinds, and what each lacks; all together lack at most ``room``.
 
-    They are ``every`` such set, or those that lack least. With a ``part`` of the room they would be as many as may be.
+    A device of kind k without a set lacks ``empty[k]``. They are ``every`` such set, or those that lack least; with a
+    ``part`` of the room they would be as many as may be.
     """
 
     items: Bools
     kind: Ints
     lacks: Floats
     room: float
+    empty: Floats
     part: float
     every: bool
     beside: Remainder
@@ -141,8 +143,7 @@ class EverySet:
                 return None if found is None or len(found) > MOST_SETS else found
 
             sets = within(1.0)
-            # With so much room a device may be empty, which is no set that is looked for.
-            every = every and sets is not None and room < most[kind]
+            every = every and sets is not None
             sets, few = _some_of(within, len(charge)) if sets is None else (sets, _more_than(within, len(sets)))
             part = min(part, few)
             limit = float(arrays.limit[arrays.kind_of == kind].max())
@@ -152,7 +153,9 @@ class EverySet:
         items, kinds, lacks = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(lacks, kind="stable")
         order = order[lacks[order] <= room]
-        return ListedSets(items[order], kinds[order], lacks[order], room, part, every, beside)
+        empty = np.zeros(max(columns.kinds) + 1)
+        empty[columns.moving] = [most[kind] for kind in columns.moving]
+        return ListedSets(items[order], kinds[order], lacks[order], room, empty, part, every, beside)
 
     def _beside(self, charge: Floats, target: float) -> Remainder:
         """What the device that pays for no transfers can hold, at the price of its time that bounds that best."""
@@ -218,7 +221,7 @@ def search_sets(sets: ListedSets, left: Sequence[int], stop: Callable[[], bool])
         bits[sets.items[:, v], v // WORD] |= 1 << (v % WORD)
     ptr = np.append(0, np.cumsum(sets.items.sum(1))).astype(np.int64)
     member = np.nonzero(sets.items)[1].astype(np.int32)
-    cover = CoverSets(bits, ptr, member, sets.kind, sets.lacks, sets.room, *sets.beside[1:4])
+    cover = CoverSets(bits, ptr, member, sets.kind, sets.lacks, sets.room, sets.empty, *sets.beside[1:4])
     state = CoverSearch(
         depth=np.zeros(1, dtype=np.int64),
         left=np.array(left, dtype=np.int64),
