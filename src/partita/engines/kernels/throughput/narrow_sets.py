@@ -38,9 +38,8 @@ class NarrowStates(NamedTuple):
     extra: Floats
 
 
-@compiled
-def worth_ahead(a: NarrowStates, charge: Floats, price: float, ahead: Floats) -> None:
-    """Fill ``ahead`` (S,): the most charge less price times load that the items after a state can add; n charges."""
+@called
+def _fill_worth(a: NarrowStates, charge: Floats, price: float, ahead: Floats) -> None:
     n = a.work.shape[0]
     ahead[a.ptr[n]] = 0.0
     for i in range(n - 1, -1, -1):
@@ -53,8 +52,22 @@ def worth_ahead(a: NarrowStates, charge: Floats, price: float, ahead: Floats) ->
 
 
 @compiled
+def worth_ahead(a: NarrowStates, charge: Floats, price: float, ahead: Floats) -> None:
+    """Fill ``ahead`` (S,): the most charge less price times load that the items after a state can add; n charges."""
+    _fill_worth(a, charge, price, ahead)
+
+
+@compiled
+def worths_ahead(a: NarrowStates, charge: Floats, prices: Floats, ahead: Floats) -> None:
+    """The same at P prices, (P, S), in one go: threads that share an interpreter wait for it after every call."""
+    for p in range(prices.shape[0]):
+        _fill_worth(a, charge, prices[p], ahead[p])
+
+
+@compiled
 def best_path(a: NarrowStates, charge: Floats, price: float, ahead: Floats, chosen: Bools) -> tuple[float, float]:
-    """Fill ``chosen`` (n,) with the set that ``worth_ahead`` found; its load and charge."""
+    """``worth_ahead``, and ``chosen`` (n,) filled with the set that it found; its load and charge."""
+    _fill_worth(a, charge, price, ahead)
     s, load, carried = 0, 0.0, 0.0
     for i in range(a.work.shape[0]):
         after = a.ptr[i + 1]

@@ -24,7 +24,7 @@ from partita.engines.kernels.throughput.narrow_sets import (
     look_ahead,
     richest_labels,
     set_of_label,
-    worth_ahead,
+    worths_ahead,
 )
 from partita.engines.kernels.throughput.set_lists import PathRoom, list_paths, sets_of_paths
 from partita.ground.rounding import SUMMED, SUMMED_FEW, raised, up_to
@@ -287,8 +287,7 @@ class NarrowSets:
         """Prices on load around the best one, and what the items after each state are worth at them."""
         prices = price * np.array(PRICES)
         ahead = np.empty((len(prices), int(self.states.ptr[-1])))
-        for row, one in zip(ahead, prices.tolist(), strict=True):
-            worth_ahead(self.states, charge, one, row)
+        worths_ahead(self.states, charge, prices, ahead)
         return prices, ahead
 
     def listed(self, charge: Floats, target: float, floor: float, room: PathRoom) -> Bools | None:
@@ -318,10 +317,12 @@ class NarrowSets:
         """The most charge of the sets that a search finds, which go to ``found``, or 0; None if labels are too many."""
         room, n, begin, end = self.room, len(search.charge), 0, 1
         self.searches += 1
-        for place in range(0, n, PLACES):
+        # Few labels are soon past all items; between calls other threads take their turn.
+        places = PLACES if most > FEW_LABELS else n
+        for place in range(0, n, places):
             if self.stop():
                 return None
-            begin, end = richest_labels(self.states, *search, (place, min(place + PLACES, n)), begin, end, most)
+            begin, end = richest_labels(self.states, *search, (place, min(place + places, n)), begin, end, most)
             if end < 0:
                 self.too_many += 1
                 return None
@@ -346,11 +347,10 @@ class NarrowSets:
         within = (0.0, 0.0)
         price, best, bound = 0.0, 0.0, math.inf
         for _ in range(60):
-            worth_ahead(a, charge, price, ahead)
+            load, carried = best_path(a, charge, price, ahead, chosen)
             value = float(ahead[0]) + price * limit
             if value < bound:
                 bound, best = value, price
-            load, carried = best_path(a, charge, price, ahead, chosen)
             if load <= limit:
                 within = (load, carried)
                 self._keep(found, chosen, load)
