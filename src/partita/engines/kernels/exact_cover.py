@@ -11,15 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from partita.engines.kernels.arrays import Floats, Ints, Longs
+from partita.engines.kernels.arrays import Floats, Ints, Longs, Words
+from partita.engines.kernels.bits import add, has
 from partita.engines.kernels.compiled import called, compiled
-
-#: Bits of a word.
-WORD = 63
-
-Words = npt.NDArray[np.int64]
 
 
 class CoverSets(NamedTuple):
@@ -65,11 +60,6 @@ class CoverSearch(NamedTuple):
 
 
 @called
-def _has(words: Words, item: int) -> bool:
-    return bool((words[item // WORD] >> (item % WORD)) & 1 == 1)
-
-
-@called
 def _next_item(a: CoverSets, s: CoverSearch, depth: int) -> int:
     """The item that fewest of the sets that are left have; -1 if none has any, -2 if it comes to nothing."""
     n = a.time.shape[0]
@@ -85,7 +75,7 @@ def _next_item(a: CoverSets, s: CoverSearch, depth: int) -> int:
             used += s.left[kind] * min(a.lacks[s.lists[s.start[depth]]], a.empty[kind])
     found = -1
     for v in range(n):
-        if _has(s.taken[depth], v):
+        if has(s.taken[depth], v):
             continue
         if s.seen[v] == 0:
             long += a.time[v]
@@ -115,7 +105,7 @@ def _choose(a: CoverSets, s: CoverSearch, depth: int, chosen: int) -> bool:
             continue
         apart = True
         for w in range(a.bits.shape[1]):
-            if a.bits[other, w] & a.bits[number, w]:
+            if a.bits[other, w] & a.bits[number, w] != np.uint64(0):
                 apart = False
                 break
         if apart:
@@ -133,10 +123,10 @@ def _leave(a: CoverSets, s: CoverSearch, depth: int, item: int) -> bool:
     s.used[depth + 1], s.long[depth + 1] = s.used[depth] + a.costs[item], s.long[depth] + a.time[item]
     for w in range(a.bits.shape[1]):
         s.taken[depth + 1, w] = s.taken[depth, w]
-    s.taken[depth + 1, item // WORD] |= np.int64(1) << (item % WORD)
+    add(s.taken[depth + 1], item)
     count, after = 0, s.start[depth] + s.sets[depth]
     for place in range(s.sets[depth]):
-        if not _has(a.bits[s.lists[s.start[depth] + place]], item):
+        if not has(a.bits[s.lists[s.start[depth] + place]], item):
             if after + count == s.lists.shape[0]:
                 return False
             s.lists[after + count] = s.lists[s.start[depth] + place]
@@ -166,7 +156,7 @@ def search_cover(a: CoverSets, s: CoverSearch, steps: int) -> int:
             # The set that was chosen came to nothing.
             s.left[a.kind[s.lists[s.start[depth] + s.at[depth]]]] += 1
         item, count, place = s.item[depth], s.sets[depth], s.at[depth] + 1
-        while place < count and not _has(a.bits[s.lists[s.start[depth] + place]], item):
+        while place < count and not has(a.bits[s.lists[s.start[depth] + place]], item):
             place += 1
         s.at[depth] = min(place, count)
         fits = place == count and s.long[depth] + a.time[item] <= a.limit

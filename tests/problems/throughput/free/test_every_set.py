@@ -88,13 +88,13 @@ def test_sets_are_found_where_some_go_together(monkeypatch: pytest.MonkeyPatch) 
         choices = itertools.chain.from_iterable(itertools.combinations(range(number), k) for k in range(5))
         # Devices that get no set lack all that a set can carry, which is more than the cheapest one.
         allowed = [one for one in choices if len(one) == sum(left) and fits(sets, left, one)]
-        found = search_sets(sets, left, lambda: False)
-        assert found is not None
+        found, picked = search_sets(sets, left, lambda: False)
+        assert found is not TargetFound.HARD
         if allowed:
-            assert found
+            assert found is TargetFound.SPLIT
             outcomes[1] += 1
-        if found:
-            assert fits(sets, left, tuple(found[1:]))
+        if found is TargetFound.SPLIT:
+            assert fits(sets, left, tuple(picked))
         else:
             outcomes[0] += 1
     assert min(outcomes) >= 40

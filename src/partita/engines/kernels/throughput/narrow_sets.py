@@ -39,7 +39,8 @@ class NarrowStates(NamedTuple):
 
 
 @called
-def _fill_worth(a: NarrowStates, charge: Floats, price: float, ahead: Floats) -> None:
+def _worth_ahead(a: NarrowStates, charge: Floats, price: float, ahead: Floats) -> None:
+    """Fill ``ahead`` (S,): the most charge less price times load that the items after a state can add; n charges."""
     n = a.work.shape[0]
     ahead[a.ptr[n]] = 0.0
     for i in range(n - 1, -1, -1):
@@ -52,22 +53,19 @@ def _fill_worth(a: NarrowStates, charge: Floats, price: float, ahead: Floats) ->
 
 
 @compiled
-def worth_ahead(a: NarrowStates, charge: Floats, price: float, ahead: Floats) -> None:
-    """Fill ``ahead`` (S,): the most charge less price times load that the items after a state can add; n charges."""
-    _fill_worth(a, charge, price, ahead)
-
-
-@compiled
 def worths_ahead(a: NarrowStates, charge: Floats, prices: Floats, ahead: Floats) -> None:
-    """The same at P prices, (P, S), in one go: threads that share an interpreter wait for it after every call."""
+    """Fill ``ahead`` (P, S): at P prices, the most charge less price times load that the items after a state can add.
+
+    All in one go: threads that share an interpreter wait for it after every call.
+    """
     for p in range(prices.shape[0]):
-        _fill_worth(a, charge, prices[p], ahead[p])
+        _worth_ahead(a, charge, prices[p], ahead[p])
 
 
 @compiled
 def best_path(a: NarrowStates, charge: Floats, price: float, ahead: Floats, chosen: Bools) -> tuple[float, float]:
-    """``worth_ahead``, and ``chosen`` (n,) filled with the set that it found; its load and charge."""
-    _fill_worth(a, charge, price, ahead)
+    """Fill ``ahead`` (S,) at one price, and ``chosen`` (n,) with the set that this finds; its load and charge."""
+    _worth_ahead(a, charge, price, ahead)
     s, load, carried = 0, 0.0, 0.0
     for i in range(a.work.shape[0]):
         after = a.ptr[i + 1]
@@ -188,7 +186,7 @@ def richest_labels(
 
     They stand for all sets of load at most ``limit`` that may carry more than ``floor``, or for some of them: a state
     keeps ``most`` labels, those of each part of the limit that may become richest. ``ahead`` (P, S) is what
-    ``worth_ahead`` fills at P ``prices``, ``out`` what ``look_ahead`` does. Labels at place i are in row i % 2 of
+    ``worths_ahead`` fills at P ``prices``, ``out`` what ``look_ahead`` does. Labels at place i are in row i % 2 of
     ``room.load`` and ``room.charge``, lighter and poorer ones of a state first. The end is -1 where the room is too
     small.
     """

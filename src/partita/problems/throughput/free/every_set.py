@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.engines.kernels.exact_cover import WORD, CoverSearch, CoverSets, search_cover
-from partita.ground.rounding import GAP, NOT_ZERO, SUMMED_FEW, clearly_below, up_to
+from partita.engines.kernels.arrays import Bools, Floats, Ints, bit_rows
+from partita.engines.kernels.exact_cover import CoverSearch, CoverSets, search_cover
+from partita.ground.rounding import GAP, SUMMED_FEW, clearly_below, up_to
 from partita.problems.throughput.free.narrow import NarrowSets, path_room
 from partita.problems.throughput.free.narrow_covering import NarrowCovering
+from partita.problems.throughput.free.program import knapsack_price
 
 #: Sets that are looked through, at most; paths of one place and of all while they are listed.
 MOST_SETS, PLACE_PATHS, MOST_PATHS = 100_000, 1_000_000, 30_000_000
@@ -108,16 +109,17 @@ class EverySet:
             return TargetFound.REFUTED if self.best.bound >= clearly_below(target) else TargetFound.HARD
         sets = self._sets(charge, target)
         self.listed += len(sets.kind)
-        label = self._picked(sets)
+        found, chosen = search_sets(sets, self._left(), self.stop)
         # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute.
         self.lowest = max(self.lowest, target * (1 - sets.room))
         reach = sets.part * sets.room
         self.following = self.lowest * (1 + (1.0 if sets.every else FARTHER) * reach)
         self.farthest = self.lowest * (1 + FARTHEST * reach)
-        if label is not None and len(label):
+        if found is TargetFound.SPLIT:
             # What memory refuses says nothing of other splits.
-            return TargetFound.SPLIT if self.best.take(label, "all sets of the bound") else TargetFound.HARD
-        if label is None or not sets.every:
+            taken = self.best.take(self._label(sets, chosen), "all sets of the bound")
+            return TargetFound.SPLIT if taken else TargetFound.HARD
+        if found is TargetFound.HARD or not sets.every:
             self.following = min(self.following, target * (1 - sets.room / 4))
             return TargetFound.HARD
         self.best.prove(clearly_below(target), "covering-free")
@@ -165,28 +167,25 @@ class EverySet:
         arrays = self.best.free.arrays
         time, limit = np.ascontiguousarray(arrays.work[:, arrays.kind_of[self.last]]), up_to(target)
         fits = time <= limit
-        own = np.where(fits, time, 0.0)
-        rate = np.where(fits, charge, 0.0) / np.maximum(own, NOT_ZERO)
-        order = np.argsort(-rate, kind="stable")
-        full = np.flatnonzero(np.cumsum(own[order]) > limit)
-        price = float(rate[order[full[0]]]) if len(full) else 0.0
-        worth = np.where(fits, charge - price * own, 0.0)
+        price = knapsack_price(charge, time, target)
+        worth = np.where(fits, charge - price * np.where(fits, time, 0.0), 0.0)
         gains = np.maximum(0.0, worth)
         most = price * limit + float(gains.sum())
         return Remainder(most, time, limit, np.maximum(0.0, -worth), gains)
 
-    def _picked(self, sets: ListedSets) -> Ints | None:
-        """A split by one set for each device; no items if there is none within the target, None if it is unknown."""
+    def _left(self) -> list[int]:
+        """Devices of each kind that have a set."""
+        columns = self.charges.columns
+        return [columns.number[kind] if kind in columns.moving else 0 for kind in range(max(columns.kinds) + 1)]
+
+    def _label(self, sets: ListedSets, chosen: Sequence[int]) -> Ints:
+        """The split by sets; what they leave is on the last device."""
         columns, kinds = self.charges.columns, self.best.free.arrays.kind_of
-        left = [columns.number[kind] if kind in columns.moving else 0 for kind in range(max(columns.kinds) + 1)]
-        chosen = search_sets(sets, left, self.stop)
-        if chosen is None:
-            return None
         label = np.full(columns.items, self.last, dtype=np.int32)
         free = {kind: np.flatnonzero(kinds == kind).tolist() for kind in columns.moving}
-        for number in chosen[1:]:
+        for number in chosen:
             label[sets.items[number]] = free[int(sets.kind[number])].pop(0)
-        return label if chosen else label[:0]
+        return label
 
 
 def _some_of(within: Callable[[float], Bools | None], items: int) -> tuple[Bools, float]:
@@ -212,13 +211,10 @@ def _left(before: int, now: int, part: float) -> float:
     return max(0.0, math.log(MOST_SETS / 2 / max(1, now))) / growth
 
 
-def search_sets(sets: ListedSets, left: Sequence[int], stop: Callable[[], bool]) -> list[int] | None:
-    """The sets of a split, with at most ``left`` of each kind, behind a -1; empty if there is none, None if unknown."""
+def search_sets(sets: ListedSets, left: Sequence[int], stop: Callable[[], bool]) -> tuple[TargetFound, list[int]]:
+    """Whether some of the sets, at most ``left`` of each kind, make a split, and which."""
     number, n = sets.items.shape
-    words = n // WORD + 1
-    bits = np.zeros((number, words), dtype=np.int64)
-    for v in range(n):
-        bits[sets.items[:, v], v // WORD] |= 1 << (v % WORD)
+    bits = bit_rows(sets.items)
     ptr = np.append(0, np.cumsum(sets.items.sum(1))).astype(np.int64)
     member = np.nonzero(sets.items)[1].astype(np.int32)
     cover = CoverSets(bits, ptr, member, sets.kind, sets.lacks, sets.room, sets.empty, *sets.beside[1:4])
@@ -230,7 +226,7 @@ def search_sets(sets: ListedSets, left: Sequence[int], stop: Callable[[], bool])
         start=np.zeros(n + 1, dtype=np.int32),
         sets=np.full(n + 1, number, dtype=np.int32),
         lists=np.tile(np.arange(number, dtype=np.int32), ROOM),
-        taken=np.zeros((n + 1, words), dtype=np.int64),
+        taken=np.zeros((n + 1, bits.shape[1]), dtype=np.uint64),
         used=np.zeros(n + 1),
         long=np.zeros(n + 1),
         seen=np.zeros(n, dtype=np.int64),
@@ -238,10 +234,10 @@ def search_sets(sets: ListedSets, left: Sequence[int], stop: Callable[[], bool])
     for _ in range(0, MOST_STEPS if sets.every else FEW_STEPS, STEPS):
         found = search_cover(cover, state, STEPS)
         if found == 0:
-            return []
+            return TargetFound.REFUTED, []
         if found == 1:
             deep = [depth for depth in range(int(state.depth[0])) if state.at[depth] < state.sets[depth]]
-            return [-1, *(int(state.lists[state.start[depth] + state.at[depth]]) for depth in deep)]
+            return TargetFound.SPLIT, [int(state.lists[state.start[depth] + state.at[depth]]) for depth in deep]
         if found == 2 or stop():
             break
-    return None
+    return TargetFound.HARD, []

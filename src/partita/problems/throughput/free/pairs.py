@@ -18,7 +18,7 @@ from partita.engines.kernels.throughput.narrow_sets import (
     look_ahead,
     richest_labels,
     set_of_label,
-    worth_ahead,
+    worths_ahead,
 )
 from partita.ground.rounding import NOT_ZERO, TOLERANCE, clearly_below
 from partita.problems.throughput.free.narrow import label_room, narrow_states, order_of, outlook_room
@@ -126,16 +126,15 @@ class PairSplits:
         out = outlook_room(number, STEPS)
         if look_ahead(states, others, limit, out) < whole - limit:
             return None
-        price = whole / max(float(own.sum()), NOT_ZERO)
-        ahead = np.empty((1, number))
-        worth_ahead(states, others, price, ahead[0])
+        prices, ahead = np.array([whole / max(float(own.sum()), NOT_ZERO)]), np.empty((1, number))
+        worths_ahead(states, others, prices, ahead)
         n = len(order)
         begin, end = richest_labels(
             states,
             others,
             limit,
             whole - limit,
-            np.array([price]),
+            prices,
             ahead,
             out,
             self.room,

@@ -10,7 +10,7 @@ from partita.engines.kernels.arrays import Floats, Ints
 from partita.engines.kernels.graph_arrays import Sets, lists, sets_of
 from partita.engines.kernels.throughput.free_splits import FreeArrays
 from partita.engines.mip.model import MixedProgram
-from partita.ground.rounding import TOLERANCE, raised, rounded_up, up_to
+from partita.ground.rounding import NOT_ZERO, TOLERANCE, raised, rounded_up, up_to
 from partita.problems.throughput.bounds.programs.minmax_program import LARGEST_LOAD
 
 
@@ -211,15 +211,16 @@ class Representatives(LoadProgram):
 
 def knapsack(charge: Floats, work: Floats, capacity: float) -> float:
     """No set of work at most ``capacity`` carries more charge: items that fit by themselves, divided at will."""
+    price, fits = knapsack_price(charge, work, capacity), work <= up_to(capacity)
+    gains = np.maximum(0.0, charge[fits] - price * work[fits])
+    return raised(price * up_to(capacity) + float(gains.sum()))
+
+
+def knapsack_price(charge: Floats, work: Floats, capacity: float) -> float:
+    """The price of work that bounds it best: the charge per work of the item that is divided; 0 if none is."""
     fits = work <= up_to(capacity)
     value, weight = charge[fits], work[fits]
-    order = np.argsort(-value / np.maximum(weight, 1e-300), kind="stable")
-    left = up_to(capacity)
-    total = 0.0
-    for v in order:
-        share = 1.0 if weight[v] <= left else left / float(weight[v])
-        total += share * float(value[v])
-        left -= share * float(weight[v])
-        if share < 1.0:
-            break
-    return raised(total)
+    rate = value / np.maximum(weight, NOT_ZERO)
+    order = np.argsort(-rate, kind="stable")
+    full = np.flatnonzero(np.cumsum(weight[order]) > up_to(capacity))
+    return float(rate[order[full[0]]]) if len(full) else 0.0
