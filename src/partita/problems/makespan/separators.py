@@ -163,15 +163,15 @@ class ChainPaths:
 
 def chain_of(instance: MakespanInstance) -> Chain:
     """All separators of a problem."""
-    comparable, place = _comparable(instance), ranks(instance.order)
-    among = set(comparable.tolist())
+    passed, place = comparable(instance), ranks(instance.order)
+    among = set(passed.tolist())
     #: Of those comparable with all, how many come before each operator: those that the order has before it.
-    above = np.searchsorted(comparable, place)
-    bypassed = np.zeros(len(comparable) + 1, dtype=bool)
+    above = np.searchsorted(passed, place)
+    bypassed = np.zeros(len(passed) + 1, dtype=bool)
     for u, v, f in instance.edges:
         if f >= 0:
             bypassed[above[u] + (place[u] in among) : above[v]] = True
-    kept = comparable[~bypassed[:-1]]
+    kept = passed[~bypassed[:-1]]
     separators = [instance.order[k] for k in kept]
     members: list[list[int]] = [[] for _ in range(len(separators) + 1)]
     for v, block in zip(instance.order, np.searchsorted(kept, np.arange(instance.count)), strict=True):
@@ -182,7 +182,7 @@ def chain_of(instance: MakespanInstance) -> Chain:
     return Chain(instance, tuple(separators), tuple(blocks))
 
 
-def _comparable(instance: MakespanInstance) -> Longs:
+def comparable(instance: MakespanInstance) -> Longs:
     """Places in the order of the operators that all others come before or after.
 
     All before one lead to it if the first that follows each of them is not behind it: from there on the same holds, up

@@ -1,79 +1,150 @@
-"""What one of several equal parts of a block takes in every pattern, and weights at which the cheapest is dear."""
+"""Equal parts of a block as arrays, what passes around what devices do for them, and weights at which that is dear."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from partita.engines.kernels.arrays import Floats, Longs
+from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.kernels.compiled import compiled
 from partita.engines.kernels.makespan.arrays import MakespanArrays
 
 
+class PartArrays(NamedTuple):
+    """A part with operators 0, …, K − 1, in topological order, and its edges to operators with fixed devices."""
+
+    row: Longs  #: (K,) Its operators, by their number in the block's problem.
+    inner: Longs  #: (e, 3) Source and target in the part, and the flow, −1 for none.
+    reads: Longs  #: (r, 3) A fixed source, a target in the part, and the flow.
+    gives: Longs  #: (g, 3) A source in the part, a fixed target, and the flow.
+    holders: Longs  #: (h,) What stays to the end.
+    of: Longs  #: (D ** h,) How memory is divided, by devices of the holders, the first counts least; −1 for never.
+    gone: Longs  #: (t,) Operators in the order in which they go.
+    scope: Longs  #: (t, s) The neighbours that each has then, −1 for no more.
+    into: Longs  #: (t,) Which of ``gone`` reads what is found for each, t for the end.
+    met: Longs  #: (e,) The same of inner edges.
+    #: (j, K), (j, e), (j, r), (j, g) What is on a chain.
+    on_row: Bools
+    on_inner: Bools
+    on_reads: Bools
+    on_gives: Bools
+
+
+class PartLimits(NamedTuple):
+    """What passes besides a part: (5, D) are as in ``around_parts``."""
+
+    around: Floats  #: What passes before and after what devices do, at least.
+    used: Bools  #: Whether they can do any of it.
+    sure: Bools  #: What some part does in any case, and what some part does if a device is used at all.
+    maybe: Bools
+    few: int  #: How many devices are used at least; 0 where all that are looked at are, and ``sure`` says it all.
+    beside: Floats  #: (j,) What chains take besides a part.
+
+
 @compiled
-def find_takes(
-    a: MakespanArrays,
-    edges: Longs,
-    row: Longs,
-    devices: Longs,
-    fixed: Longs,
-    shares: Floats,
-    tail: Floats,
-    count: int,
-    found: Floats,
-) -> None:
-    """Fill ``found`` (p, 5·D + 1) with what a part of ``count`` takes.
+def around_parts(a: MakespanArrays, part: PartArrays, time: Floats, head: Floats, tail: Floats, around: Floats) -> None:
+    """Fill ``around`` (5, D) with what passes before and after all that a device does for a part, at least.
 
-    Work, sent and received by every device, sent to parts and received from them by others alone, then the chain.
-
-    ``edges`` (e, 3) are sources, targets and flows (−1 for none), by the place of the target in a topological order.
-    ``row`` (k,) are the operators of the part, ``devices`` (p, k) theirs, ``fixed`` (n,) those of other operators that
-    have one, else −1. ``shares`` (5, D) is added where a device does any of it, ``tail`` (n, D) is what must follow.
+    Works, sends and receives, then sends to parts and receives from them, by others. ``time``, ``head`` and ``tail``
+    (n, D) are as in ``find_labels``. Infinite where there is no such thing.
     """
-    n, size = a.time.shape
-    place, start = np.full(n, -1), np.empty(n)
-    for k in range(row.shape[0]):
-        place[row[k]] = k
-    for p in range(devices.shape[0]):
-        found[p] = 0.0
-        start[:] = 0.0
-        for k in range(row.shape[0]):
-            d = devices[p, k]
-            if found[p, d] == 0.0:
-                found[p, d] = shares[0, d]
-            found[p, d] += a.time[row[k], d]
+    devices = time.shape[1]
+    before, after = np.full((5, devices), math.inf), np.full((5, devices), math.inf)
+    for v in part.row:
+        for d in range(devices):
+            if time[v, d] < math.inf:
+                before[0, d] = min(before[0, d], head[v, d] - time[v, d])
+                after[0, d] = min(after[0, d], tail[v, d])
+    for kind in range(3):
+        edges = part.inner if kind == 0 else part.reads if kind == 1 else part.gives
         for e in range(edges.shape[0]):
-            u, v, f = edges[e]
-            c = devices[p, place[u]] if place[u] >= 0 else fixed[u]
-            d = devices[p, place[v]] if place[v] >= 0 else fixed[v]
-            if c < 0 or d < 0:
+            if edges[e, 2] < 0:
                 continue
-            moved = 0.0 if f < 0 else a.cost[f, c, d]
-            start[v] = max(start[v], start[u] + a.time[u, c] + moved)
-            if f >= 0 and c != d and (place[u] >= 0 or place[v] >= 0):
-                for side in range(1, 5):
-                    if (side == 3 and place[u] >= 0) or (side == 4 and place[v] >= 0):
+            u = edges[e, 0] if kind == 1 else part.row[edges[e, 0]]
+            v = edges[e, 1] if kind == 2 else part.row[edges[e, 1]]
+            for c in range(devices):
+                if time[u, c] == math.inf:
+                    continue
+                for d in range(devices):
+                    if c == d or time[v, d] == math.inf:
                         continue
-                    at = side * size + (c if side % 2 == 1 else d)
-                    if found[p, at] == 0.0:
-                        found[p, at] = shares[side, c if side % 2 == 1 else d]
-                    found[p, at] += moved
-        chain = 0.0
-        for k in range(row.shape[0]):
-            d = devices[p, k]
-            chain = max(chain, start[row[k]] + a.time[row[k], d] + tail[row[k], d])
-        for side in range(5):
-            if not a.serial[side if side < 3 else side - 2]:
-                found[p, side * size : (side + 1) * size] = 0.0
-        found[p, 5 * size] = chain / count
+                    left = time[v, d] + tail[v, d]
+                    for side in range(1, 5):
+                        if (side == 3 and kind != 1) or (side == 4 and kind != 2):
+                            continue
+                        x = c if side % 2 == 1 else d
+                        before[side, x] = min(before[side, x], head[u, c])
+                        after[side, x] = min(after[side, x], left)
+    around[:] = before + after
 
 
 @compiled
-def climb(takes: Floats, cost: Floats, steps: int, smooth: float, weights: Floats) -> None:
+def sure_parts(
+    part: PartArrays,
+    able: Bools,
+    fixed: Longs,
+    leads: Bools,
+    comes: Bools,
+    devs: Longs,
+    few: int,
+    sure: Bools,
+    maybe: Bools,
+) -> None:
+    """Fill ``sure`` (5, D) with what devices do for parts in any case, ``maybe`` (5, D) with what each does if used.
+
+    Parts are on all of ``devs`` if ``few`` is 0, else on at least so many of them, and on no others. ``able`` (K, D)
+    says where a part's operators may be, ``fixed`` (n,) has devices of others, and ``leads`` (K, n) and ``comes``
+    (K, n) say to and from which of these flows lead past operators of the part.
+    """
+    sure[:] = False
+    maybe[:] = False
+    many, size, n = part.row.shape[0], able.shape[1], fixed.shape[0]
+    inside = np.zeros(size, dtype=np.bool_)
+    inside[devs] = True
+    most = devs.shape[0] if few == 0 else few
+    for d in devs:
+        sends, receives = True, True
+        for k in range(many):
+            if not able[k, d]:
+                continue
+            out, into = False, False
+            for v in range(n):
+                out = out or (leads[k, v] and fixed[v] != d)
+                into = into or (comes[k, v] and fixed[v] != d)
+            sends, receives = sends and out, receives and into
+        maybe[0, d], maybe[1, d], maybe[2, d] = True, sends, receives
+    for kind in range(2):
+        edges, far = (part.reads, comes) if kind == 0 else (part.gives, leads)
+        for e in range(edges.shape[0]):
+            v = edges[e, kind]
+            x = fixed[v]
+            if edges[e, 2] < 0:
+                continue
+            if not inside[x]:
+                sure[1 + kind, x] = sure[3 + kind, x] = True
+            elif most > 1:
+                # Some part is elsewhere.
+                every = True
+                for k in range(many):
+                    every = every and far[k, v]
+                if every:
+                    sure[1 + kind, x] = True
+    if few == 0:
+        for side in range(3):
+            for d in devs:
+                sure[side, d] = sure[side, d] or maybe[side, d]
+        maybe[:] = False
+    maybe &= ~sure
+
+
+@compiled
+def climb(takes: Floats, cost: Floats, steps: int, smooth: float, weights: Floats) -> float:
     """Change ``weights`` (r,), which add up to 1, so that the least of ``takes`` (p, r) times them and ``cost`` grows.
 
-    All that are near to the least, the nearer the less ``smooth`` is, say where to; longer steps where it is more.
+    All that are near to the least, the nearer the less ``smooth`` is, say where to; longer steps where it is more. The
+    least that is met is returned.
     """
     many, rows = takes.shape
     now, top = weights.copy(), weights.copy()
@@ -111,3 +182,4 @@ def climb(takes: Floats, cost: Floats, steps: int, smooth: float, weights: Float
         for r in range(rows):
             now[r] /= total
     weights[:] = top
+    return best

@@ -3,14 +3,18 @@
 Without a few *hubs* (and its ends) such a block falls into parts, equal but for their names. Let hubs and ends have
 devices, T the time between the ends, and let part k be placed in pattern p(k). Every device works for its parts one by
 one, from the earliest that one of them can start there to the latest that one can end, and so do its links with what
-parts send and receive; and no part's chain takes longer than T. Each of these says T >= Σ_k r(p(k)) for what a pattern
-takes r: its work there, and of what passes before and after it as much as its share of the parts, if it works there.
-So with weights w >= 0 that add up to 1, and prices µ on memory, T and what the parts hold come to at least
-count · min_p (w · r(p) + µ · held(p)), for any weights and prices. With weights fixed, all that matters of a pattern
-is how its memory is divided.
+parts send and receive; and no part's chain takes longer than T. Each of these says T >= Σ_k r(p(k)) + c for what a
+pattern takes r, its work there, and what passes before and after it c. So with weights w >= 0 that add up to 1, and
+prices µ on memory, T and what the parts hold come to at least w · c + count · min_p (w · r(p) + µ · held(p)), for any
+weights and prices. The least over all patterns is found operator by operator (``kernels.makespan.patterns``). With
+weights fixed, all that matters of a pattern is how its memory is divided.
 
-Where few parts work, a mean of patterns pays little of what passes before and after a device's work. So ways say as
-well on which devices parts are at all, their *support*: then no others matter, and what passes there is paid in full.
+What passes before and after a device's work counts only if there is some. So ways say as well on which devices parts
+are at all, their *support*. Where these are too many, large ones are one: then what passes there counts for the few
+devices for which that is least.
+
+Parts are known by the *core* of a block, the hubs and ends that they have edges to. Where all of them lead to one hub,
+what follows that one is added.
 """
 
 from __future__ import annotations
@@ -19,184 +23,19 @@ import itertools
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
-from partita.engines.kernels.makespan.parts import climb, find_takes
-from partita.ground.dags import joined
+from partita.engines.kernels.makespan.ways import cheapest_ways, longest_chains
 from partita.ground.rounding import SUMMED
+from partita.problems.makespan.bounds.patterns import Parts, Patterns
 from partita.problems.makespan.bounds.tables import BlockTable
 from partita.problems.makespan.instance import MakespanInstance, labels
 from partita.problems.makespan.separators import Block
 
-#: Edges inside a block from which an operator is a hub; fewest parts; most patterns of a part, ways of hubs, and of
-#: hubs and supports.
-_EDGES, _FEWEST, _PATTERNS, _WAYS, _SUPPORTS = 4, 3, 100_000, 1_024, 4_096
-#: Turns of the ascent in weights, patterns that are added in each, and steps.
-_TURNS, _NEAR, _STEPS = 7, 80, 80
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Equal parts of a block, by their operators in its problem, in equal order; hubs are all others but the ends."""
-
-    rows: tuple[tuple[int, ...], ...]
-    hubs: tuple[int, ...]
-
-
-def parts_of(block: Block, instance: MakespanInstance) -> Parts | None:
-    """The parts of a block, whose problem that is; None where there are few, or hubs and they have too many ways."""
-    n, ends = instance.count, {v for k, v in enumerate((0, instance.count - 1)) if (block.entry, block.exit)[k] >= 0}
-    if len(block.members) < _FEWEST or any(len(row) > 1 for row in instance.problem.classes()):
-        return None
-    degree = np.bincount([v for u, w, _ in instance.edges for v in (u, w)], minlength=n)
-    hubs = {v for v in range(n) if v not in ends and degree[v] >= _EDGES}
-    inside = [v for v in instance.order if v not in ends and v not in hubs]
-    rooted = joined(n, [(u, v) for u, v, _ in instance.edges if {u, v}.isdisjoint(ends | hubs)])
-    parts: dict[int, list[int]] = {}
-    for v in inside:
-        parts.setdefault(rooted[v], []).append(v)
-    alike: dict[object, list[tuple[int, ...]]] = {}
-    for row in parts.values():
-        alike.setdefault(_key(instance, sorted(row)), []).append(tuple(sorted(row)))
-    rows = max(alike.values(), key=lambda rows: len(rows) * len(rows[0]), default=[])
-    if len(rows) < _FEWEST or instance.devices ** len(rows[0]) > _PATTERNS:
-        return None
-    mine = {v for row in rows for v in row} | ends
-    rest = tuple(v for v in range(n) if v not in mine)
-    return Parts(tuple(rows), rest) if instance.devices ** len(rest) <= _WAYS else None
-
-
-def _key(instance: MakespanInstance, row: Sequence[int]) -> object:
-    """Equal for equal parts."""
-    place = {v: k for k, v in enumerate(row)}
-    problem = instance.problem
-    edges = sorted(
-        (place.get(u, -1 - u), place.get(v, -1 - v), () if f < 0 else problem.flows[f].times)
-        for u, v, f in instance.edges
-        if u in place or v in place
-    )
-    return tuple((problem.operators[v].times, problem.operators[v].memory) for v in row), tuple(edges)
-
-
-class Patterns:
-    """All ways to place one part, and what it takes between fixed devices of all else."""
-
-    def __init__(self, instance: MakespanInstance, parts: Parts, ways: int) -> None:
-        """Hubs have so many ``ways``."""
-        self.parts, self.row = parts, parts.rows[0]
-        able = [np.flatnonzero(instance.able[v]).tolist() for v in self.row]
-        #: (p, operators of a part) Devices.
-        self.devices: Longs = np.array(list(itertools.product(*able)), dtype=np.int64).reshape(-1, len(self.row))
-        held = np.zeros((len(self.devices), instance.devices))
-        #: (p, D) Where a part is.
-        self.on: Bools = np.zeros(held.shape, dtype=np.bool_)
-        for k, v in enumerate(self.row):
-            held[np.arange(len(held)), self.devices[:, k]] += instance.arrays.memory[v]
-            self.on[np.arange(len(held)), self.devices[:, k]] = True
-        found, of = np.unique(held, axis=0, return_inverse=True)
-        #: (m, D) How a part's memory can be divided, and (p,) which of these it is.
-        self.held: Floats = found
-        self.of: Longs = of.reshape(-1)
-        #: Whether supports are told apart; (s, D) supports, and of each the patterns in it.
-        self.apart = ways * (2**instance.devices - 1) <= _SUPPORTS
-        among = itertools.product((False, True) if self.apart else (True,), repeat=instance.devices)
-        self.supports, self.within = list[Bools](), list[Longs]()
-        for row in among:
-            support: Bools = np.array(row, dtype=np.bool_)
-            inside = np.flatnonzero(~(self.on & ~support).any(axis=1))
-            if not self.apart or (support.any() and (self.on[inside].any(axis=0) == support).all()):
-                self.supports.append(support)
-                self.within.append(inside)
-
-    def takes(self, instance: MakespanInstance, fixed: dict[int, int], support: int) -> Floats:
-        """(patterns in a support, 5·D + 1) What each takes of what is limited.
-
-        Hubs and ends are on these devices of their problem.
-        """
-        a, count, devices = instance.arrays, len(self.parts.rows), instance.devices
-        time = np.where(instance.able, a.time, math.inf)
-        for v, d in fixed.items():
-            time[v, :d] = time[v, d + 1 :] = math.inf
-        time[np.ix_(np.concatenate(self.parts.rows), ~self.supports[support])] = math.inf
-        head, tail = labels(a, instance.ordered, time)
-        #: What passes at least before and after what a device does, over all patterns.
-        before, after = np.full((5, devices), math.inf), np.full((5, devices), math.inf)
-        row = list(self.row)
-        begun = np.where(np.isfinite(time), head - np.where(np.isfinite(time), time, 0.0), math.inf)
-        before[0], after[0] = begun[row].min(axis=0), np.where(np.isfinite(time), tail, math.inf)[row].min(axis=0)
-        inside, mine = set(row), set(row) | fixed.keys()
-        rank = {v: place for place, v in enumerate(instance.order)}
-        edges = sorted((e for e in instance.edges if e[0] in mine and e[1] in mine), key=lambda e: rank[e[1]])
-        for u, v, f in edges:
-            if f >= 0 and (u in inside or v in inside):
-                left = time[v] + tail[v]
-                for side, counts in ((1, True), (2, True), (3, u not in inside), (4, v not in inside)):
-                    if counts:
-                        sends = side % 2 == 1
-                        before[side] = np.minimum(before[side], head[u] if sends else _elsewhere(head[u]))
-                        after[side] = np.minimum(after[side], _elsewhere(left) if sends else left)
-        around = before + after
-        shares = np.where(np.isfinite(around), around, 0.0) / count
-        where = np.full(instance.count, -1, dtype=np.int64)
-        where[list(fixed)] = list(fixed.values())
-        patterns = self.within[support]
-        found = np.empty((len(patterns), 5 * devices + 1))
-        find_takes(
-            a,
-            np.array(edges, dtype=np.int64).reshape(-1, 3),
-            np.array(row, dtype=np.int64),
-            self.devices[patterns],
-            where,
-            shares,
-            np.where(np.isfinite(tail), tail, 0.0),
-            count,
-            found,
-        )
-        if self.apart:
-            # Some part is on each device, and does what all that are there do.
-            used, on = found[:, :-1] > 0, self.on[patterns]
-            sure = np.array([used[on[:, d]].all(axis=0) for d in np.flatnonzero(self.supports[support])]).any(axis=0)
-            serial = np.repeat(np.array([a.serial[k] for k in (0, 1, 2, 1, 2)]), devices)
-            found[:, :-1] += np.where(sure & serial & ~used, shares.ravel(), 0.0)
-        return found
-
-    def cheapest(self, takes: Floats, price: Floats, support: int) -> tuple[Floats, Longs]:
-        """(m,) What a part takes at good weights by how its memory is divided, and (m,) the pattern of each.
-
-        Infinite where it cannot be divided so.
-        """
-        mine = self.within[support]
-        cost = (self.held @ price)[self.of[mine]]
-        weights = np.where(takes.max(axis=0) > 0, 1.0, 0.0)
-        weights[-1] += 1e-9
-        weights /= weights.sum()
-        best, top, among = -math.inf, weights, np.zeros(0, dtype=np.int64)
-        for turn in range(_TURNS):
-            # Those that are cheapest at the weights met, each after all are looked at.
-            each = takes @ weights + cost
-            if each.min() > best:
-                best, top = float(each.min()), weights
-            near = np.argpartition(each, min(_NEAR, len(each)) - 1)[:_NEAR]
-            among = np.union1d(among, near)
-            weights = top.copy()
-            climb(takes[among], cost[among], _STEPS, 0.5**turn, weights)
-        each = takes @ top
-        order = np.lexsort((each, self.of[mine]))
-        divided, first = np.unique(self.of[mine][order], return_index=True)
-        found, picked = np.full(len(self.held), math.inf), np.zeros(len(self.held), dtype=np.int64)
-        found[divided] = each[order[first]] * (1.0 - SUMMED)
-        picked[divided] = mine[order[first]]
-        return found, picked
-
-
-def _elsewhere(values: Floats) -> Floats:
-    """(D,) The least on another device."""
-    found, first = np.full(len(values), values.min()), int(values.argmin())
-    found[first] = np.delete(values, first).min(initial=math.inf)
-    return found
+#: Most ways of hubs and supports.
+_SUPPORTS = 4_096
 
 
 class PartsTable(BlockTable):
@@ -205,29 +44,101 @@ class PartsTable(BlockTable):
     def __init__(self, block: Block, instance: MakespanInstance, parts: Parts, stop: Longs) -> None:
         group = instance.arrays.group.of
         self.parts, self.count = parts, len(parts.rows)
-        self.patterns = Patterns(instance, parts, instance.devices ** len(parts.hubs))
         # Entries that are the same with devices renumbered are looked at one by one.
         same = np.append(np.arange(instance.devices), -1)[None]
         super().__init__(block, stop, instance, [int(group[v]) for v in parts.hubs], same)
-        hubs, many = len(self.ways), len(self.patterns.supports)
+        hubs = len(self.ways)
+        self.patterns = Patterns(instance, parts, max(1, _SUPPORTS // max(1, hubs)))
+        many = len(self.patterns.supports)
+        #: Of hubs alone: (h, D) what they hold, and (h, D or 1, D or 1) chains.
+        self._held, self._plain = self.held, self.least
         #: (ways,) The support of each.
         self.support: Longs = np.tile(np.arange(many), hubs)
+        self._find_cores(stop)
         self.ways, self.held = np.repeat(self.ways, many, axis=0), np.repeat(self.held, many, axis=0)
-        inside, each = [v for row in parts.rows for v in row], np.zeros((many, *self.least.shape))
-        for support, found in zip(self.patterns.supports, each, strict=True):
-            able = instance.able.copy()
-            able[inside] &= support
-            self._find_chains(able, self.ways[::many], stop, found)
-        self.least: Floats = each.swapaxes(0, 1).reshape(-1, *self.least.shape[1:])
-        #: So many rows: the place in ``least`` of an entry, and (m,) what a part takes by how its memory is divided.
+        self.least = self._spread(self._chains, self._plain)
+        #: So many rows: the place in ``_chains``, and (m,) what a part takes by how its memory is divided.
         self.looked = 0
         self._place, self._takes = np.zeros(64, dtype=np.int64), np.zeros((64, len(self.patterns.held)))
-        self._fresh: set[tuple[int, int, int]] = set()
+        self._fresh: set[int] = set()
         #: Entries may be looked at in several threads, rows are added by one.
         self._adding = threading.Lock()
-        #: Of every entry looked at its rows, and (m, operators of a part) devices of the last patterns.
-        self._rows: dict[tuple[int, int, int], list[int]] = {}
-        self.picked: dict[tuple[int, int, int], Longs] = {}
+        #: Of every place looked at its rows, and (m, operators of a part) devices of the last patterns.
+        self._rows: dict[int, list[int]] = {}
+        self._picked: dict[int, Longs] = {}
+
+    def _find_cores(self, stop: Longs) -> None:
+        """What has edges to parts, and what chains of a core take by support."""
+        instance, hubs, patterns = self.instance, list(self.parts.hubs), self.patterns
+        near = patterns.sources | patterns.targets
+        hub = self._last_hub()
+        #: Operators that are on devices in a core: hubs, and whether either end is.
+        self._core = [v for v in hubs if v in near] if hub >= 0 else hubs
+        last = self._exit = self.exit if hub < 0 else -1
+        group = instance.arrays.group.of
+        choices = list(itertools.product(*(instance.choices[int(group[v])] for v in self._core)))
+        ways: Longs = np.array(choices, dtype=np.int64).reshape(len(choices), len(self._core))
+        shape = len(ways), self.least.shape[1], self.least.shape[2] if last >= 0 else 1
+        #: (s, cores) Chains by support.
+        self._chains = np.empty((len(patterns.supports), math.prod(shape)))
+        heavy = np.array([group[v] for v in self._core], dtype=np.int64)
+        inside = [v for row in self.parts.rows for v in row]
+        for support, found in zip(patterns.supports, self._chains, strict=True):
+            able, least = instance.able.copy(), np.zeros(shape)
+            able[inside] &= support
+            longest_chains(instance.arrays, able, instance.ordered, heavy, ways, self.entry, last, stop, least)
+            found[:] = least.ravel() * (1.0 - SUMMED)
+        outside = np.any((patterns.held > 0) & ~patterns.supports[:, None], axis=2)
+        #: (s, m) How memory can be divided on a support.
+        self._inside: Bools = np.logical_not(outside)
+        #: (h, D or 1, D or 1) The core of hubs and ends, and what is added to it.
+        number = {tuple(row): k for k, row in enumerate(ways.tolist())}
+        columns = [hubs.index(v) for v in self._core]
+        of_hubs = np.array([number[tuple(row)] for row in self.ways[:, columns].tolist()], dtype=np.int64)
+        sources, targets = np.arange(shape[1]), np.arange(self.least.shape[2]) if last >= 0 else np.zeros(1, np.int64)
+        self._of = np.ravel_multi_index(
+            np.broadcast_arrays(of_hubs[:, None, None], sources[None, :, None], targets[None, None, :]), shape
+        )
+        self._of = np.broadcast_to(self._of, self.least.shape)
+        more = np.zeros(self.least.shape) if hub < 0 else self._after(hub)
+        self._more: Floats = np.broadcast_to(more, self.least.shape)
+
+    def _last_hub(self) -> int:
+        """The hub to which all parts lead and which comes before all that they have no edges to; −1 for none."""
+        near, instance = self.patterns.sources | self.patterns.targets, self.instance
+        hub = next(iter(self.patterns.targets)) if len(self.patterns.targets) == 1 else -1
+        if hub not in self.parts.hubs or (self.entry >= 0 and self.entry not in near):
+            return -1
+        behind = {hub}
+        for v in instance.order:
+            if any(u in behind for u, _ in instance.before[v]):
+                behind.add(v)
+        far = {*self.parts.hubs, self.exit} - {-1} - near
+        return hub if far <= behind and not (self.patterns.sources & behind) else -1
+
+    def _after(self, hub: int) -> Floats:
+        """(h, 1, D or 1) What follows a hub, beyond the least over devices of all that is not in a core."""
+        instance, hubs = self.instance, self.parts.hubs
+        found, time = (
+            np.zeros((len(self.ways), 1, self.least.shape[2])),
+            np.where(instance.able, instance.arrays.time, math.inf),
+        )
+        plain = labels(instance.arrays, instance.ordered, time)[1][hub]
+        plain = np.where(np.isfinite(plain), plain, 0.0)
+        for row, way in zip(found, self.ways.tolist(), strict=True):
+            d = way[hubs.index(hub)]
+            for target in range(row.shape[1]):
+                here = time.copy()
+                fixed = dict(zip(hubs, way, strict=True)) | ({self.exit: target} if self.exit >= 0 else {})
+                for v, at in fixed.items():
+                    here[v, :at] = here[v, at + 1 :] = math.inf
+                row[0, target] = labels(instance.arrays, instance.ordered, here)[1][hub, d] - plain[d]
+        return np.maximum(0.0, found) * (1.0 - SUMMED)
+
+    def _spread(self, cores: Floats, plain: Floats) -> Floats:
+        """(ways, D or 1, D or 1) From (s, cores), and what hubs and ends take at least whatever the support."""
+        found = np.maximum(cores[:, self._of] + self._more, plain)
+        return np.ascontiguousarray(found.swapaxes(0, 1)).reshape(-1, *plain.shape[1:])
 
     @property
     def small(self) -> bool:
@@ -236,59 +147,102 @@ class PartsTable(BlockTable):
     def begin(self) -> None:
         self._fresh = set()
 
+    def _light(self, price: Floats) -> Floats:
+        """(s,) What the memory of all parts costs at least by support."""
+        found: Floats = self.count * np.where(self._inside, self.patterns.held @ price, math.inf).min(axis=1)
+        return found
+
+    def _priced(self, price: Floats) -> tuple[Floats, Floats]:
+        """Cores (s, cores), and hubs and ends (h, D or 1, D or 1), with all that parts hold paid for."""
+        light, place = self._light(price), self._place[: self.looked]
+        found = self._chains + light[:, None]
+        least = (self._takes[: self.looked] + self.patterns.held @ price).min(axis=1, initial=math.inf)
+        np.maximum.at(found.reshape(-1), place, self.count * least)
+        return found, self._plain + light.min()
+
     def priced(self, price: Floats) -> Floats:
-        found = super().priced(price)
-        place, takes = self._place[: self.looked], self._takes[: self.looked]
-        least = (takes + self.patterns.held @ price).min(axis=1, initial=math.inf)
-        ways = place // math.prod(self.least.shape[1:])
-        np.maximum.at(found.reshape(-1), place, (self.held @ price)[ways] + self.count * least)
+        found: Floats = self._spread(*self._priced(price)) + (self.held @ price)[:, None, None]
         return found
 
     def cheapest(self, price: Floats, visits: Floats, asks: Floats) -> tuple[Floats, Longs]:
-        return self._cheapest(self.priced(price), np.zeros(len(self.ways)), visits, asks)
+        cores, plain = self._priced(price)
+        support = cores.argmin(axis=0)
+        cost = np.maximum(cores.min(axis=0)[self._of] + self._more, plain)
+        best, way = np.empty(cost.shape[1:]), np.empty(cost.shape[1:], dtype=np.int64)
+        given = self._held @ price, self._held * asks, visits, self.entry >= 0, self.exit >= 0
+        cheapest_ways(cost, *given, best, way)
+        of = np.take_along_axis(self._of, way[None], axis=0)[0]
+        return best, way * len(cores) + support[of]
+
+    def _at(self, way: int, source: int, target: int) -> tuple[int, tuple[int, int, int], int]:
+        """The support of an entry, its hubs and ends, and its core."""
+        many = len(self._chains)
+        entry = way // many, max(source, 0), max(target, 0)
+        return way % many, entry, int(self._of[entry])
 
     def holds(self, way: int, source: int, target: int, price: Floats) -> Floats:
-        ends, each = (way, max(source, 0), max(target, 0)), self.patterns.held @ price
-        best, found = float(super().priced(price)[ends]), super().holds(way, source, target, price)
+        support, entry, core = self._at(way, source, target)
+        each, light = self.patterns.held @ price, self._light(price)
+        best = max(self._plain[entry] + light.min(), self._chains[support, core] + self._more[entry] + light[support])
+        costs = np.where(self._inside[support], each, math.inf)
         for takes in self.weighed(way, source, target):
-            costs = takes + each
-            value = float(self.held[way] @ price + self.count * costs.min())
-            if value > best:
-                best, found = value, self.held[way] + self.count * self.patterns.held[int(costs.argmin())]
+            if self.count * float((takes + each).min()) > best:
+                costs = takes + each
+                best = self.count * float(costs.min())
+        found: Floats = self.held[way] + self.count * self.patterns.held[int(costs.argmin())]
         return found
 
     def refine(self, way: int, source: int, target: int, price: Floats, stop: Longs, most: float = math.inf) -> bool:
-        key = way, source, target
-        if key in self._fresh or stop[0] != 0 or math.isinf(self.at(*key)):
-            return False
-        self._fresh.add(key)
-        fixed = dict(zip(self.parts.hubs, self.ways[way].tolist(), strict=True))
-        fixed |= {v % self.instance.count: d for v, d in ((self.entry, source), (self.exit, target)) if d >= 0}
-        support = int(self.support[way])
-        takes, picked = self.patterns.cheapest(self.patterns.takes(self.instance, fixed, support), price, support)
+        """Find out more of a way between two devices, and of other supports as long as they are cheaper at prices."""
+        support, entry, core = self._at(way, source, target)
+        each, values = self.patterns.held @ price, self._chains[:, core] + self._light(price)
+        for s in range(len(values)):
+            for row in self._rows.get(s * self._chains.shape[1] + core, ()):
+                values[s] = max(values[s], self.count * float((self._takes[row] + each).min()))
+        new, least = False, self._plain[entry] + float(self._light(price).min()) - self._more[entry]
+        while self._look(support, entry, core, price, stop):
+            new = True
+            row = self._rows[support * self._chains.shape[1] + core][-1]
+            values[support] = max(values[support], self.count * float((self._takes[row] + each).min()))
+            support = int(values.argmin())
+            if values[support] <= least:
+                break
+        return new
+
+    def _look(self, support: int, entry: tuple[int, int, int], core: int, price: Floats, stop: Longs) -> bool:
+        """Find out more of a core; whether that is new."""
+        place = support * self._chains.shape[1] + core
+        with self._adding:
+            if place in self._fresh or stop[0] != 0 or math.isinf(self._chains[support, core]):
+                return False
+            self._fresh.add(place)
+        way = self.ways[entry[0] * len(self._chains)].tolist()
+        fixed = {v: d for v, d in zip(self.parts.hubs, way, strict=True) if v in self._core}
+        fixed |= {v: d for v, d in ((self.entry, entry[1]), (self._exit, entry[2])) if v >= 0}
+        takes, picked = self.patterns.least(fixed, support, price)
         with self._adding:
             if self.looked == len(self._place):
                 self._place, self._takes = np.tile(self._place, 2), np.tile(self._takes, (2, 1))
             row, self.looked = self.looked, self.looked + 1
-            self._place[row] = np.ravel_multi_index((way, max(source, 0), max(target, 0)), self.least.shape)
-            self._takes[row] = takes
-            self._rows.setdefault(key, []).append(row)
-        self.picked[key] = self.patterns.devices[picked]
+            self._place[row], self._takes[row] = place, takes
+            self._rows.setdefault(place, []).append(row)
+        self._picked[place] = picked
         return True
 
     def weighed(self, way: int, source: int, target: int) -> list[Floats]:
         """(m,) What a part of an entry takes, of every time that was looked at."""
-        return [self._takes[row] for row in self._rows.get((way, source, target), ())]
+        support, entry, core = self._at(way, source, target)
+        rows = self._rows.get(support * self._chains.shape[1] + core, ())
+        return [self._takes[row] + self._more[entry] / self.count for row in rows]
 
     def placed(self, way: int, source: int, target: int, divided: Sequence[int]) -> list[int]:
         """Devices of the block's operators, each part with its memory divided in one way."""
         device = [max(source, 0)] + [max(target, 0)] * (self.instance.count - 1)
         for v, d in zip(self.parts.hubs, self.ways[way].tolist(), strict=True):
             device[v] = d
-        picked = self.picked.get((way, source, target))
-        if picked is None:
-            picked = self.patterns.devices[np.unique(self.patterns.of, return_index=True)[1]]
+        support, _, core = self._at(way, source, target)
+        picked = self._picked.get(support * self._chains.shape[1] + core)
         for row, m in zip(self.parts.rows, divided, strict=True):
-            for v, d in zip(row, picked[m].tolist(), strict=True):
+            for v, d in zip(row, (self.patterns.example if picked is None else picked)[m].tolist(), strict=True):
                 device[v] = d
         return device

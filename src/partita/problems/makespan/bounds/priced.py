@@ -27,7 +27,8 @@ import numpy as np
 from partita.engines.kernels.arrays import Bools, Floats, Longs
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import SUMMED, rounded_up
-from partita.problems.makespan.bounds.alike import PartsTable, parts_of
+from partita.problems.makespan.bounds.alike import PartsTable
+from partita.problems.makespan.bounds.patterns import parts_of
 from partita.problems.makespan.bounds.tables import BlockTable, Piece, cheapest, heavy_of
 from partita.problems.makespan.instance import MakespanInstance
 from partita.problems.makespan.separators import Chain
