@@ -80,7 +80,27 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
             return True
         best.prove(path.value, "memory prices")
         _look_up(chain, path, most, best, options.threads, monitor)
-    plans.anneal(path, _TRIES)
+    beside = plans.parts and options.threads > 1
+    if not beside:
+        plans.anneal(path, _TRIES)
+    with ThreadPoolExecutor(1) as pool:
+        # Where blocks have equal parts, programs say little of where many devices are full.
+        programs = pool.submit(_programs, plans, path, most)
+        if beside:
+            plans.anneal(path, math.inf)
+        value = best.value
+        entries, near = programs.result()
+    if plans.parts or not entries:
+        if not beside or best.value < value:
+            plans.anneal(path, math.inf)
+    else:
+        plans.finish(path, entries, near)
+    return bool(path.price.any()) and all(table.small for table in chain.tables.values())
+
+
+def _programs(plans: _Plans, path: PricedPath, most: int) -> tuple[list[Entry], float]:
+    """Prove what programs of entries near to a path prove, and offer plans; the entries, and how long others are."""
+    chain, best, options, monitor = plans.chain, plans.best, plans.options, plans.monitor
     entries, near = list[Entry](), -math.inf
     for _ in range(_PROGRAMS):
         if best.done or monitor.stopping:
@@ -98,11 +118,7 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
         if most >= _MOST or (met and (over or answer.status is Status.FEASIBLE)):
             break
         most *= 3
-    if plans.parts or not entries:
-        plans.anneal(path, math.inf)
-    else:
-        plans.finish(path, entries, near)
-    return bool(path.price.any()) and all(table.small for table in chain.tables.values())
+    return entries, near
 
 
 def _look_up(
