@@ -18,6 +18,7 @@ from partita.engines.kernels.mapping.filling import IslandArrays, fill_by_moves
 from partita.problems.mapping.bounds.composing import placed
 from partita.problems.mapping.bounds.parts import Island, partitions
 from partita.problems.mapping.bounds.passages import Passages
+from partita.problems.mapping.bounds.repeating import columns_that_fill
 from partita.problems.mapping.instance import MappingInstance
 
 #: Islands at least and at most.
@@ -68,13 +69,7 @@ class Refilling:
     @cached_property
     def group(self) -> int:
         """Fewest columns, three or more, that fill whole islands if all are as large; 0 where all columns are."""
-        sizes, all_columns = {len(island.members) for island in self.islands}, self.instance.replicas
-        if len(sizes) != 1:
-            return 0
-        whole = (
-            n for n in range(3, all_columns) if all_columns % n == 0 and n * self.instance.stages % max(sizes) == 0
-        )
-        return next(whole, 0)
+        return columns_that_fill(self.instance, self.islands)
 
     def repeated(self, target: float, each: Cooling, draws: Words, stop: Longs) -> Ints | None:
         """A mapping in which columns fill islands group by group, all groups in one way; None if none is found.

@@ -40,6 +40,8 @@ SMALL, _DEVICES = 8, 12
 _MEDIUM, _CHECKS = 64, 13_000_000
 #: Rounds in vain after which the first annealing makes way for the bounds.
 _FIRST = 12
+#: Stages up to which rounds of columns are asked before shares of columns: of more there are too many layouts.
+_FEW_STAGES = 12
 
 
 class MappingSolver(Solver):
@@ -94,7 +96,8 @@ class MappingCombined(MappingSolver):
 
         def beside(high: float) -> list[Ints]:
             """The slower bounds and the published search: it begins with the same whatever the annealing has found."""
-            asked = [one for one in (Rounds(), Columns()) if one.supports(instance.problem) is None]
+            in_order = (Rounds(), Columns()) if instance.stages <= _FEW_STAGES else (Columns(), Rounds())
+            asked = [one for one in in_order if one.supports(instance.problem) is None]
             low = lowered(instance, assignment_bound(instance))
             # Mappings are made of what is counted, so that it is theirs that say which targets are asked.
             shares, knows = [high], dict.fromkeys(asked, low)

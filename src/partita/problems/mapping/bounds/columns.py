@@ -23,6 +23,7 @@ that leaves to the others, down to single devices.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 
@@ -43,6 +44,7 @@ from partita.problems.mapping.bounds.part_program import PartProgram
 from partita.problems.mapping.bounds.parts import Column, Island, partitions
 from partita.problems.mapping.bounds.passages import Passages
 from partita.problems.mapping.bounds.raising import Meanwhile, RaisingBound, without_columns
+from partita.problems.mapping.bounds.repeating import Group, group_of
 from partita.problems.mapping.bounds.shares import Shares
 from partita.problems.mapping.instance import MappingInstance
 from partita.problems.mapping.problem import MappingProblem
@@ -52,10 +54,16 @@ BACKEND, FRACTIONS = "cpsat", "highs"
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
 _PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 20.0, 2, 1 / 3, 1 / 4
+#: Parts of a column up to which they are few: CP-SAT is asked where only one backend is, and targets are shares of the
+#: interval. Where they are many, HiGHS is, and targets go up from the bound: the first one as a factor, then in steps
+#: that double, both as shares; the width of the interval at which that ends where programs are given up; and how far
+#: above the bound a mapping may be for one to be asked that is hardly better, as a factor.
+_FEW_PARTS, _FIRST, _STEP, _COARSE, _NEAR = 500, 1.35, 0.02, 0.015, 1.05
 #: Seconds of an easy program.
-_EASY_S = 4.0
-#: How far targets that are given up have to be below a mapping for one between to be asked, as a share.
-_ABOVE = 0.01
+_EASY_S, _MANY_S = 4.0, 8.0  # Of many parts.
+#: How far targets that are given up have to be below a mapping for one between to be asked, as a share; and how far
+#: above them that is at most, as a factor.
+_ABOVE, _EASIER = 0.01, 1.2
 #: Islands that rings cannot pass of which both sides are tried in linear programs; seconds of all these of a target at
 #: most, and in programs of which it asks.
 _SIDES, _FRACTIONS_S, _SIDED = 3, 45.0, 6.0
@@ -104,38 +112,52 @@ def columns_bound(
     column = Column(instance)
     if column.parts is None:
         return low
+    program_s = max(program_s, _MANY_S) if len(column.parts) > _FEW_PARTS else program_s
     questions = _Questions(column, program_s, stopping, found, racing=racing)
-    share = _AGAIN if again else _SHARE
+    share, step = _AGAIN if again else _SHARE, math.inf if questions.few else _STEP
     for number, islands in enumerate(partitions(instance)):
         upper, given_up = high(), 0
         # What rings cannot pass says most up to where they can. Where it says nothing there, it is not asked again.
-        passable, sided = Passages(instance, islands).ceiling(low, upper) if not again else low, False
+        quick = questions.few and not again
+        passable, sided = Passages(instance, islands).ceiling(low, upper) if quick else low, False
         if passable > low * (1 + 2 * _PRECISION):
             sided = questions.ask(islands, passable, sided=True, whole=False) is Status.INFEASIBLE
         if sided:
             low = passable
             report(lowered(instance, low))
         # Finer partitions have to show that they know more at all.
-        target = low * (1 + 2 * _PRECISION) if number else low + share * (upper - low)
-        while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
+        target = low * (1 + 2 * _PRECISION) if number else min(low * (1 + step), low + share * (upper - low))
+        width, near = _PRECISION, False
+        if not (questions.few or again or number):
+            # A mapping soon, from an easier program.
+            target = min(low * _FIRST, (low + upper) / 2)
+        while target < upper and upper - low > width * upper and given_up < _VAIN and not stopping():
             answer = questions.ask(islands, target, sided=sided)
             if answer is Status.INFEASIBLE:
-                low = target
+                low, step = target, 2 * step if target < low * (1 + 2 * step) else step
                 report(lowered(instance, low))
             elif number and target == low * (1 + 2 * _PRECISION):
                 break
             else:
                 upper = target
                 given_up += answer is Status.UNKNOWN
+                # Between what is refuted and what takes too long, little is to be had.
+                width = _PRECISION if questions.few or not given_up else _COARSE
                 above = (target + high()) / 2
+                if not questions.few:
+                    above = min(above, target * _EASIER)
                 # A solution of an easier program makes a better mapping.
-                aside = again and answer is Status.UNKNOWN and above - target > _ABOVE * target and not stopping()
+                easier = answer is Status.UNKNOWN and (again or not questions.few)
+                aside = easier and above - target > _ABOVE * target and not stopping()
                 if aside and questions.ask(islands, above, sided=sided) is Status.INFEASIBLE:
                     low, upper = above, high()
                     report(lowered(instance, low))
             upper = min(upper, high())
-            target = low + share * (upper - low)
-        if given_up == _VAIN:
+            target = min(low * (1 + step), low + share * (upper - low))
+            if not (questions.few or near) and upper <= _NEAR * low:
+                # Often the mapping is optimal, and without solutions programs do not take long.
+                near, target = True, upper * (1 - GAP)
+        if given_up == _VAIN or (given_up and not questions.few):
             # Programs of finer partitions are larger.
             return low
         # Often nothing is left between.
@@ -162,6 +184,8 @@ class _Questions:
         self.column, self.program_s, self.stopping, self.found = column, program_s, stopping, found
         self.racing = racing
         self.calls, self.given_up = Callbacks(stop=stopping), 0
+        self.groups: dict[int, Group | None] = {}  # By number of islands.
+        self.few = len(column.parts or ()) <= _FEW_PARTS
 
     def ask(self, islands: list[Island], target: float, *, sided: bool, whole: bool = True) -> Status:
         """``infeasible`` if no mapping is within a target, ``unknown`` if that takes too long, or the backend fails.
@@ -169,11 +193,13 @@ class _Questions:
         With ``sided``, linear programs for the sides of islands that rings cannot pass are asked first; these alone are
         if not ``whole``. ``found`` gets what a solution in whole numbers looks like.
         """
-        program = PartProgram(self.column, islands, up_to(target), self.stopping)
-        self.column.forget()
-        if self.stopping():
-            return Status.UNKNOWN
         try:
+            if whole and self._repeats(islands, target):
+                return Status.FEASIBLE
+            program = PartProgram(self.column, islands, up_to(target), self.stopping)
+            self.column.forget()
+            if self.stopping():
+                return Status.UNKNOWN
             until = time.monotonic() + min(_FRACTIONS_S, _SIDED * self.program_s)
             if sided and program.sides and _without_solution(program, 0, self.calls, until):
                 return Status.INFEASIBLE
@@ -185,6 +211,23 @@ class _Questions:
             return self._ask_layouts(program, answer)
         except SolverCrashError:
             return Status.UNKNOWN
+
+    def _repeats(self, islands: list[Island], target: float) -> bool:
+        """Whether a group of columns is within a target, where islands are alike; ``found`` gets its repetitions."""
+        if self.few:
+            return False
+        if len(islands) not in self.groups:
+            self.groups[len(islands)] = group_of(self.column.instance, islands)
+        group = self.groups[len(islands)]
+        if group is None or self.stopping():
+            return False
+        program = PartProgram(group.column, group.islands, up_to(target), self.stopping, closed=False)
+        group.column.forget()
+        values = self._solve(program).values if not self.stopping() else None
+        if values is None or not program.split:
+            return False
+        self.found(group.repeated(composed(program, values)), target)
+        return True
 
     def _ask_layouts(self, program: PartProgram, answer: ProgramResult) -> Status:
         """Whether whole columns have a solution, too, if these are few; that of the parts where it is unknown."""
@@ -212,8 +255,12 @@ class _Questions:
             calls = Callbacks(stop=lambda: ended() or self.stopping())
             return solve_program(program.model, backend, time_limit_s=self.program_s, callbacks=calls)
 
-        several = self.racing is not None and self.racing() and missing(FRACTIONS) is None
-        found = race((BACKEND, FRACTIONS) if several else (BACKEND,), solve, _settled)
+        those: tuple[str, ...] = (BACKEND,)
+        if missing(FRACTIONS) is None and self.racing is not None and self.racing():
+            those = BACKEND, FRACTIONS
+        elif missing(FRACTIONS) is None and not self.few:
+            those = (FRACTIONS,)
+        found = race(those, solve, _settled)
         answers = [answer for answer in found if not isinstance(answer, SolverCrashError)]
         return next(filter(_settled, answers), answers[0])
 

@@ -34,7 +34,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound
 from partita.ground.rounding import up_to
 from partita.problems.mapping.bounds.counted_machines import CountedBounds
-from partita.problems.mapping.bounds.islands import Islands, components, groups_fit
+from partita.problems.mapping.bounds.islands import SETS, Islands, components, groups_fit
 from partita.problems.mapping.bounds.moving import least_moving, lowered
 from partita.problems.mapping.bounds.neighbours import assignment_bound, best_loads
 from partita.problems.mapping.bounds.patterns import ReplicaPatterns
@@ -47,6 +47,8 @@ from partita.problems.mapping.problem import MappingProblem
 _SWEEPS = 12
 #: Width of the interval at which bisection ends, as a share of its upper end; and where only what is easy is asked.
 _PRECISION, _COARSE = 1e-3, 0.1
+#: Sets tried for one stage in one island there.
+_EASY_SETS = 200
 
 
 class Thresholds(RaisingBound):
@@ -91,7 +93,7 @@ def thresholds_bound(
     """
     if stopping() or low >= high:
         return low
-    domains = Domains(instance)
+    domains = Domains(instance, _EASY_SETS if width == _COARSE else SETS)
     if known and not domains.refuted(min(low * (1 + 2 * _PRECISION), (low + high) / 2), stopping):
         return low
     while high - low > width * high and not stopping():
@@ -107,7 +109,7 @@ def thresholds_bound(
 class Domains:
     """A problem with devices enough, and what does not depend on the target."""
 
-    def __init__(self, instance: MappingInstance) -> None:
+    def __init__(self, instance: MappingInstance, sets: int = SETS) -> None:
         self.instance = instance
         a = instance.arrays
         self.least = best_loads(instance)
@@ -126,7 +128,7 @@ class Domains:
         beside = self.beside_ring
         self.pairs += [(s, t, moved, beside[s], beside[t], False) for (s, t), moved in turns.items()]
         self.balls = _balls(instance)
-        self.islands = Islands(instance)
+        self.islands = Islands(instance, sets)
         self.patterns = ReplicaPatterns(instance)
         self.same = np.eye(instance.devices, dtype=bool)
 

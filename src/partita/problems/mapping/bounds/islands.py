@@ -35,14 +35,14 @@ from partita.ground.dags import joined, members_of
 from partita.problems.mapping.instance import MappingInstance, MappingReplicas
 
 #: Largest islands whose sets are looked at, partitions into islands, and sets tried for one stage in one island.
-LARGEST, _PARTITIONS, _SETS = 64, 6, 3_000
+LARGEST, _PARTITIONS, SETS = 64, 6, 3_000
 
 
 class Islands:
     """The partitions of a problem's devices that are looked at."""
 
-    def __init__(self, instance: MappingInstance) -> None:
-        self.instance = instance
+    def __init__(self, instance: MappingInstance, sets: int = SETS) -> None:
+        self.instance, self.sets = instance, sets
         #: Of each the members of every island with seconds per byte of the fastest links inside, one device's each,
         #: ascending; and seconds per byte between islands, at least.
         self.partitions: list[tuple[list[tuple[npt.NDArray[np.int64], tuple[float, ...]]], float]] = []
@@ -72,7 +72,7 @@ class Islands:
                     key = (self.instance.stage_of[s], len(members), inside, outside, times.tobytes())
                     refuted, left = self._known.get(key, (-math.inf, math.inf))
                     if refuted < limit < left:
-                        if possible(self.instance, s, len(members), inside, outside, times, limit):
+                        if possible(self.instance, s, len(members), inside, outside, times, limit, self.sets):
                             left = limit
                         else:
                             refuted = limit
@@ -90,8 +90,9 @@ def possible(
     outside: float,
     times: Floats,
     limit: float,
+    sets: int = SETS,
 ) -> bool:
-    """Whether some set around a replica of a stage is within the limit; True if too many would have to be tried.
+    """Whether some set around a replica of a stage is within the limit; True if that takes more sets than ``sets``.
 
     ``room`` is the devices of its island, ``inside`` seconds per byte of the fastest links there, ``outside`` those of
     the fastest that lead out, ``times`` (S,) what a replica of every stage takes there without communication.
@@ -141,7 +142,7 @@ def possible(
     tried = {1 << first}
     while pending:
         chosen, doubted = pending.pop()
-        if len(tried) > _SETS:
+        if len(tried) > sets:
             return True
         doubted = tuple(x for x in doubted if beyond(x, chosen))
         if not doubted:

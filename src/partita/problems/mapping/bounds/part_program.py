@@ -16,8 +16,16 @@ from partita.problems.mapping.bounds.shares import Need, Shares, Terms
 class PartProgram(Shares):
     """Parts, and the reaches of their members."""
 
-    def __init__(self, column: Column, islands: list[Island], limit: float, stopping: Callable[[], bool]) -> None:
-        super().__init__(column.instance, islands, limit)
+    def __init__(
+        self,
+        column: Column,
+        islands: list[Island],
+        limit: float,
+        stopping: Callable[[], bool],
+        *,
+        closed: bool = True,
+    ) -> None:
+        super().__init__(column.instance, islands, limit, closed=closed)
         self.column = column
         #: By stage, then island: replicas with their reach.
         self.reaching: list[list[list[tuple[frozenset[int], Reach, Terms]]]] = [
@@ -48,19 +56,27 @@ class PartProgram(Shares):
         """Parts of an island, and the reaches of their members."""
         instance, island, room = self.instance, self.islands[i], len(self.islands[i].members)
         filled: Terms = []
+        known: dict[tuple[int, frozenset[int]], tuple[Reach, ...]] = {}
         members: dict[tuple[int, frozenset[int]], tuple[tuple[Reach, ...], Terms]] = {}
         for part in self.column.parts or ():
             if len(part) > room:
                 continue
-            reaches = {s: self.column.reaches(island, s, part, self.limit) for s in part}
-            if not all(reaches.values()):
+            reaches: dict[int, tuple[Reach, ...]] = {}
+            for s in part:
+                key = s, part & self.column.partners[s]
+                if key not in known:
+                    known[key] = self.column.reaches(island, s, part, self.limit)
+                if not known[key]:
+                    break
+                reaches[s] = known[key]
+            if len(reaches) < len(part):
                 continue
             z = self.model.add_count(min(instance.replicas, room // len(part)))
             self.having[i][part] = z
             filled.append((z, len(part)))
             for s in part:
                 self.held[s][i].append((z, 1.0))
-                inside = frozenset(t for t, _ in instance.exchanges_of[s] if t in part)
+                inside = part & self.column.partners[s]
                 members.setdefault((s, inside), (reaches[s], []))[1].append((z, 1.0))
                 for t in inside:
                     self.both[s, t][i].append((z, 1.0))

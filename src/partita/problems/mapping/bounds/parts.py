@@ -31,9 +31,9 @@ _PARTITIONS, _LARGEST = 2, 0.75
 #: Least factor between the classes of an island, and most classes.
 _GROWTH, _CLASSES = 1.3, 5
 #: Parts of a column at most; of more there is no bound.
-MOST_PARTS = 2_000
+MOST_PARTS = 5_000
 #: Ways to cut a column into parts at most that are told apart.
-MOST_SPLITS = 1_000
+MOST_SPLITS = 4_000
 
 
 class Island(NamedTuple):
@@ -128,13 +128,17 @@ class Column:
         self._known: dict[tuple[object, ...], tuple[Reach, ...]] = {}
 
     @cached_property
+    def partners(self) -> list[frozenset[int]]:
+        """By stage those that it exchanges bytes with."""
+        return [frozenset(t for t, _ in row) for row in self.instance.exchanges_of]
+
+    @cached_property
     def parts(self) -> list[frozenset[int]] | None:
         """All sets of stages that exchanges connect; None if they are too many."""
-        neighbours = [{t for t, _ in row} for row in self.instance.exchanges_of]
         edge = {frozenset([s]) for s in range(self.instance.stages)}
         found = set(edge)
         while edge:
-            edge = {part | {t} for part in edge for t in set().union(*(neighbours[s] for s in part)) - part} - found
+            edge = {part | {t} for part in edge for t in set().union(*(self.partners[s] for s in part)) - part} - found
             found |= edge
             if len(found) > MOST_PARTS:
                 return None

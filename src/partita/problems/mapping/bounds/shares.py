@@ -20,8 +20,10 @@ Need = tuple[int, Sequence[int], Terms]
 class Shares:
     """Whole numbers that any mapping within a limit has; what counts columns, a subclass says."""
 
-    def __init__(self, instance: MappingInstance, islands: list[Island], limit: float) -> None:
+    def __init__(self, instance: MappingInstance, islands: list[Island], limit: float, *, closed: bool = True) -> None:
         self.model, self.instance, self.islands, self.limit = MixedProgram(), instance, islands, limit
+        #: Whether rings lead back to the first column, and not on to columns that are not counted.
+        self.closed = closed
         #: By stage, then island: replicas there.
         self.held: list[list[Terms]] = [[[] for _ in islands] for _ in range(instance.stages)]
         #: By pair of stages, then island: columns with both there.
@@ -89,10 +91,12 @@ class Shares:
     def _inside(self, s: int, i: int, terms: Terms) -> None:
         """Rings that have to stay inside an island: unless all of it is there, runs have ends that do not."""
         room, replicas = len(self.islands[i].members), self.instance.replicas
+        all_inside = self.closed and room >= replicas
         some = self.model.add_binary()
-        self.model.add_row([*terms, (some, -float(min(room, replicas)))], upper=0.0)
+        most = replicas if all_inside else max(0, min(room, replicas) - 2)
+        self.model.add_row([*terms, (some, -float(most))], upper=0.0)
         row = [*self.held[s][i], *((x, -c) for x, c in terms), (some, -2.0)]
-        if room >= replicas:
+        if all_inside:
             whole = self.model.add_binary()
             self.model.add_row([*self.held[s][i], (whole, -float(replicas))], lower=0.0)
             row.append((whole, 2.0))
