@@ -17,7 +17,7 @@ from partita.engines.kernels.makespan import patterns as kernels
 from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
-from partita.problems.makespan.bounds import alike, priced
+from partita.problems.makespan.bounds import alike, priced, tables
 from partita.problems.makespan.bounds.alike import PartsTable
 from partita.problems.makespan.bounds.patterns import Patterns, parts_of
 from partita.problems.makespan.bounds.priced import PricedChain
@@ -344,6 +344,26 @@ def test_pieces_of_equal_parts(monkeypatch: pytest.MonkeyPatch) -> None:
             learned += known and found.length <= best.value * (1 + 1e-9)
     assert compared >= 8
     assert learned >= 4
+
+
+def test_pieces_of_blocks_that_are_too_large_to_try_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their tables know no schedules, so that annealed ones are taken."""
+    monkeypatch.setattr(tables, "_SMALL", 0)
+    planned, stop = 0, np.zeros(1, dtype=np.int64)
+    for seed in range(8):
+        problem = heads(seed, deep=False, blocks=2, memory=True)
+        instance = build_instance(problem)
+        chain = PricedChain(not_thinned(instance).chain, instance, ())
+        assert chain.fill(Monitor(60.0), stop)
+        assert not any(isinstance(table, PartsTable) for table in chain.tables.values())
+        path = chain.ascend(chain.path(np.zeros(instance.devices)), 40.0, 30, Monitor(10.0), stop)
+        pieces = PieceSearch(chain, path, Guests(not_thinned(instance), 1e6), seed, threads=1, stop=stop)
+        found = pieces.search(np.zeros((0, instance.devices)), 2_000, stop)
+        plan = None if found is None else joined(chain, found.chosen)
+        if plan is not None:
+            planned += 1
+            assert evaluate(problem, plan).feasible, seed
+    assert planned >= 4
 
 
 def test_windows_of_a_plan_that_is_not_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

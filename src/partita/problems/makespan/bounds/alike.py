@@ -144,6 +144,10 @@ class PartsTable(BlockTable):
     def small(self) -> bool:
         return True
 
+    @property
+    def finds(self) -> bool:
+        return False
+
     def begin(self) -> None:
         self._fresh = set()
 

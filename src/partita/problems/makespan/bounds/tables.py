@@ -87,6 +87,11 @@ class BlockTable:
         """Whether everything is tried."""
         return self.instance.count <= _SMALL
 
+    @property
+    def finds(self) -> bool:
+        """Whether looking at an entry finds its best schedule."""
+        return self.small
+
     def _able(self, way: int) -> Bools:
         """(n, D) Where operators may be."""
         able = self.instance.able.copy()

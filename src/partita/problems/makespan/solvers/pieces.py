@@ -3,8 +3,8 @@
 The programs of ``solvers.priced`` are hard where many devices are full, and know only entries near to the best path at
 the best prices. Here every pair of devices has the entries that are best at a few multiples of these prices; what the
 search takes is searched through, and it goes on until all it takes is known (``kernels.makespan.pieces``). What waits
-beside the chain for one separator takes its turn there, too (``solvers.guests``). Blocks of equal parts have schedules
-that are annealed with memory at these prices instead.
+beside the chain for one separator takes its turn there, too (``solvers.guests``). Blocks of equal parts,
+or that are too large to try everything, have schedules that are annealed with memory at these prices instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from partita.engines.kernels.arrays import Floats, Longs
 from partita.engines.kernels.makespan.lists import schedule
 from partita.engines.kernels.makespan.pieces import PieceArrays, anneal_pieces
 from partita.engines.kernels.random import generator
-from partita.problems.makespan.bounds.alike import PartsTable
 from partita.problems.makespan.bounds.priced import PricedChain, PricedPath
 from partita.problems.makespan.bounds.tables import Piece
 from partita.problems.makespan.instance import MakespanInstance
@@ -108,7 +107,7 @@ class PieceSearch:
                         self.pool.setdefault((a, s, t), [])
         self._make(threads, stop)
         for a in self.kinds:
-            if isinstance(chain.tables[a], PartsTable):
+            if not chain.tables[a].finds:
                 continue
             tables = self._priced(a)
             for (kind, s, t), ways in self.pool.items():
@@ -132,7 +131,7 @@ class PieceSearch:
                 self.made[key] = [_made(instance, factor * self.price, stop) for factor in _PRICES]
                 self.pool[key] = list(range(len(_PRICES)))
 
-        keys = [key for key in self.pool if isinstance(self.chain.tables[key[0]], PartsTable)]
+        keys = [key for key in self.pool if not self.chain.tables[key[0]].finds]
         with ThreadPoolExecutor(max(1, threads)) as pool:
             list(pool.map(made, keys))
 
@@ -154,7 +153,7 @@ class PieceSearch:
                 length,
             )
             s, t = placed[0].device if block.entry >= 0 else -1, placed[-1].device if block.exit >= 0 else -1
-            if not isinstance(self.chain.table(k), PartsTable):
+            if self.chain.table(k).finds:
                 if (chain.alike[k], s, t) not in self.pool:
                     self.pool[chain.alike[k], s, t] = _near(self._priced(chain.alike[k]), s, t)
                 continue

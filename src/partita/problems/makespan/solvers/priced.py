@@ -20,7 +20,6 @@ from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import lowered
-from partita.problems.makespan.bounds.alike import PartsTable
 from partita.problems.makespan.bounds.priced import MORE, PricedChain, PricedPath
 from partita.problems.makespan.local_search import State, search, settle
 from partita.problems.makespan.options import MakespanOptions
@@ -190,7 +189,8 @@ class _Plans:
     ) -> None:
         self.thinned, self.chain, self.best, self.options, self.monitor = thinned, chain, best, options, monitor
         self.later: Floats | None = None
-        self.parts = any(isinstance(table, PartsTable) for table in chain.tables.values())
+        #: Whether some blocks have no best schedules in tables.
+        self.parts = not all(table.finds for table in chain.tables.values())
 
     def learn(self, state: State) -> None:
         """See how much later a schedule ends with what is left out elsewhere."""
