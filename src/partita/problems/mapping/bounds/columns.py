@@ -128,10 +128,23 @@ def columns_bound(
         # Finer partitions have to show that they know more at all.
         target = low * (1 + 2 * _PRECISION) if number else min(low * (1 + step), low + share * (upper - low))
         width, near = _PRECISION, False
-        if not (questions.few or again or number):
-            # A mapping soon, from an easier program.
+        soon = not (questions.few or again or number)
+        while soon and upper - low > _PRECISION * upper and not stopping():
+            # A mapping soon, from an easier program; where that is not easy, others may say more.
             target = min(low * _FIRST, (low + upper) / 2)
-        while target < upper and upper - low > width * upper and given_up < _VAIN and not stopping():
+            questions.program_s = _EASY_S
+            answer = questions.ask(islands, target, sided=False)
+            questions.program_s = program_s
+            if answer is Status.UNKNOWN:
+                return low
+            if answer is not Status.INFEASIBLE:
+                upper = min(upper, high())
+                target = min(low * (1 + step), low + share * (upper - low))
+                break
+            low = target
+            report(lowered(instance, low))
+        most = _VAIN if questions.few or again else 1
+        while target < upper and upper - low > width * upper and given_up < most and not stopping():
             answer = questions.ask(islands, target, sided=sided)
             if answer is Status.INFEASIBLE:
                 low, step = target, 2 * step if target < low * (1 + 2 * step) else step
@@ -147,8 +160,8 @@ def columns_bound(
                 if not questions.few:
                     above = min(above, target * _EASIER)
                 # A solution of an easier program makes a better mapping.
-                easier = answer is Status.UNKNOWN and (again or not questions.few)
-                aside = easier and above - target > _ABOVE * target and not stopping()
+                aside = answer is Status.UNKNOWN and (again or not questions.few)
+                aside = aside and above - target > _ABOVE * target and not stopping()
                 if aside and questions.ask(islands, above, sided=sided) is Status.INFEASIBLE:
                     low, upper = above, high()
                     report(lowered(instance, low))
