@@ -29,24 +29,15 @@ def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> Backe
     """One thread, whatever was asked for."""
     import highspy
 
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    # HiGHS shares one pool of threads per process, whose size the first run decides: one thread, always.
-    highs.setOptionValue("threads", 1)
-    highs.setOptionValue("parallel", "off")
+    highs = new_highs(large=any(abs(c) > LARGE for row in program.rows for c in row[1]))
     highs.setOptionValue("random_seed", settings.seed % 2**31)
     highs.setOptionValue("mip_rel_gap", settings.gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
-    # Versions without the rule do not take its number, and need not.
-    large = any(abs(c) > LARGE for row in program.rows for c in row[1])
-    highs.setOptionValue("presolve_rule_off", PRESOLVE_RULES_OFF | (MORE_RULES_OFF if large else 0))
-    for name in ("mip", "primal", "dual"):
-        highs.setOptionValue(f"{name}_feasibility_tolerance", FEASIBILITY)
     if settings.central:
         highs.setOptionValue("solver", "ipm")
         highs.setOptionValue("run_crossover", "off")
         highs.setOptionValue("ipm_optimality_tolerance", CENTRAL_GAP)
-    highs.passModel(_matrix(highspy, program))
+    highs.passModel(matrix(program))
     if settings.warm_start is not None:
         start = highspy.HighsSolution()
         start.col_value = settings.warm_start.tolist()
@@ -56,6 +47,22 @@ def solve(program: MixedProgram, settings: BackendSettings, talk: Talk) -> Backe
         highs.setOptionValue("time_limit", left_s)
     highs.run()
     return _found(highspy, highs, program)
+
+
+def new_highs(*, large: bool = True) -> Any:
+    """HiGHS in one thread, silent, without rules of presolve that it gets wrong, some with ``large`` numbers."""
+    import highspy
+
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    # HiGHS shares one pool of threads per process, whose size the first run decides: one thread, always.
+    highs.setOptionValue("threads", 1)
+    highs.setOptionValue("parallel", "off")
+    # Versions without the rule do not take its number, and need not.
+    highs.setOptionValue("presolve_rule_off", PRESOLVE_RULES_OFF | (MORE_RULES_OFF if large else 0))
+    for name in ("mip", "primal", "dual"):
+        highs.setOptionValue(f"{name}_feasibility_tolerance", FEASIBILITY)
+    return highs
 
 
 def _listen(highs: Any, talk: Talk) -> None:
@@ -83,7 +90,10 @@ def _listen(highs: Any, talk: Talk) -> None:
         highs.cbMipUserSolution += offer
 
 
-def _matrix(highspy: Any, program: MixedProgram) -> Any:
+def matrix(program: MixedProgram) -> Any:
+    """The program as HiGHS takes it."""
+    import highspy
+
     lp = highspy.HighsLp()
     infinity = highspy.kHighsInf
     lp.num_col_, lp.num_row_ = program.size, len(program.rows)
