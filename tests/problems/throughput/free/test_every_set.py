@@ -39,7 +39,9 @@ def test_all_sets_are_listed_once() -> None:
             floor = max(1e-6, float(np.quantile(list(held.values()), rng.choice([0.0, 0.7, 0.95]))))
             found = finder.listed(charge, target, floor, room)
             assert found is not None
-            keys = [items.tobytes() for items in found]
+            sets, loads = found
+            assert loads == pytest.approx([columns.load(kind, items) for items in sets])
+            keys = [items.tobytes() for items in sets]
             assert len(set(keys)) == len(keys)
             assert {key for key, carried in held.items() if carried >= floor} <= set(keys) <= set(held)
             assert all(held[key] >= floor * (1 - 1e-9) - 1e-9 for key in keys)
@@ -60,7 +62,9 @@ def drawn_sets(seed: int) -> tuple[ListedSets, list[int]]:
     if rng.random() < 0.3:
         beside = beside._replace(time=np.full(n, np.inf), limit=0.0)
     kind = rng.integers(0, kinds, number).astype(np.int32)
-    sets = ListedSets(items, kind, lacks, float(rng.uniform(0.5, 3)), np.full(kinds, 0.7), 1.0, True, beside)
+    sets = ListedSets(
+        items, np.zeros(number), kind, lacks, float(rng.uniform(0.5, 3)), np.full(kinds, 0.7), 1.0, True, beside
+    )
     return sets, rng.integers(1, 4, kinds).tolist()
 
 
@@ -124,7 +128,7 @@ def test_whatever_charges_are_targets_are_refuted_where_there_is_no_split(
     uneven: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Charges that are not the best leave many sets, among which the search has to look."""
-    monkeypatch.setattr(NarrowCovering, "nearest", lambda own, target: own.centre)
+    monkeypatch.setattr(NarrowCovering, "nearest", lambda own, *asked: own.centre)
     refuted = split = 0
     for seed in range(12):
         every, least = prepared(seed, uneven=uneven)
@@ -160,7 +164,7 @@ def test_targets_move_until_the_gap_is_closed() -> None:
 @needs_highs
 def test_too_many_sets_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(every_set, "MOST_SETS", 2)
-    monkeypatch.setattr(NarrowCovering, "nearest", lambda own, target: own.centre)
+    monkeypatch.setattr(NarrowCovering, "nearest", lambda own, *asked: own.centre)
     hard = 0
     for seed in range(8):
         every, least = prepared(seed, uneven=True)

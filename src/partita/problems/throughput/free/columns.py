@@ -10,16 +10,14 @@ import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats
 from partita.engines.kernels.throughput.blocks import cut_nets
-from partita.engines.mip.model import Callbacks, MixedProgram
-from partita.engines.mip.solve import solve_program
-from partita.ground.rounding import NOT_ZERO, TOLERANCE, up_to
+from partita.engines.mip.growing import GrowingProgram
+from partita.engines.mip.model import MixedProgram
+from partita.ground.rounding import NOT_ZERO, up_to
 from partita.problems.throughput.free.program import kinds_of, knapsack
 from partita.problems.throughput.free.search import FreeIncumbent
 
 #: Seconds for one master program.
 MASTER_S = 10.0
-#: The share of the most that sets carry of which those that a program begins with carry.
-FULL = 0.97
 
 
 class DeviceSet(NamedTuple):
@@ -40,7 +38,9 @@ class DeviceSets:
         self.number = {k: int((self.arrays.kind_of == k).sum()) for k in self.kinds}
         self.known: list[DeviceSet] = []
         self._keys: set[tuple[int, bytes]] = set()
-        self._last: Floats | None = None  # Charges of the last program.
+        #: The last program, for which target it is, and how many sets it has.
+        self._program: GrowingProgram | None = None
+        self._target, self._taken = math.nan, 0
         if best.answer is not None:
             load = best.free.state(best.answer).load
             for d, kind in enumerate(self.arrays.kind_of.tolist()):
@@ -84,33 +84,27 @@ class DeviceSets:
         cut = cut_nets(self.arrays.net, items)
         return float(self.arrays.work[items, kind].sum() + self.arrays.net_cost[cut, kind].sum())
 
-    def master(self, target: float, *, exact: bool = False) -> tuple[float, Floats] | None:
+    def master(self, target: float, within: tuple[Floats, Floats] | None = None) -> tuple[float, Floats] | None:
         """Largest Σ y with Σ n_k·π_k = 1 against the known sets, and y; at most 1 if they cover everything.
 
-        Unless asked to be ``exact``, it is nearly the largest, and y from inside of those that are nearly as good. Sets
-        that the last charges left far from full come in where the new ones ask too much of them.
+        All charges may be held ``within`` bounds, lower and upper ones; None if there are none so.
         """
-        chosen = self.fitting(target)
-        held = np.array([column.items for column in chosen], dtype=np.float64).reshape(-1, self.items)
-        place = np.searchsorted(self.kinds, [column.kind for column in chosen])
-        live = np.ones(len(chosen), dtype=bool)
-        if self._last is not None:
-            carried, most = held @ self._last, np.zeros(len(self.kinds))
-            np.maximum.at(most, place, carried)
-            live = carried >= FULL * most[place]
-        while True:
-            answer = self._program([chosen[number] for number in np.flatnonzero(live)], target, exact=exact)
-            if answer is None:
-                return None
-            prices, dual = answer
-            over = held @ dual > prices[place] * (1 + TOLERANCE)
-            if not (over & ~live).any():
-                self._last = dual
-                return float(dual.sum()), dual
-            live |= over
+        if self._program is None or self._target != target:
+            self._program, self._target, self._taken = GrowingProgram(self._relaxed(target)), target, 0
+        program = self._program.program
+        for column in self.known[self._taken :]:
+            if column.kind in self.moving and column.load <= up_to(target):
+                row = [(v, 1.0) for v in np.flatnonzero(column.items).tolist()]
+                program.add_row([*row, (self.items + self.kinds.index(column.kind), -1.0)], upper=0.0)
+        self._taken = len(self.known)
+        values = self._program.solve(within=within, time_limit_s=MASTER_S, stop=self.stop)
+        if values is None:
+            return None
+        dual = np.maximum(values[: self.items], 0.0)
+        return float(dual.sum()), dual
 
-    def _program(self, chosen: list[DeviceSet], target: float, *, exact: bool) -> tuple[Floats, Floats] | None:
-        """(K,) prices π and (n,) charges y against sets and knapsacks."""
+    def _relaxed(self, target: float) -> MixedProgram:
+        """The program without sets: (n,) charges y, (K,) prices π, and the knapsacks of kinds without transfers."""
         model = MixedProgram()
         y = [model.add_continuous(0.0, 1.0, -1.0) for _ in range(self.items)]
         prices = {kind: model.add_continuous(0.0, 1.0) for kind in self.kinds}
@@ -125,11 +119,4 @@ class DeviceSets:
                 price.append((extra, 1.0))
                 model.add_row([(y[v], 1.0), (rate, -float(times[v]) / target), (extra, -1.0)], upper=0.0)
             model.add_row(price, upper=0.0)
-        for column in chosen:
-            row = [(y[v], 1.0) for v in np.flatnonzero(column.items)]
-            model.add_row([*row, (prices[column.kind], -1.0)], upper=0.0)
-        calls = Callbacks(stop=self.stop)
-        answer = solve_program(model, "highs", time_limit_s=MASTER_S, central=not exact, callbacks=calls)
-        if answer.values is None:
-            return None
-        return answer.values[self.items : self.items + len(self.kinds)], np.maximum(answer.values[: self.items], 0.0)
+        return model

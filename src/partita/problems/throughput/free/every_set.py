@@ -24,7 +24,7 @@ from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.program import knapsack_price
 
 #: Sets that are looked through, at most; paths of one place and of all while they are listed.
-MOST_SETS, PLACE_PATHS, MOST_PATHS = 100_000, 1_000_000, 30_000_000
+MOST_SETS, PLACE_PATHS, MOST_PATHS = 100_000, 300_000, 30_000_000
 #: By how many times the sets the lists of all depths of the search may be more.
 ROOM = 12
 #: Steps of the search between two looks at the stop button, of one target, and where some sets are left out.
@@ -32,8 +32,14 @@ STEPS, MOST_STEPS, FEW_STEPS = 20_000, 4_000_000, 400_000
 #: Targets that come to nothing before the run ends; how much farther targets are than those that seem right, as what
 #: is lacking grows slowly at first: the next one, and the best value.
 PATIENCE, FARTHER, FARTHEST = 6, 1.5, 2.0
-#: Parts of what charges lack, of which the largest with few enough sets is next, and the part below all of them.
-PARTS, LEAST_PART = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2), 1 / 64
+#: Parts of what charges lack for which sets are listed in turn, while they seem to be few enough, and the part below.
+PARTS, LEAST_PART = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0), 1 / 64
+#: How many times as far lists are tried as sets seem to be few enough.
+HOPE = 1.0
+#: By which part more than the best charges those lack that are near enough, and that are to tell the next target.
+SPARE, ROUGH = 0.2, 1.0
+#: Which part of what can be listed charges may lack.
+ENOUGH = 0.7
 
 
 class TargetFound(Enum):
@@ -58,13 +64,14 @@ class Remainder(NamedTuple):
 
 
 class ListedSets(NamedTuple):
-    """Sets that matter: (N, n) their items, (N,) kinds, and what each lacks; all together lack at most ``room``.
+    """Sets that matter: (N, n) items, (N,) loads, kinds, and what each lacks; all together lack at most ``room``.
 
     A device of kind k without a set lacks ``empty[k]``. They are ``every`` such set, or those that lack least; with a
     ``part`` of the room they would be as many as may be.
     """
 
     items: Bools
+    load: Floats
     kind: Ints
     lacks: Floats
     room: float
@@ -72,6 +79,13 @@ class ListedSets(NamedTuple):
     part: float
     every: bool
     beside: Remainder
+
+    def within(self, target: float) -> ListedSets:
+        """Those within a lower target, for which what is lacking is no less."""
+        kept, beside = self.load <= up_to(target), self.beside._replace(limit=up_to(target))
+        return self._replace(
+            items=self.items[kept], load=self.load[kept], kind=self.kind[kept], lacks=self.lacks[kept], beside=beside
+        )
 
 
 class EverySet:
@@ -86,6 +100,8 @@ class EverySet:
         self.listed = 0  #: Sets of all targets.
         #: About the lowest target that charges cannot refute, and one for which sets are as many as can be listed.
         self.lowest, self.following = 0.0, math.inf
+        #: How much all may lack for sets to be about as many as can be listed, 0 if that is not known.
+        self.listable = 0.0
         #: Up to here the best value is the next target, whatever follows.
         self.farthest = math.inf
 
@@ -103,27 +119,34 @@ class EverySet:
                 hard, failed = hard + 1, min(failed, target)
 
     def tried(self, target: float) -> TargetFound:
-        """Look for a split within a target, or prove that there is none."""
-        charge = self.charges.nearest(target)
+        """Look for splits within a target, each better than the last, or prove that there is none."""
+        # Where charges first cannot refute a target, they only have to tell which one is next.
+        charge = self.charges.nearest(target, SPARE if self.lowest > 0 else ROUGH, ENOUGH * self.listable)
         if charge is None:
             return TargetFound.REFUTED if self.best.bound >= clearly_below(target) else TargetFound.HARD
         sets = self._sets(charge, target)
         self.listed += len(sets.kind)
-        found, chosen = search_sets(sets, self._left(), self.stop)
         # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute.
         self.lowest = max(self.lowest, target * (1 - sets.room))
-        reach = sets.part * sets.room
+        self.listable = reach = sets.part * sets.room
         self.following = self.lowest * (1 + (1.0 if sets.every else FARTHER) * reach)
         self.farthest = self.lowest * (1 + FARTHEST * reach)
-        if found is TargetFound.SPLIT:
+        found, within = self._searched(sets, target)
+        if found is TargetFound.REFUTED and sets.every:
+            self.best.prove(clearly_below(within), "covering-free")
+            return TargetFound.SPLIT if within < target else TargetFound.REFUTED
+        self.following = min(self.following, target * (1 - sets.room / 4))
+        return TargetFound.SPLIT if within < target else TargetFound.HARD
+
+    def _searched(self, sets: ListedSets, target: float) -> tuple[TargetFound, float]:
+        """Take better and better splits of sets; what became of the last target, and which that was."""
+        while True:
+            found, chosen = search_sets(sets, self._left(), self.stop)
             # What memory refuses says nothing of other splits.
-            taken = self.best.take(self._label(sets, chosen), "all sets of the bound")
-            return TargetFound.SPLIT if taken else TargetFound.HARD
-        if found is TargetFound.HARD or not sets.every:
-            self.following = min(self.following, target * (1 - sets.room / 4))
-            return TargetFound.HARD
-        self.best.prove(clearly_below(target), "covering-free")
-        return TargetFound.REFUTED
+            if found is not TargetFound.SPLIT or not self.best.take(self._label(sets, chosen), "all sets of the bound"):
+                return (TargetFound.HARD if found is TargetFound.SPLIT else found), target
+            target = min(target, self.best.value) * (1 - 2 * GAP)
+            sets = sets.within(target)
 
     def _sets(self, charge: Floats, target: float) -> ListedSets:
         """All sets that a device of a split within the target may hold; of many those that lack least."""
@@ -135,29 +158,28 @@ class EverySet:
         beside = self._beside(charge, target)
         held = beside.most + sum(columns.number[k] * most[k] for k in finders)
         total = float(charge.sum())
-        room, part, every = max(0.0, held - total) + SUMMED_FEW * held, math.inf, True
+        room, part = max(0.0, held - total) + SUMMED_FEW * held, math.inf
         space = path_room(MOST_PATHS, PLACE_PATHS)
         found = []
         for kind, finder in finders.items():
 
-            def within(share: float, kind: int = kind, finder: NarrowSets = finder) -> Bools | None:
+            def listed(share: float, kind: int = kind, finder: NarrowSets = finder) -> tuple[Bools, Floats] | None:
                 found = finder.listed(charge, target, most[kind] - share * room, space)
-                return None if found is None or len(found) > MOST_SETS else found
+                return None if found is None or len(found[0]) > MOST_SETS else found
 
-            sets = within(1.0)
-            every = every and sets is not None
-            sets, few = _some_of(within, len(charge)) if sets is None else (sets, _more_than(within, len(sets)))
+            (sets, loads), few = _some_of(listed, len(charge), self.listable / room)
             part = min(part, few)
             limit = float(arrays.limit[arrays.kind_of == kind].max())
-            sets = sets[sets @ arrays.memory <= limit]
+            fits = sets @ arrays.memory <= limit
+            sets, loads = sets[fits], loads[fits]
             lacks = np.maximum(0.0, most[kind] + sets @ (beside.gains - charge) - SUMMED_FEW * held)
-            found.append((sets, np.full(len(sets), kind, dtype=np.int32), lacks))
-        items, kinds, lacks = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            found.append((sets, loads, np.full(len(sets), kind, dtype=np.int32), lacks))
+        items, loads, kinds, lacks = (np.concatenate(parts) for parts in zip(*found, strict=True))
         order = np.argsort(lacks, kind="stable")
         order = order[lacks[order] <= room]
         empty = np.zeros(max(columns.kinds) + 1)
         empty[columns.moving] = [most[kind] for kind in columns.moving]
-        return ListedSets(items[order], kinds[order], lacks[order], room, empty, part, every, beside)
+        return ListedSets(items[order], loads[order], kinds[order], lacks[order], room, empty, part, part >= 1, beside)
 
     def _beside(self, charge: Floats, target: float) -> Remainder:
         """What the device that pays for no transfers can hold, at the price of its time that bounds that best."""
@@ -188,25 +210,28 @@ class EverySet:
         return label
 
 
-def _some_of(within: Callable[[float], Bools | None], items: int) -> tuple[Bools, float]:
-    """Few enough sets, and for about which part of the room they would be as many as may be."""
-    sets, few, before = np.zeros((0, items), dtype=bool), LEAST_PART, 1
-    for part in PARTS:
-        more = within(part)
+def _some_of(
+    listed: Callable[[float], tuple[Bools, Floats] | None], items: int, likely: float
+) -> tuple[tuple[Bools, Floats], float]:
+    """All sets, or few enough with their loads, and for about which part of the room they would be as many as may be.
+
+    The part is 1 or more where they are all. It is ``likely`` so large, if that is known. Sets grow by the same factor
+    with each further part.
+    """
+    sets, before, reach = (np.zeros((0, items), dtype=bool), np.zeros(0)), 1, LEAST_PART
+    first = max((p for p in PARTS if p <= likely / 4), default=PARTS[0])
+    few = first / 2
+    for part in PARTS[PARTS.index(first) :]:
+        more = listed(part) if part <= max(2 * first, HOPE * reach) else None
         if more is None:
             break
-        sets, few, before = more, part, len(sets)
-    return sets, few + min(0.75 * few, _left(before, len(sets), few))
-
-
-def _more_than(within: Callable[[float], Bools | None], number: int) -> float:
-    """For about which part of the room sets would be as many as may be, where all of it gives a number of them."""
-    half = within(0.5)
-    return 1.0 + _left(0 if half is None else len(half), number, 1.0)
+        sets, before, few = more, len(sets[0]), part
+        reach = part + _left(before, len(sets[0]), part)
+    return sets, reach if few >= 1 else min(1.75 * few, reach)
 
 
 def _left(before: int, now: int, part: float) -> float:
-    """By how much a part of the room may grow: sets grow by the same factor each time; ``before`` is of half of it."""
+    """By how much a part of the room may grow until sets are as many as may be; ``before`` are those of half of it."""
     growth = max(0.5, math.log(max(1, now) / max(1, before))) / (part / 2)
     return max(0.0, math.log(MOST_SETS / 2 / max(1, now))) / growth
 

@@ -290,8 +290,8 @@ class NarrowSets:
         worths_ahead(self.states, charge, prices, ahead)
         return prices, ahead
 
-    def listed(self, charge: Floats, target: float, floor: float, room: PathRoom) -> Bools | None:
-        """(r, n) every set of load at most ``target`` that carries at least ``floor``; None if they are too many.
+    def listed(self, charge: Floats, target: float, floor: float, room: PathRoom) -> tuple[Bools, Floats] | None:
+        """(r, n) every set of load at most ``target`` that carries at least ``floor``, and loads; None if too many.
 
         There may be sets that carry a little less. None, too, where the run is stopped.
         """
@@ -311,7 +311,7 @@ class NarrowSets:
         chosen, found = np.empty((end - begin, n), dtype=bool), np.empty((end - begin, n), dtype=bool)
         sets_of_paths(room, begin, end, chosen)
         found[:, self.order] = chosen
-        return found
+        return found, room.load[n % 2, : end - begin].copy()
 
     def _searched(self, search: LabelSearch, found: Richest, most: int) -> float | None:
         """The most charge of the sets that a search finds, which go to ``found``, or 0; None if labels are too many."""

@@ -1,7 +1,9 @@
 """Charges of the covering bound where richest sets are found exactly: column generation that proves as it goes.
 
-Every look for the richest sets of some charges says whether they refute the target. The charges asked for lie between
-those of the best such answer and the master program's (Wentges' smoothing), which jump about while few sets are known.
+Every look for the richest sets of some charges says whether they refute the target. While few sets are known, the
+charges of the master program jump about: those asked for are the program's within a box around the best charges so far,
+which gets wider where it keeps its promises (Marsten, Hogan and Blankenship, *The boxstep method for large-scale
+optimization*, Operations Research 23, 1975).
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ NEAR = 0.01
 #: Share of that value at which the bound of all charges is known well enough.
 NEARNESS = 2e-6
 #: A bound is taken on the way if it closes this share of the gap; by how much less than charges promise it is asked.
-WORTH_IT = 0.05
+WORTH_IT = 0.2
 HAIR = 1e-5
-#: By which part more than the best charges those that are near enough lack.
-SPARE = 0.05
-#: How far above 1 what known sets leave of all charges is solved for exactly.
-NEARLY = 1e-3
-#: Weights of the best charges so far beside the master's, and whether all sets are looked at, in turn until a set is
-#: found that the master's charges overlook.
-STEPS = ((0.9, False), (0.6, False), (0.0, False), (0.6, True), (0.0, True))
+#: How far from the best charges so far, as a share of each (or of the mean, where they are less than a part of that),
+#: the program looks for better ones: at first and at most.
+RADIUS, WIDEST, LEAST_CHARGE = 0.1, 1e3, 0.2
+#: By how much nearer where they come to nothing, and farther where they keep a part of what they promise.
+SHRINK, GROW, KEPT = 0.7, 1.2, 0.1
+#: By how much wider a box is that has nothing more to offer, and which part of what is left counts as nothing.
+WIDER, LITTLE = 2.0, 0.01
 
 
 def narrow_sets(best: FreeIncumbent, stop: Callable[[], bool]) -> dict[int, NarrowSets] | None:
@@ -90,47 +92,61 @@ class NarrowCovering:
             if not refuted:
                 self.ceiling = target
 
-    def nearest(self, target: float) -> Floats | None:
-        """The charges that come nearest to refuting a target, but for a part of what they lack.
+    def nearest(self, target: float, spare: float, enough: float) -> Floats | None:
+        """Charges that lack ``enough`` to refute a target, or a part to ``spare`` more than those that lack least.
 
         None where they refute it, or where that was not found out.
         """
-        return self.centre if self._refutes(target, closely=True) is False else None
+        return self.centre if self._refutes(target, spare, enough) is False else None
 
-    def _refutes(self, target: float, *, closely: bool = False) -> bool | None:
+    def _refutes(self, target: float, spare: float = math.inf, enough: float = math.inf) -> bool | None:
         """Whether charges show that no split is within the target; None if that was not found out.
 
-        If none do, the ``centre`` is ``closely`` what comes nearest to it only if asked for.
+        If none do, the ``centre`` lacks no more than is said, as ``nearest`` has it.
         """
-        nearest, exactly = self._judge(self.centre, target, exact=False), closely
+        nearest, radius = self._judge(self.centre, target, exact=False), RADIUS
+        if nearest is None:
+            return True
+        self.centre = self.centre / nearest[1]
         while not self.stop():
-            if nearest is None:
-                return True
-            answer = self.columns.master(target, exact=exactly)
-            if answer is not None and not exactly and answer[0] <= 1 + NEARLY:
-                # Programs that are solved nearly say so of targets that charges can refute.
-                exactly, answer = True, self.columns.master(target, exact=True)
+            answer = self.columns.master(target)
             if answer is None:
                 return None
-            total, dual = answer
-            if total <= 1 + GAP and not (closely and 1 - nearest[0] > (1 + SPARE) * (1 - total)):
+            total = answer[0]
+            if total <= 1 + GAP and 1 - nearest[0] <= max(enough, (1 + spare) * max(0.0, 1 - total)):
                 return False
             self.rounds += 1
             known = len(self.columns.known)
-            for share, exact in STEPS:
-                charge = share * self.centre + (1 - share) * dual
-                ratio = self._judge(charge, target, exact=exact)
+            boxed = self._near(target, radius)
+            if boxed is None:
+                # In a box that is too small for the program's tolerances there is nothing.
+                boxed, radius = answer, RADIUS
+            promised, near = boxed
+            for exact in (False, True):
+                ratio = self._judge(near, target, exact=exact)
                 if ratio is None:
                     return True
                 if ratio[0] > nearest[0]:
-                    nearest, self.centre = ratio, charge / ratio[1]
+                    if ratio[0] > nearest[0] + KEPT * (promised - nearest[0]):
+                        radius *= GROW
+                    nearest, self.centre = ratio, near / ratio[1]
                     self._harvest(target * ratio[0])
-                # The program is solved nearly: charges that known sets carry too much of ask for no other ones.
-                if len(self.columns.known) > known and self.columns.weight(dual, target) > 1 + TOLERANCE:
+                elif len(self.columns.known) > known:
+                    radius *= SHRINK
+                if len(self.columns.known) > known or promised <= nearest[0] + LITTLE * (total - nearest[0]):
                     break
-            else:
-                return False if total <= 1 + GAP else None
+            if len(self.columns.known) == known:
+                # The box has nothing more to offer.
+                if promised >= total * (1 - TOLERANCE):
+                    return False if total <= 1 + GAP else None
+                radius *= WIDER
+            radius = min(WIDEST, radius)
         return None
+
+    def _near(self, target: float, radius: float) -> tuple[float, Floats] | None:
+        """The program's charges near the best ones: these promise less, and keep more of it."""
+        reach = radius * np.maximum(self.centre, LEAST_CHARGE * float(self.centre.mean()))
+        return self.columns.master(target, (np.maximum(0.0, self.centre - reach), np.minimum(1.0, self.centre + reach)))
 
     def _harvest(self, target: float) -> None:
         """Prove a lower target where the best charges may refute it and that closes a good part of the gap."""
