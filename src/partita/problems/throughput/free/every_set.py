@@ -24,14 +24,14 @@ from partita.problems.throughput.free.narrow_covering import NarrowCovering
 from partita.problems.throughput.free.program import knapsack_price
 
 #: Sets that are looked through, at most; paths of one place and of all while they are listed.
-MOST_SETS, PLACE_PATHS, MOST_PATHS = 100_000, 300_000, 30_000_000
+MOST_SETS, PLACE_PATHS, MOST_PATHS = 200_000, 400_000, 30_000_000
 #: By how many times the sets the lists of all depths of the search may be more.
 ROOM = 12
 #: Steps of the search between two looks at the stop button, of one target, and where some sets are left out.
 STEPS, MOST_STEPS, FEW_STEPS = 20_000, 4_000_000, 400_000
 #: Targets that come to nothing before the run ends; how much farther targets are than those that seem right, as what
 #: is lacking grows slowly at first: the next one, and the best value.
-PATIENCE, FARTHER, FARTHEST = 6, 1.5, 2.0
+PATIENCE, FARTHER, FARTHEST = 6, 1.0, 2.0
 #: Parts of what charges lack for which sets are listed in turn, while they seem to be few enough, and the part below.
 PARTS, LEAST_PART = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0), 1 / 64
 #: How many times as far lists are tried as sets seem to be few enough.
@@ -39,7 +39,9 @@ HOPE = 1.0
 #: By which part more than the best charges those lack that are near enough, and that are to tell the next target.
 SPARE, ROUGH = 0.2, 1.0
 #: Which part of what can be listed charges may lack.
-ENOUGH = 0.7
+ENOUGH = 0.9
+#: Sets of a list, those that lack least, that charges for the next target are to know.
+TAUGHT = 1000
 
 
 class TargetFound(Enum):
@@ -123,11 +125,17 @@ class EverySet:
         # Where charges first cannot refute a target, they only have to tell which one is next.
         charge = self.charges.nearest(target, SPARE if self.lowest > 0 else ROUGH, ENOUGH * self.listable)
         if charge is None:
-            return TargetFound.REFUTED if self.best.bound >= clearly_below(target) else TargetFound.HARD
+            if self.best.bound < clearly_below(target):
+                return TargetFound.HARD
+            self.lowest = max(self.lowest, target)
+            if self.listable > 0:
+                self.following = self.lowest * (1 + FARTHER * self.listable)
+            return TargetFound.REFUTED
         sets = self._sets(charge, target)
         self.listed += len(sets.kind)
-        # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute.
-        self.lowest = max(self.lowest, target * (1 - sets.room))
+        # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute; what the
+        # best charges lack is between that of these and of those that the known sets allow.
+        self.lowest = max(self.lowest, target * (1 - 0.5 * (sets.room + self.charges.lacking)))
         self.listable = reach = sets.part * sets.room
         self.following = self.lowest * (1 + (1.0 if sets.every else FARTHER) * reach)
         self.farthest = self.lowest * (1 + FARTHEST * reach)
@@ -136,7 +144,13 @@ class EverySet:
             self.best.prove(clearly_below(within), "covering-free")
             return TargetFound.SPLIT if within < target else TargetFound.REFUTED
         self.following = min(self.following, target * (1 - sets.room / 4))
+        self._teach(sets.within(min(self.following, self.best.value)))
         return TargetFound.SPLIT if within < target else TargetFound.HARD
+
+    def _teach(self, sets: ListedSets) -> None:
+        """Let charges know the sets that lack least."""
+        for items, kind, load in zip(sets.items[:TAUGHT], sets.kind.tolist(), sets.load.tolist(), strict=False):
+            self.charges.columns.add(kind, items, load)
 
     def _searched(self, sets: ListedSets, target: float) -> tuple[TargetFound, float]:
         """Take better and better splits of sets; what became of the last target, and which that was."""

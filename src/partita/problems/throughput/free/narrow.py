@@ -42,6 +42,8 @@ PLACE_LABELS = 1_000_000
 PLACES = 8
 #: Steps of the outlook from one state, and from all.
 FEWEST_STEPS, MOST_STEPS, ALL_STEPS = 10, 2000, 4_000_000
+#: The same where all sets are listed: exact outlooks leave only paths that lead to sets.
+MOST_LISTED, ALL_LISTED = 8000, 12_000_000
 #: Prices at which labels are judged, as multiples of the best one.
 PRICES = (0.6, 0.85, 0.93, 0.98, 1.0, 1.02, 1.08, 1.2, 1.7)
 #: How far below what the best price allows labels are looked for, as shares of the way to the floor.
@@ -244,11 +246,14 @@ class NarrowSets:
     def __init__(self, states: NarrowStates, order: Ints, stop: Callable[[], bool]) -> None:
         self.states, self.order, self.stop = states, order, stop
         self.room = label_room(MOST_LABELS, int(np.diff(states.ptr).max()), PLACE_LABELS)
-        number = int(states.ptr[-1])
-        steps = max(FEWEST_STEPS, min(MOST_STEPS, ALL_STEPS // number))
-        self.outlooks = outlook_room(number, steps)
+        self.outlooks = self._outlooks(MOST_STEPS, ALL_STEPS)
         #: Searches with labels, and those whose labels were too many.
         self.searches = self.too_many = 0
+
+    def _outlooks(self, most: int, every: int) -> Outlooks:
+        """Room for outlooks of so many steps from a state at most, and from all."""
+        number = int(self.states.ptr[-1])
+        return outlook_room(number, max(FEWEST_STEPS, min(most, every // number)))
 
     def richest(self, charge: Floats, target: float, floor: float, *, exact: bool) -> Richest:
         """The most charge of a set of load at most ``target``, if it is more than ``floor``; (n,) charges.
@@ -299,11 +304,12 @@ class NarrowSets:
         own = np.where(a.work <= limit, charge[self.order], 0.0)
         floor -= SUMMED_FEW * float(own.sum())
         price, _ = self._price(own, limit, Richest(0.0, [], []))
-        look_ahead(a, own, raised(limit), self.outlooks)
+        outlooks = self._outlooks(MOST_LISTED, ALL_LISTED)
+        look_ahead(a, own, raised(limit), outlooks)
         hopes, begin, end = self._hopes(own, price), 0, 1
         for place in range(0, n, PLACES):
             places = place, min(place + PLACES, n)
-            begin, end = list_paths(a, own, limit, floor, *hopes, self.outlooks, room, places, begin, end)
+            begin, end = list_paths(a, own, limit, floor, *hopes, outlooks, room, places, begin, end)
             if end < 0 or self.stop():
                 return None
             if end == begin:

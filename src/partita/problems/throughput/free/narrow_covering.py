@@ -60,6 +60,8 @@ class NarrowCovering:
         self.best, self.sets, self.stop = best, sets, stop
         self.columns = DeviceSets(best, stop)
         self.rounds = 0
+        #: What charges lack at least against the sets known when they last could not refute a target.
+        self.lacking = 0.0
         #: The lowest target that no charges can refute.
         self.ceiling = math.inf
         work = np.min(best.free.arrays.work[:, self.columns.kinds], axis=1)
@@ -113,7 +115,8 @@ class NarrowCovering:
             if answer is None:
                 return None
             total = answer[0]
-            if total <= 1 + GAP and 1 - nearest[0] <= max(enough, (1 + spare) * max(0.0, 1 - total)):
+            self.lacking = max(0.0, 1 - total)
+            if total <= 1 + GAP and 1 - nearest[0] <= max(enough, (1 + spare) * self.lacking):
                 return False
             self.rounds += 1
             known = len(self.columns.known)
