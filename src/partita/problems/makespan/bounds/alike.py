@@ -158,9 +158,9 @@ class PartsTable(BlockTable):
 
     def _priced(self, price: Floats) -> tuple[Floats, Floats]:
         """Cores (s, cores), and hubs and ends (h, D or 1, D or 1), with all that parts hold paid for."""
-        light, place = self._light(price), self._place[: self.looked]
-        found = self._chains + light[:, None]
-        least = (self._takes[: self.looked] + self.patterns.held @ price).min(axis=1, initial=math.inf)
+        light, many = self._light(price), self.looked
+        found, place = self._chains + light[:, None], self._place[:many]
+        least = (self._takes[:many] + self.patterns.held @ price).min(axis=1, initial=math.inf)
         np.maximum.at(found.reshape(-1), place, self.count * least)
         return found, self._plain + light.min()
 
@@ -227,8 +227,10 @@ class PartsTable(BlockTable):
         with self._adding:
             if self.looked == len(self._place):
                 self._place, self._takes = np.tile(self._place, 2), np.tile(self._takes, (2, 1))
-            row, self.looked = self.looked, self.looked + 1
+            row = self.looked
             self._place[row], self._takes[row] = place, takes
+            # Others may read it from now on.
+            self.looked = row + 1
             self._rows.setdefault(place, []).append(row)
         self._picked[place] = picked
         return True
