@@ -23,7 +23,6 @@ that leaves to the others, down to single devices.
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 
@@ -54,16 +53,14 @@ BACKEND, FRACTIONS = "cpsat", "highs"
 #: programs given up after which there are no more. The share of the interval at which the next target is: programs
 #: that have solutions take longer than others, and those that barely have none the longest.
 _PRECISION, _PROGRAM_S, _VAIN, _SHARE, _AGAIN = 1e-3, 20.0, 2, 1 / 3, 1 / 4
-#: Parts of a column up to which they are few: CP-SAT is asked where only one backend is, and targets are shares of the
-#: interval. Where they are many, HiGHS is, and targets go up from the bound: the first one as a factor, then in steps
-#: that double, both as shares; the width of the interval at which that ends where programs are given up; and how far
-#: above the bound a mapping may be for one to be asked that is hardly better, as a factor.
-_FEW_PARTS, _FIRST, _STEP, _COARSE, _NEAR = 500, 1.35, 0.02, 0.015, 1.05
+#: Parts of a column up to which they are few: CP-SAT is asked where only one backend is. Where they are many, HiGHS is;
+#: how far above the bound the first target is there, and a mapping may be for one to be asked that is hardly better,
+#: as factors.
+_FEW_PARTS, _FIRST, _NEAR = 500, 1.35, 1.05
 #: Seconds of an easy program.
 _EASY_S, _MANY_S = 4.0, 8.0  # Of many parts.
-#: How far targets that are given up have to be below a mapping for one between to be asked, as a share; and how far
-#: above them that is at most, as a factor.
-_ABOVE, _EASIER = 0.01, 1.2
+#: How far targets that are given up have to be below a mapping for one between to be asked, as a share.
+_ABOVE = 0.01
 #: Islands that rings cannot pass of which both sides are tried in linear programs; seconds of all these of a target at
 #: most, and in programs of which it asks.
 _SIDES, _FRACTIONS_S, _SIDED = 3, 45.0, 6.0
@@ -112,65 +109,43 @@ def columns_bound(
     column = Column(instance)
     if column.parts is None:
         return low
-    program_s = max(program_s, _MANY_S) if len(column.parts) > _FEW_PARTS else program_s
     questions = _Questions(column, program_s, stopping, found, racing=racing)
-    share, step = _AGAIN if again else _SHARE, math.inf if questions.few else _STEP
+    if not questions.few:
+        questions.program_s = max(program_s, _MANY_S)
+        # Programs of finer partitions are larger.
+        islands = next(partitions(instance), None)
+        return low if islands is None else _from_both_sides(questions, islands, low, high, report, soon=not again)
+    share = _AGAIN if again else _SHARE
     for number, islands in enumerate(partitions(instance)):
         upper, given_up = high(), 0
         # What rings cannot pass says most up to where they can. Where it says nothing there, it is not asked again.
-        quick = questions.few and not again
-        passable, sided = Passages(instance, islands).ceiling(low, upper) if quick else low, False
+        passable, sided = Passages(instance, islands).ceiling(low, upper) if not again else low, False
         if passable > low * (1 + 2 * _PRECISION):
             sided = questions.ask(islands, passable, sided=True, whole=False) is Status.INFEASIBLE
         if sided:
             low = passable
             report(lowered(instance, low))
         # Finer partitions have to show that they know more at all.
-        target = low * (1 + 2 * _PRECISION) if number else min(low * (1 + step), low + share * (upper - low))
-        width, near = _PRECISION, False
-        soon = not (questions.few or again or number)
-        while soon and upper - low > _PRECISION * upper and not stopping():
-            # A mapping soon, from an easier program; where that is not easy, others may say more.
-            target = min(low * _FIRST, (low + upper) / 2)
-            questions.program_s = _EASY_S
-            answer = questions.ask(islands, target, sided=False)
-            questions.program_s = program_s
-            if answer is Status.UNKNOWN:
-                return low
-            if answer is not Status.INFEASIBLE:
-                upper = min(upper, high())
-                target = min(low * (1 + step), low + share * (upper - low))
-                break
-            low = target
-            report(lowered(instance, low))
-        most = _VAIN if questions.few or again else 1
-        while target < upper and upper - low > width * upper and given_up < most and not stopping():
+        target = low * (1 + 2 * _PRECISION) if number else low + share * (upper - low)
+        while target < upper and upper - low > _PRECISION * upper and given_up < _VAIN and not stopping():
             answer = questions.ask(islands, target, sided=sided)
             if answer is Status.INFEASIBLE:
-                low, step = target, 2 * step if target < low * (1 + 2 * step) else step
+                low = target
                 report(lowered(instance, low))
             elif number and target == low * (1 + 2 * _PRECISION):
                 break
             else:
                 upper = target
                 given_up += answer is Status.UNKNOWN
-                # Between what is refuted and what takes too long, little is to be had.
-                width = _PRECISION if questions.few or not given_up else _COARSE
                 above = (target + high()) / 2
-                if not questions.few:
-                    above = min(above, target * _EASIER)
                 # A solution of an easier program makes a better mapping.
-                aside = answer is Status.UNKNOWN and (again or not questions.few)
-                aside = aside and above - target > _ABOVE * target and not stopping()
+                aside = again and answer is Status.UNKNOWN and above - target > _ABOVE * target and not stopping()
                 if aside and questions.ask(islands, above, sided=sided) is Status.INFEASIBLE:
                     low, upper = above, high()
                     report(lowered(instance, low))
             upper = min(upper, high())
-            target = min(low * (1 + step), low + share * (upper - low))
-            if not (questions.few or near) and upper <= _NEAR * low:
-                # Often the mapping is optimal, and without solutions programs do not take long.
-                near, target = True, upper * (1 - GAP)
-        if given_up == _VAIN or (given_up and not questions.few):
+            target = low + share * (upper - low)
+        if given_up == _VAIN:
             # Programs of finer partitions are larger.
             return low
         # Often nothing is left between.
@@ -179,6 +154,61 @@ def columns_bound(
         if near and questions.ask(islands, last, sided=sided) is Status.INFEASIBLE:
             low = last
             report(lowered(instance, low))
+    return low
+
+
+def _from_both_sides(
+    questions: _Questions,
+    islands: list[Island],
+    low: float,
+    high: Callable[[], float],
+    report: Callable[[float], object],
+    *,
+    soon: bool,
+) -> float:
+    """As ``columns_bound``, where parts are many: targets near the bound and near the mapping, in turn.
+
+    Programs of these do not take long, unlike those between, and the latter make mappings. The first target makes one
+    ``soon``; where that is not easy, others may say more.
+    """
+    instance, upper = questions.column.instance, high()
+
+    def ask(target: float) -> Status:
+        answer = questions.ask(islands, target, sided=False)
+        if answer is Status.INFEASIBLE:
+            report(lowered(instance, target))
+        return answer
+
+    def open_yet() -> bool:
+        return upper - low > _PRECISION * upper and not questions.stopping()
+
+    longest = questions.program_s
+    while soon and open_yet():
+        target, questions.program_s = min(low * _FIRST, (low + upper) / 2), min(longest, _EASY_S)
+        answer, questions.program_s = ask(target), longest
+        if answer is Status.UNKNOWN and not any(questions.groups.values()):
+            return low
+        upper, soon = min(upper, high()), answer is Status.INFEASIBLE
+        if soon:
+            low = target
+    # Sides that are not given up, the next one first.
+    sides, near = ["mapping", "bound"], False
+    while sides and open_yet():
+        side, step = sides[0], _AGAIN * (upper - low)
+        target = low + step if side == "bound" else upper - step
+        last = not near and upper <= _NEAR * low
+        if last:
+            # Often the mapping is optimal.
+            near, target = True, upper * (1 - GAP)
+        answer = ask(target)
+        if answer is Status.INFEASIBLE:
+            low = target
+        elif answer is not Status.UNKNOWN:
+            upper = min(upper, target)
+        elif not last:
+            sides.remove(side)
+        sides = [*(one for one in sides if one != side), *(one for one in sides if one == side)]
+        upper = min(upper, high())
     return low
 
 
@@ -234,9 +264,10 @@ class _Questions:
         group = self.groups[len(islands)]
         if group is None or self.stopping():
             return False
+        # These programs are small.
         program = PartProgram(group.column, group.islands, up_to(target), self.stopping, closed=False)
         group.column.forget()
-        values = self._solve(program).values if not self.stopping() else None
+        values = self._solve(program, both=True).values if not self.stopping() else None
         if values is None or not program.split:
             return False
         self.found(group.repeated(composed(program, values)), target)
@@ -245,7 +276,9 @@ class _Questions:
     def _ask_layouts(self, program: PartProgram, answer: ProgramResult) -> Status:
         """Whether whole columns have a solution, too, if these are few; that of the parts where it is unknown."""
         instance, islands, limit = program.instance, program.islands, program.limit
-        layouts = layouts_within(instance, islands, limit, MOST_LAYOUTS) if self.given_up < _VAIN else None
+        # Columns of many parts have too many.
+        listed = self.few and self.given_up < _VAIN
+        layouts = layouts_within(instance, islands, limit, MOST_LAYOUTS) if listed else None
         if layouts is not None:
             finer = LayoutProgram(instance, islands, limit, layouts)
             those = self._solve(finer)
@@ -261,7 +294,7 @@ class _Questions:
             self.found(composed(program, answer.values), limit)
         return answer.status
 
-    def _solve(self, program: Shares) -> ProgramResult:
+    def _solve(self, program: Shares, *, both: bool = False) -> ProgramResult:
         """What either backend answers first, where both are asked: none is the faster one of all programs."""
 
         def solve(backend: str, ended: Callable[[], bool]) -> ProgramResult:
@@ -269,7 +302,7 @@ class _Questions:
             return solve_program(program.model, backend, time_limit_s=self.program_s, callbacks=calls)
 
         those: tuple[str, ...] = (BACKEND,)
-        if missing(FRACTIONS) is None and self.racing is not None and self.racing():
+        if missing(FRACTIONS) is None and (both or (self.racing is not None and self.racing())):
             those = BACKEND, FRACTIONS
         elif missing(FRACTIONS) is None and not self.few:
             those = (FRACTIONS,)

@@ -33,7 +33,7 @@ _GROWTH, _CLASSES = 1.3, 5
 #: Parts of a column at most; of more there is no bound.
 MOST_PARTS = 5_000
 #: Ways to cut a column into parts at most that are told apart.
-MOST_SPLITS = 4_000
+MOST_SPLITS = 10_000
 
 
 class Island(NamedTuple):
