@@ -17,6 +17,9 @@ import numpy as np
 from partita.engines.kernels.arrays import Bools, Floats, Ints, Longs
 from partita.engines.kernels.compiled import called, compiled
 
+#: How many times its part of the room for outlooks a state may take.
+UNEVEN = 4
+
 
 class NarrowStates(NamedTuple):
     """The states along an order of n items, S in all; state 0 is before the first item, the last one after the last.
@@ -63,6 +66,24 @@ def worths_ahead(a: NarrowStates, charge: Floats, prices: Floats, ahead: Floats)
 
 
 @compiled
+def worths_behind(a: NarrowStates, charge: Floats, prices: Floats, behind: Floats) -> None:
+    """Fill ``behind`` (P, S): at P prices, the most charge less price times load of the items before a state."""
+    n = a.work.shape[0]
+    for p in range(prices.shape[0]):
+        behind[p, 0] = 0.0
+        for i in range(n):
+            for t in range(a.ptr[i + 1], a.ptr[i + 2]):
+                most = -np.inf
+                for way in range(a.from_ptr[t], a.from_ptr[t + 1]):
+                    s, choice = a.from_state[way], a.from_choice[way]
+                    own = behind[p, s] - prices[p] * a.paid[s, choice] + a.extra[s, choice]
+                    if choice == 1:
+                        own += charge[i] - prices[p] * a.work[i]
+                    most = max(most, own)
+                behind[p, t] = most
+
+
+@compiled
 def best_path(a: NarrowStates, charge: Floats, price: float, ahead: Floats, chosen: Bools) -> tuple[float, float]:
     """Fill ``ahead`` (S,) at one price, and ``chosen`` (n,) with the set that this finds; its load and charge."""
     _worth_ahead(a, charge, price, ahead)
@@ -83,58 +104,92 @@ def best_path(a: NarrowStates, charge: Floats, price: float, ahead: Floats, chos
 
 
 class Outlooks(NamedTuple):
-    """What the items after each of S states can still add at most: ``number`` (S,) steps of at most K.
+    """What the items after each of S states can still add at most: ``number`` (S,) steps, from ``begin`` (S,) on.
 
-    Within ``load`` (S, K), ascending, ``charge`` (S, K). Steps that are close together are made one, with the load of
-    the first and the charge of the last.
+    Within ``load`` (L,), ascending for a state, ``charge`` (L,); a state has at most ``most`` (1,) steps. Steps that
+    are close together are made one, with the load of the first and the charge of the last. Those that come to no more
+    than a floor, whatever is before, are left out.
     """
 
+    begin: Longs
     number: Ints
     load: Floats
     charge: Floats
+    most: Ints
 
 
 @compiled
-def look_ahead(a: NarrowStates, charge: Floats, limit: float, out: Outlooks) -> float:
-    """Fill outlooks within a limit on the load; the most charge of a set."""
-    n, most = a.work.shape[0], out.load.shape[1]
-    load, gain = np.empty(2 * most), np.empty(2 * most)
+def look_ahead(
+    a: NarrowStates, charge: Floats, limit: float, floor: float, prices: Floats, behind: Floats, out: Outlooks
+) -> float:
+    """Fill outlooks within a limit on the load; the most charge of a set, if it is more than a floor, else 0.
+
+    ``behind`` (P, S) is what ``worths_behind`` fills at P ``prices``.
+    """
+    n = a.work.shape[0]
+    load, gain = np.empty(2 * out.most[0]), np.empty(2 * out.most[0])
     last = a.ptr[n]
-    out.number[last], out.load[last, 0], out.charge[last, 0] = 1, 0.0, 0.0
+    out.begin[last], out.number[last], out.load[0], out.charge[0] = 0, 1, 0.0, 0.0
+    end = 1
     for i in range(n - 1, -1, -1):
         after = a.ptr[i + 1]
         for s in range(a.ptr[i], after):
             left, right = after + a.into[s, 0], after + a.into[s, 1]
             paid, taken = a.paid[s, 0], a.paid[s, 1] + a.work[i]
-            at, to, count, richest = 0, 0, 0, -np.inf
-            while at < out.number[left] or to < out.number[right]:
-                one = out.load[left, at] + paid if at < out.number[left] else np.inf
-                two = out.load[right, to] + taken if to < out.number[right] else np.inf
+            at, to = out.begin[left], out.begin[right]
+            left_end, right_end = at + out.number[left], to + out.number[right]
+            count, richest = 0, -np.inf
+            while at < left_end or to < right_end:
+                one = out.load[at] + paid if at < left_end else np.inf
+                two = out.load[to] + taken if to < right_end else np.inf
                 if one <= two:
-                    lighter, own = one, out.charge[left, at] + a.extra[s, 0]
+                    lighter, own = one, out.charge[at] + a.extra[s, 0]
                     at += 1
                 else:
-                    lighter, own = two, out.charge[right, to] + a.extra[s, 1] + charge[i]
+                    lighter, own = two, out.charge[to] + a.extra[s, 1] + charge[i]
                     to += 1
                 if lighter > limit:
                     break
                 if own > richest:
                     richest = own
+                    hope = np.inf
+                    for p in range(prices.shape[0]):
+                        hope = min(hope, behind[p, s] + prices[p] * (limit - lighter))
+                    if own + hope <= floor:
+                        continue
                     if count == 0 or load[count - 1] < lighter:
                         count += 1
                     load[count - 1], gain[count - 1] = lighter, own
-            kept, part = 0, -1
+            # All states that are left, too, are to have room; many need less than others.
+            room, others = out.load.shape[0] - end, a.ptr[i] + after - s - 1
+            most = min(out.most[0], UNEVEN * (room // (others + 1)), room - others)
+            kept, part = end, -1
             for label in range(count):
                 own_part = (
                     label if count <= most else int((load[label] - load[0]) / (load[count - 1] - load[0]) * (most - 1))
                 )
                 if own_part != part:
                     part = own_part
-                    out.load[s, kept] = load[label]
+                    out.load[kept] = load[label]
                     kept += 1
-                out.charge[s, kept - 1] = gain[label]
-            out.number[s] = kept
-    return out.charge[0, out.number[0] - 1] if out.number[0] > 0 else 0.0
+                out.charge[kept - 1] = gain[label]
+            out.begin[s], out.number[s] = end, kept - end
+            end = kept
+    return out.charge[end - 1] if out.number[0] > 0 else 0.0
+
+
+@called
+def steps_within(out: Outlooks, state: int, load: float) -> int:
+    """How many steps of a state's outlook lie within a load."""
+    begin = out.begin[state]
+    low, high = begin, begin + out.number[state]
+    while low < high:
+        middle = (low + high) // 2
+        if out.load[middle] <= load:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low - begin)
 
 
 class LabelRoom(NamedTuple):
@@ -230,11 +285,11 @@ def richest_labels(
                 if carried <= richest:
                     continue
                 # Labels get heavier, and their outlook shorter.
-                while step > 0 and out.load[t, step - 1] > spare - load:
+                while step > 0 and out.load[out.begin[t] + step - 1] > spare - load:
                     step -= 1
                 if step == 0:
                     break
-                hope = out.charge[t, step - 1]
+                hope = out.charge[out.begin[t] + step - 1]
                 for p in range(kinds):
                     hope = min(hope, ahead[p, t] + prices[p] * (limit - load))
                 if carried + hope <= floor:

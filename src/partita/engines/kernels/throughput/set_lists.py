@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from partita.engines.kernels.arrays import Bools, Floats, Ints
-from partita.engines.kernels.compiled import called, compiled
-from partita.engines.kernels.throughput.narrow_sets import NarrowStates, Outlooks
+from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.throughput.narrow_sets import NarrowStates, Outlooks, steps_within
 
 
 class PathRoom(NamedTuple):
@@ -22,19 +22,6 @@ class PathRoom(NamedTuple):
     state: Ints
     load: Floats
     charge: Floats
-
-
-@called
-def _steps_within(out: Outlooks, state: int, load: float) -> int:
-    """How many steps of a state's outlook lie within a load."""
-    low, high = 0, out.number[state]
-    while low < high:
-        middle = (low + high) // 2
-        if out.load[state, middle] <= load:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled
@@ -74,10 +61,10 @@ def list_paths(
                 if load > limit:
                     continue
                 t = after + a.into[s, choice]
-                step = _steps_within(out, t, spare - load)
+                step = steps_within(out, t, spare - load)
                 if step == 0:
                     continue
-                hope = out.charge[t, step - 1]
+                hope = out.charge[out.begin[t] + step - 1]
                 for p in range(prices.shape[0]):
                     hope = min(hope, ahead[p, t] + prices[p] * (limit - load))
                 if carried + hope <= floor:

@@ -38,6 +38,8 @@ PARTS, LEAST_PART = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0), 1 / 64
 HOPE = 1.0
 #: By which part more than the best charges those lack that are near enough, and that are to tell the next target.
 SPARE, ROUGH = 0.2, 1.0
+#: How far known sets are believed in what the best charges lack.
+CREDIT = 0.25
 #: Which part of what can be listed charges may lack.
 ENOUGH = 0.9
 #: Sets of a list, those that lack least, that charges for the next target are to know.
@@ -127,24 +129,25 @@ class EverySet:
         if charge is None:
             if self.best.bound < clearly_below(target):
                 return TargetFound.HARD
-            self.lowest = max(self.lowest, target)
+            self.lowest = target
             if self.listable > 0:
                 self.following = self.lowest * (1 + FARTHER * self.listable)
             return TargetFound.REFUTED
         sets = self._sets(charge, target)
         self.listed += len(sets.kind)
-        # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute; what the
-        # best charges lack is between that of these and of those that the known sets allow.
-        self.lowest = max(self.lowest, target * (1 - 0.5 * (sets.room + self.charges.lacking)))
+        # Loads and what is lacking grow alike with the target, from the lowest one that charges cannot refute. The best
+        # charges lack less than these, and no less than the known sets say, who say little while they are few.
+        lacking = sets.room - CREDIT * max(0.0, sets.room - self.charges.lacking)
+        self.lowest = max(self.best.bound, target * (1 - lacking))
         self.listable = reach = sets.part * sets.room
         self.following = self.lowest * (1 + (1.0 if sets.every else FARTHER) * reach)
         self.farthest = self.lowest * (1 + FARTHEST * reach)
         found, within = self._searched(sets, target)
+        self._teach(sets.within(min(self.following, self.best.value)))
         if found is TargetFound.REFUTED and sets.every:
             self.best.prove(clearly_below(within), "covering-free")
             return TargetFound.SPLIT if within < target else TargetFound.REFUTED
         self.following = min(self.following, target * (1 - sets.room / 4))
-        self._teach(sets.within(min(self.following, self.best.value)))
         return TargetFound.SPLIT if within < target else TargetFound.HARD
 
     def _teach(self, sets: ListedSets) -> None:

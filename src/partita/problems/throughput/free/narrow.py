@@ -25,6 +25,7 @@ from partita.engines.kernels.throughput.narrow_sets import (
     richest_labels,
     set_of_label,
     worths_ahead,
+    worths_behind,
 )
 from partita.engines.kernels.throughput.set_lists import PathRoom, list_paths, sets_of_paths
 from partita.ground.rounding import SUMMED, SUMMED_FEW, raised, up_to
@@ -41,7 +42,7 @@ PLACE_LABELS = 1_000_000
 #: Places that labels are led past between two looks at the stop button.
 PLACES = 8
 #: Steps of the outlook from one state, and from all.
-FEWEST_STEPS, MOST_STEPS, ALL_STEPS = 10, 2000, 4_000_000
+FEWEST_STEPS, MOST_STEPS, ALL_STEPS = 10, 3000, 10_000_000
 #: The same where all sets are listed: exact outlooks leave only paths that lead to sets.
 MOST_LISTED, ALL_LISTED = 8000, 12_000_000
 #: Prices at which labels are judged, as multiples of the best one.
@@ -204,9 +205,15 @@ def label_room(labels: int, states: int, at_place: int) -> LabelRoom:
     )
 
 
-def outlook_room(states: int, steps: int) -> Outlooks:
-    """Room for an outlook of so many steps from each of so many states."""
-    return Outlooks(np.zeros(states, dtype=np.int32), np.empty((states, steps)), np.empty((states, steps)))
+def outlook_room(states: int, most: int, every: int) -> Outlooks:
+    """Room for outlooks from so many states, of at most so many steps each and in all."""
+    return Outlooks(
+        begin=np.zeros(states, dtype=np.int64),
+        number=np.zeros(states, dtype=np.int32),
+        load=np.empty(max(every, FEWEST_STEPS * states)),
+        charge=np.empty(max(every, FEWEST_STEPS * states)),
+        most=np.array([most], dtype=np.int32),
+    )
 
 
 def path_room(paths: int, at_place: int) -> PathRoom:
@@ -238,6 +245,15 @@ class LabelSearch(NamedTuple):
     ahead: Floats
     out: Outlooks
     room: LabelRoom
+    richest: float  #: No set carries more; 0 if none carries more than the floor.
+
+
+class Hopes(NamedTuple):
+    """What items are worth at P ``prices`` on load: those ``ahead`` (P, S) of S states, and ``behind`` (P, S) them."""
+
+    prices: Floats
+    ahead: Floats
+    behind: Floats
 
 
 class NarrowSets:
@@ -246,14 +262,9 @@ class NarrowSets:
     def __init__(self, states: NarrowStates, order: Ints, stop: Callable[[], bool]) -> None:
         self.states, self.order, self.stop = states, order, stop
         self.room = label_room(MOST_LABELS, int(np.diff(states.ptr).max()), PLACE_LABELS)
-        self.outlooks = self._outlooks(MOST_STEPS, ALL_STEPS)
+        self.outlooks = outlook_room(int(states.ptr[-1]), MOST_STEPS, ALL_STEPS)
         #: Searches with labels, and those whose labels were too many.
         self.searches = self.too_many = 0
-
-    def _outlooks(self, most: int, every: int) -> Outlooks:
-        """Room for outlooks of so many steps from a state at most, and from all."""
-        number = int(self.states.ptr[-1])
-        return outlook_room(number, max(FEWEST_STEPS, min(most, every // number)))
 
     def richest(self, charge: Floats, target: float, floor: float, *, exact: bool) -> Richest:
         """The most charge of a set of load at most ``target``, if it is more than ``floor``; (n,) charges.
@@ -267,33 +278,45 @@ class NarrowSets:
         slack = SUMMED_FEW * float(own.sum())
         found = Richest(0.0, [], [])
         price, most = self._price(own, limit, found)
-        most = min(most, look_ahead(a, own, raised(limit), self.outlooks) + slack)
         floor = max([floor, *(float(own[items[self.order]].sum()) for items in found.sets)])
         if most <= floor + slack:
             return found._replace(most=raised(max(most, floor)))
-        search = LabelSearch(own, limit, floor - slack, *self._hopes(own, price), self.outlooks, self.room)
-        floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
-        if not exact and most > floor * (1 + CHEAP):
-            return found._replace(most=raised(most))
-        # Labels are few near what the best price allows, and where that is too much, nothing is there.
+        hopes = self._hopes(own, price)
+        # Steps and labels are few near what the best price allows, and where that is too much, nothing is there.
         for share in SHARES:
-            least = most - share * (most - floor)
-            if most <= floor + slack or self.stop():
+            if self.stop():
                 break
-            richest = self._searched(search._replace(floor=least - slack), found, PLACE_LABELS)
+            least = most - share * (most - floor)
+            search = self._search(own, limit, least - slack, hopes, self.outlooks)
+            if search.richest <= least - slack:
+                most = least
+                continue
+            most = min(most, search.richest + slack)
+            floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
+            if most <= floor + slack or not (exact or most <= floor * (1 + CHEAP)):
+                break
+            richest = self._searched(search._replace(floor=max(least, floor) - slack), found, PLACE_LABELS)
             if richest is None:
                 break
+            most = max(least, floor)
             if richest > 0 or share == 1.0:
                 most = max(floor, richest) + slack
                 break
         return found._replace(most=raised(max(most, floor)))
 
-    def _hopes(self, charge: Floats, price: float) -> tuple[Floats, Floats]:
-        """Prices on load around the best one, and what the items after each state are worth at them."""
+    def _hopes(self, charge: Floats, price: float) -> Hopes:
+        """Prices on load around the best one, and what the items after and before each state are worth at them."""
         prices = price * np.array(PRICES)
-        ahead = np.empty((len(prices), int(self.states.ptr[-1])))
+        ahead, behind = np.empty((2, len(prices), int(self.states.ptr[-1])))
         worths_ahead(self.states, charge, prices, ahead)
-        return prices, ahead
+        worths_behind(self.states, charge, prices, behind)
+        return Hopes(prices, ahead, behind)
+
+    def _search(self, charge: Floats, limit: float, floor: float, hopes: Hopes, room: Outlooks) -> LabelSearch:
+        """What is looked for above a floor."""
+        prices, ahead, behind = hopes
+        richest = look_ahead(self.states, charge, raised(limit), floor, prices, behind, room)
+        return LabelSearch(charge, limit, floor, prices, ahead, room, self.room, richest)
 
     def listed(self, charge: Floats, target: float, floor: float, room: PathRoom) -> tuple[Bools, Floats] | None:
         """(r, n) every set of load at most ``target`` that carries at least ``floor``, and loads; None if too many.
@@ -304,12 +327,11 @@ class NarrowSets:
         own = np.where(a.work <= limit, charge[self.order], 0.0)
         floor -= SUMMED_FEW * float(own.sum())
         price, _ = self._price(own, limit, Richest(0.0, [], []))
-        outlooks = self._outlooks(MOST_LISTED, ALL_LISTED)
-        look_ahead(a, own, raised(limit), outlooks)
-        hopes, begin, end = self._hopes(own, price), 0, 1
+        outlooks = outlook_room(int(a.ptr[-1]), MOST_LISTED, ALL_LISTED)
+        search, begin, end = self._search(own, limit, floor, self._hopes(own, price), outlooks), 0, 1
         for place in range(0, n, PLACES):
             places = place, min(place + PLACES, n)
-            begin, end = list_paths(a, own, limit, floor, *hopes, outlooks, room, places, begin, end)
+            begin, end = list_paths(a, *search[:6], room, places, begin, end)
             if end < 0 or self.stop():
                 return None
             if end == begin:
@@ -328,7 +350,7 @@ class NarrowSets:
         for place in range(0, n, places):
             if self.stop():
                 return None
-            begin, end = richest_labels(self.states, *search, (place, min(place + places, n)), begin, end, most)
+            begin, end = richest_labels(self.states, *search[:7], (place, min(place + places, n)), begin, end, most)
             if end < 0:
                 self.too_many += 1
                 return None

@@ -101,10 +101,10 @@ class NarrowCovering:
         """
         return self.centre if self._refutes(target, spare, enough) is False else None
 
-    def _refutes(self, target: float, spare: float = math.inf, enough: float = math.inf) -> bool | None:
+    def _refutes(self, target: float, spare: float = math.inf, enough: float = 0.0) -> bool | None:
         """Whether charges show that no split is within the target; None if that was not found out.
 
-        If none do, the ``centre`` lacks no more than is said, as ``nearest`` has it.
+        If none do, or the ``centre`` lacks no more than ``enough``, it lacks no more than ``nearest`` has it.
         """
         nearest, radius = self._judge(self.centre, target, exact=False), RADIUS
         if nearest is None:
@@ -116,7 +116,8 @@ class NarrowCovering:
                 return None
             total = answer[0]
             self.lacking = max(0.0, 1 - total)
-            if total <= 1 + GAP and 1 - nearest[0] <= max(enough, (1 + spare) * self.lacking):
+            near_enough = 1 - nearest[0] <= enough
+            if near_enough or (total <= 1 + GAP and 1 - nearest[0] <= (1 + spare) * max(self.lacking, NOT_ZERO)):
                 return False
             self.rounds += 1
             known = len(self.columns.known)
@@ -127,8 +128,8 @@ class NarrowCovering:
             promised, near = boxed
             for exact in (False, True):
                 ratio = self._judge(near, target, exact=exact)
-                if ratio is None:
-                    return True
+                if ratio is None or self.stop():
+                    return True if ratio is None else None
                 if ratio[0] > nearest[0]:
                     if ratio[0] > nearest[0] + KEPT * (promised - nearest[0]):
                         radius *= GROW

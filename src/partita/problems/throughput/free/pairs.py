@@ -19,6 +19,7 @@ from partita.engines.kernels.throughput.narrow_sets import (
     richest_labels,
     set_of_label,
     worths_ahead,
+    worths_behind,
 )
 from partita.ground.rounding import NOT_ZERO, TOLERANCE, clearly_below
 from partita.problems.throughput.free.narrow import label_room, narrow_states, order_of, outlook_room
@@ -123,10 +124,11 @@ class PairSplits:
         # What the second device is spared is what the first one is rich in.
         whole = float(others.sum())
         number = int(states.ptr[-1])
-        out = outlook_room(number, STEPS)
-        if look_ahead(states, others, limit, out) < whole - limit:
+        out = outlook_room(number, STEPS, STEPS * number)
+        prices, (ahead, behind) = np.array([whole / max(float(own.sum()), NOT_ZERO)]), np.empty((2, 1, number))
+        worths_behind(states, others, prices, behind)
+        if look_ahead(states, others, limit, whole - limit, prices, behind, out) < whole - limit:
             return None
-        prices, ahead = np.array([whole / max(float(own.sum()), NOT_ZERO)]), np.empty((1, number))
         worths_ahead(states, others, prices, ahead)
         n = len(order)
         begin, end = richest_labels(
