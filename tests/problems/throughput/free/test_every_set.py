@@ -11,7 +11,7 @@ import pytest
 from partita.api.solving import solve
 from partita.engines.mip.solve import available
 from partita.problems.throughput.evaluate import evaluate
-from partita.problems.throughput.free import every_set
+from partita.problems.throughput.free import every_set, narrow
 from partita.problems.throughput.free.bound import covering
 from partita.problems.throughput.free.columns import DeviceSets
 from partita.problems.throughput.free.every_set import EverySet, ListedSets, Remainder, TargetFound, search_sets
@@ -24,7 +24,10 @@ from problems.throughput.free.test_narrow import finders
 needs_highs = pytest.mark.skipif(not available("highs"), reason="highspy is not installed")
 
 
-def test_all_sets_are_listed_once() -> None:
+@pytest.mark.parametrize("steps", [10_000, 3])
+def test_all_sets_are_listed_once(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However coarse the outlooks are."""
+    monkeypatch.setattr(narrow, "MOST_LISTED", steps)
     room, listed = path_room(100_000, 10_000), 0
     for seed in range(24):
         rng = np.random.default_rng(seed)

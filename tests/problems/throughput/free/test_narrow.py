@@ -49,12 +49,11 @@ def richest_of_all(columns: DeviceSets, kind: int, charge: Floats, target: float
     return best
 
 
-@pytest.mark.parametrize("coarse", [False, True], ids=["whole", "coarse"])
-def test_the_richest_set_is_the_richest_of_all(coarse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("coarse", [(), ("MOST_STEPS",), ("ALL_STEPS",)], ids=["whole", "coarse", "crowded"])
+def test_the_richest_set_is_the_richest_of_all(coarse: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where outlooks have to be made coarse, and labels have to find what these leave open."""
-    if coarse:
-        for name in ("FEWEST_STEPS", "MOST_STEPS", "FEW_LABELS"):
-            monkeypatch.setattr(narrow, name, 2)
+    for name in (*coarse, "FEWEST_STEPS", "FEW_LABELS") if coarse else ():
+        monkeypatch.setattr(narrow, name, 2)
     compared = looked = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
