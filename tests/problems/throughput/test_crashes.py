@@ -51,7 +51,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     crash = list(BACKENDS)
     monkeypatch.setenv("BROKEN_BACKEND", str(broken.SEGFAULT))
     replaced = Crashing(BACKENDS)
-    for module in ("child", "solve"):
+    for module in ("child", "growing", "solve"):
         monkeypatch.setattr(f"partita.engines.mip.{module}.BACKENDS", replaced)
     for idle in kept.IDLE.values():
         while idle:

@@ -6,16 +6,16 @@ whole program takes. A child keeps the program that it was asked about last; ask
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-import numpy as np
-
+from partita.engines.mip.backend import BACKENDS
 from partita.engines.mip.child import POLL_S
-from partita.engines.mip.highs import matrix, new_highs
+from partita.engines.mip.highs import Standing
 from partita.engines.mip.model import Floats, MixedProgram
 from partita.engines.processes.child import Child
 from partita.engines.processes.kept import kept_child
@@ -50,13 +50,15 @@ class GrowingProgram:
         This time alone the first variables may be held ``within`` bounds, lower and upper ones.
         Raises ``SolverCrashError`` if HiGHS fails, or its process ends before it has answered.
         """
-        ends = time.monotonic() + time_limit_s
+        ends, backend = time.monotonic() + time_limit_s, BACKENDS["highs"]
         with kept_child("growing", __name__, partial(SolverCrashError, "highs")) as child:
             answer: Floats | str | None = GONE
             if child is self._child:
-                answer = _asked(child, (self._number, None, self.program.rows[self._sent :], within), ends, stop)
+                answer = _asked(
+                    child, (backend, self._number, None, self.program.rows[self._sent :], within), ends, stop
+                )
             if isinstance(answer, str):
-                answer = _asked(child, (self._number, self.program, [], within), ends, stop)
+                answer = _asked(child, (backend, self._number, self.program, [], within), ends, stop)
             self._child, self._sent = child, len(self.program.rows)
         return None if isinstance(answer, str) else answer
 
@@ -75,35 +77,22 @@ def _asked(child: Child, request: tuple[Any, ...], ends: float, stop: Callable[[
 
 
 class _Kept:
-    """What a child has: the number of a program, HiGHS with it, and the bounds of its variables."""
+    """What a child has: the number of a program, and what the backend has made of it."""
 
-    highs: Any
+    standing: Standing
 
     def __init__(self) -> None:
-        self.number, self.highs = -1, None
-        self.bounds = np.empty((2, 0))
+        self.number = -1
 
     def solve(self, request: Request) -> Floats | str | None:
         """Values of a program, if it is new or this is the one that is kept."""
-        import highspy
-
-        number, program, rows, within = request.content
+        backend, number, program, rows, within = request.content
         if program is not None:
-            self.number, self.highs = number, new_highs()
-            self.highs.passModel(matrix(program))
-            self.bounds = np.array([program.lower, program.upper])
+            self.standing = importlib.import_module(backend.module).Standing(program)
+            self.number = number
         elif number != self.number:
             return GONE
-        for variables, coefficients, lower, upper in rows:
-            self.highs.addRow(lower, upper, len(variables), variables, coefficients)
-        bounds = self.bounds.copy()
-        if within is not None:
-            bounds[:, : len(within[0])] = within
-        self.highs.changeColsBounds(bounds.shape[1], np.arange(bounds.shape[1], dtype=np.int32), *bounds)
-        self.highs.run()
-        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        return np.array(self.highs.getSolution().col_value, dtype=np.float64)
+        return self.standing.solve(rows, within)
 
 
 def main() -> NoReturn:

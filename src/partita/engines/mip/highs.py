@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from partita.engines.mip.backend import BackendAnswer, BackendSettings, Talk
-from partita.engines.mip.cautious import FEASIBILITY
-from partita.engines.mip.model import MixedProgram
+from partita.engines.mip.cautious import FEASIBILITY, Row
+from partita.engines.mip.model import Floats, MixedProgram
 
 #: It computes with tolerances.
 EXACT = False
@@ -63,6 +63,30 @@ def new_highs(*, large: bool = True) -> Any:
     for name in ("mip", "primal", "dual"):
         highs.setOptionValue(f"{name}_feasibility_tolerance", FEASIBILITY)
     return highs
+
+
+class Standing:
+    """A linear program that stays, with HiGHS where it stood when it was solved last."""
+
+    def __init__(self, program: MixedProgram) -> None:
+        self.highs = new_highs()
+        self.highs.passModel(matrix(program))
+        self.bounds = np.array([program.lower, program.upper])
+
+    def solve(self, rows: list[Row], within: tuple[Floats, Floats] | None) -> Floats | None:
+        """(variables,) an optimum with these rows, too, and the first variables in bounds; None if none is found."""
+        import highspy
+
+        for variables, coefficients, lower, upper in rows:
+            self.highs.addRow(lower, upper, len(variables), variables, coefficients)
+        bounds = self.bounds.copy()
+        if within is not None:
+            bounds[:, : len(within[0])] = within
+        self.highs.changeColsBounds(bounds.shape[1], np.arange(bounds.shape[1], dtype=np.int32), *bounds)
+        self.highs.run()
+        if self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        return np.array(self.highs.getSolution().col_value, dtype=np.float64)
 
 
 def _listen(highs: Any, talk: Talk) -> None:
