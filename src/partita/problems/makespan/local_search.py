@@ -65,7 +65,7 @@ def state_of(instance: MakespanInstance, plan: MakespanPlan) -> State:
 
 
 def offer_heuristics(instance: MakespanInstance, best: Incumbent[MakespanPlan]) -> None:
-    """Offer the schedule of every heuristic, in its greedy form where it rounds a relaxation otherwise.
+    """Offer the schedule of every heuristic: what is searched from there is never worse than any baseline of the list.
 
     Those of the literature come first, the last of them being the best ones: time may run out.
     """
