@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partita.engines.kernels.arrays import Bools, Floats, Longs
-from partita.engines.kernels.compiled import compiled
+from partita.engines.kernels.compiled import called, compiled
 from partita.engines.kernels.makespan.arrays import MakespanArrays
 from partita.engines.kernels.makespan.parts import PartArrays, PartLimits, climb
 
@@ -62,6 +62,16 @@ def _room(part: PartArrays, local: int, size: int, classes: int) -> PartRoom:
     )
 
 
+@called
+def _on_chains(chains: Floats, on: Bools, at: int) -> float:
+    """What chains (j,) add up to that an operator or an edge is ``on`` (j, …)."""
+    found = 0.0
+    for j in range(chains.shape[0]):
+        if on[j, at]:
+            found += chains[j]
+    return found
+
+
 @compiled
 def _cost(
     a: MakespanArrays,
@@ -78,21 +88,15 @@ def _cost(
     size, many, local = a.time.shape[1], part.row.shape[0], devs.shape[0]
     chains = w[5 * size :] / count
     for k in range(many):
-        on = 0.0
-        for j in range(chains.shape[0]):
-            if part.on_row[j, k]:
-                on += chains[j]
+        on = _on_chains(chains, part.on_row, k)
         for x in range(local):
             d = devs[x]
             unary[k, x] = (w[d] + on) * a.time[part.row[k], d] if able[k, d] else math.inf
     for e in range(part.inner.shape[0]):
-        f, on = part.inner[e, 2], 0.0
+        f, on = part.inner[e, 2], _on_chains(chains, part.on_inner, e)
         pair[e] = 0.0
         if f < 0:
             continue
-        for j in range(chains.shape[0]):
-            if part.on_inner[j, e]:
-                on += chains[j]
         for x in range(local):
             for y in range(local):
                 if x != y:
@@ -102,10 +106,7 @@ def _cost(
         u, k, f = part.reads[e]
         if f < 0:
             continue
-        on = 0.0
-        for j in range(chains.shape[0]):
-            if part.on_reads[j, e]:
-                on += chains[j]
+        on = _on_chains(chains, part.on_reads, e)
         c = fixed[u]
         for x in range(local):
             d = devs[x]
@@ -115,10 +116,7 @@ def _cost(
         k, v, f = part.gives[e]
         if f < 0:
             continue
-        on = 0.0
-        for j in range(chains.shape[0]):
-            if part.on_gives[j, e]:
-                on += chains[j]
+        on = _on_chains(chains, part.on_gives, e)
         d = fixed[v]
         for x in range(local):
             c = devs[x]
