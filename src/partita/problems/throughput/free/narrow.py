@@ -245,7 +245,6 @@ class LabelSearch(NamedTuple):
     ahead: Floats
     out: Outlooks
     room: LabelRoom
-    richest: float  #: No set carries more; 0 if none carries more than the floor.
 
 
 class Hopes(NamedTuple):
@@ -287,11 +286,11 @@ class NarrowSets:
             if self.stop():
                 break
             least = most - share * (most - floor)
-            search = self._search(own, limit, least - slack, hopes, self.outlooks)
-            if search.richest <= least - slack:
+            search, ahead = self._search(own, limit, least - slack, hopes, self.outlooks)
+            if ahead <= least - slack:
                 most = least
                 continue
-            most = min(most, search.richest + slack)
+            most = min(most, ahead + slack)
             floor = max(floor, self._searched(search, found, FEW_LABELS) or 0.0)
             if most <= floor + slack or not (exact or most <= floor * (1 + CHEAP)):
                 break
@@ -312,11 +311,13 @@ class NarrowSets:
         worths_behind(self.states, charge, prices, behind)
         return Hopes(prices, ahead, behind)
 
-    def _search(self, charge: Floats, limit: float, floor: float, hopes: Hopes, room: Outlooks) -> LabelSearch:
-        """What is looked for above a floor."""
+    def _search(
+        self, charge: Floats, limit: float, floor: float, hopes: Hopes, room: Outlooks
+    ) -> tuple[LabelSearch, float]:
+        """What is looked for above a floor, and the most that a set carries; 0 if none carries more than that."""
         prices, ahead, behind = hopes
-        richest = look_ahead(self.states, charge, raised(limit), floor, prices, behind, room)
-        return LabelSearch(charge, limit, floor, prices, ahead, room, self.room, richest)
+        most = look_ahead(self.states, charge, raised(limit), floor, prices, behind, room)
+        return LabelSearch(charge, limit, floor, prices, ahead, room, self.room), most
 
     def listed(self, charge: Floats, target: float, floor: float, room: PathRoom) -> tuple[Bools, Floats] | None:
         """(r, n) every set of load at most ``target`` that carries at least ``floor``, and loads; None if too many.
@@ -328,10 +329,11 @@ class NarrowSets:
         floor -= SUMMED_FEW * float(own.sum())
         price, _ = self._price(own, limit, Richest(0.0, [], []))
         outlooks = outlook_room(int(a.ptr[-1]), MOST_LISTED, ALL_LISTED)
-        search, begin, end = self._search(own, limit, floor, self._hopes(own, price), outlooks), 0, 1
+        search, _ = self._search(own, limit, floor, self._hopes(own, price), outlooks)
+        begin, end = 0, 1
         for place in range(0, n, PLACES):
             places = place, min(place + PLACES, n)
-            begin, end = list_paths(a, *search[:6], room, places, begin, end)
+            begin, end = list_paths(a, *search[:-1], room, places, begin, end)
             if end < 0 or self.stop():
                 return None
             if end == begin:
@@ -350,7 +352,7 @@ class NarrowSets:
         for place in range(0, n, places):
             if self.stop():
                 return None
-            begin, end = richest_labels(self.states, *search[:7], (place, min(place + places, n)), begin, end, most)
+            begin, end = richest_labels(self.states, *search, (place, min(place + places, n)), begin, end, most)
             if end < 0:
                 self.too_many += 1
                 return None

@@ -128,8 +128,10 @@ class NarrowCovering:
             promised, near = boxed
             for exact in (False, True):
                 ratio = self._judge(near, target, exact=exact)
-                if ratio is None or self.stop():
-                    return True if ratio is None else None
+                if ratio is None:
+                    return True
+                if self.stop():
+                    return None
                 if ratio[0] > nearest[0]:
                     if ratio[0] > nearest[0] + KEPT * (promised - nearest[0]):
                         radius *= GROW
