@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from partita.engines.kernels.arrays import Floats
 from partita.engines.search.monitor import Monitor
 from partita.ground.rounding import up_to
 from partita.problems.makespan.contiguous import contiguous_split
@@ -17,6 +18,7 @@ from partita.problems.makespan.greedy import PartialSchedule, earliest_finish, e
 from partita.problems.makespan.instance import MakespanInstance, build_instance
 from partita.problems.makespan.options import MakespanOptions, Outcome, Solver
 from partita.problems.makespan.problem import MakespanProblem
+from partita.problems.makespan.relaxations import HALF, device_fractions, favourite_children
 from partita.problems.makespan.schedules import list_schedule
 
 #: What greedy placements say that run out of room.
@@ -108,38 +110,64 @@ def _memory_etf(instance: MakespanInstance) -> PartialSchedule | str:
 def _memory_sct(instance: MakespanInstance) -> PartialSchedule | str:
     """Source: Baechi (2020), §3.1, after Hanen and Munier's small-communication-time schedules.
 
-    Simplified: the paper rounds a linear relaxation to find each operator's *favourite child*, the successor that had
-    best run on the same device without a transfer. Here flows are taken by falling mean transfer time, and one makes
-    its reader the favourite child of its producer if neither has a partner yet: the same matching, found greedily. As
-    there, a favourite child goes to its parent's device if that has room, everything else where it can start first.
+    An operator's *favourite child* is the successor that had best run on the same device without a transfer; it goes
+    there if there is room, everything else where it can start first. The paper rounds a linear relaxation for the
+    ``parent`` of each (``relaxations.favourite_children``). Without one, flows are taken by falling mean transfer time,
+    and one makes its reader the favourite child of its producer if neither has a partner yet.
     """
+    found, relaxed = PartialSchedule(instance, insertion=False), favourite_children(instance)
+    parent = _greedy_favourites(instance) if relaxed is None else relaxed
+    return found if earliest_start(found, lambda v: [found.device[parent[v]]] if v in parent else []) else NO_ROOM
+
+
+def _greedy_favourites(instance: MakespanInstance) -> dict[int, int]:
+    """Of favourite children their parents, by falling mean transfer time."""
     parent: dict[int, int] = {}
     taken: set[int] = set()
     for u, v in instance.costliest:
         if u not in taken and v not in parent:
             taken.add(u)
             parent[v] = u
-    found = PartialSchedule(instance, insertion=False)
-    return found if earliest_start(found, lambda v: [found.device[parent[v]]] if v in parent else []) else NO_ROOM
+    return parent
 
 
 def _getf(instance: MakespanInstance) -> PartialSchedule | str:
     """Source: Su et al., "Communication-Aware Scheduling of Precedence-Constrained Tasks on Related Machines" (2020).
 
-    Devices whose speeds (inverse mean times) are within a factor of two form a group. Simplified: the paper assigns
-    operators to groups by rounding a linear relaxation of the makespan; here each operator, longest first, goes to the
-    group where its time plus the group's work per device is least. Then, as there, of all operators and devices of
-    their groups the pair that can start first goes first.
+    Devices whose speeds (inverse mean times) are within a factor of two form a group. Of all operators and devices of
+    their groups the pair that can start first goes first. Groups come from the ``fractions`` (n, D) of a linear
+    relaxation (``relaxations.device_fractions``), as in the paper: of those that are as fast as the group down to which
+    half of an operator is, or faster, the one that is fastest as a whole. Without them each operator, longest first,
+    goes to the group where its time plus the group's work per device is least.
     """
-    time = instance.arrays.time
-    able = np.isfinite(time)
-    usual = np.array([time[able[:, d], d].mean() if able[:, d].any() else math.inf for d in range(time.shape[1])])
+    groups, fractions = _groups(instance), device_fractions(instance)
+    chosen = _greedy_groups(instance, groups) if fractions is None else _rounded_groups(instance, groups, fractions)
+    found = PartialSchedule(instance, insertion=False)
+    return found if earliest_start(found, lambda v: groups[chosen[v]]) else NO_ROOM
+
+
+def _groups(instance: MakespanInstance) -> list[list[int]]:
+    """Devices by speed, the fastest first; those that run nothing before all."""
+    usual = _usual(instance)
     least = float(usual.min())
     level = [
         0 if mean <= 0 or least <= 0 else math.floor(math.log2(mean / least)) if math.isfinite(mean) else -1
         for mean in usual.tolist()
     ]
-    groups = [[d for d in range(len(level)) if level[d] == g] for g in sorted(set(level))]
+    return [[d for d in range(len(level)) if level[d] == g] for g in sorted(set(level))]
+
+
+def _usual(instance: MakespanInstance) -> Floats:
+    """(D,) What operators take on average."""
+    time = instance.arrays.time
+    able = np.isfinite(time)
+    return np.array([time[able[:, d], d].mean() if able[:, d].any() else math.inf for d in range(time.shape[1])])
+
+
+def _greedy_groups(instance: MakespanInstance, groups: list[list[int]]) -> list[int]:
+    """(n,) Groups by balanced work."""
+    time = instance.arrays.time
+    able = np.isfinite(time)
     work = [0.0] * len(groups)
     chosen = [0] * instance.count
     mean = [
@@ -149,8 +177,22 @@ def _getf(instance: MakespanInstance) -> PartialSchedule | str:
         g = min(range(len(groups)), key=lambda g: (work[g] / len(groups[g]) + mean[v][g], g))
         chosen[v] = g
         work[g] += mean[v][g] if math.isfinite(mean[v][g]) else 0.0
-    found = PartialSchedule(instance, insertion=False)
-    return found if earliest_start(found, lambda v: groups[chosen[v]]) else NO_ROOM
+    return chosen
+
+
+def _rounded_groups(instance: MakespanInstance, groups: list[list[int]], fractions: Floats) -> list[int]:
+    """(n,) Of the groups down to that with half of an operator, the fastest as a whole of those that can run it."""
+    with np.errstate(divide="ignore"):
+        speed = 1.0 / _usual(instance)
+    whole = [float(speed[ds].sum()) for ds in groups]
+    able = np.isfinite(instance.arrays.time)
+    down = np.cumsum([fractions[:, ds].sum(axis=1) for ds in groups], axis=0)
+    chosen = []
+    for v in range(instance.count):
+        last = int(np.argmax(down[:, v] >= min(HALF, float(down[-1, v])) - 1e-9))
+        fit = [g for g in range(last + 1) if able[v, groups[g]].any()] or [last]
+        chosen.append(max(fit, key=lambda g: (whole[g], -g)))
+    return chosen
 
 
 def _heft(instance: MakespanInstance) -> PartialSchedule | str:
@@ -205,12 +247,12 @@ HEURISTICS = (
     ),
     Heuristic(
         "m-SCT",
-        "m-ETF, but the costliest transfers stay inside; favourites by a greedy matching, ignores congestion",
+        "m-ETF, but favourite children, from a linear relaxation, stay with their parents; ignores congestion",
         _memory_sct,
     ),
     Heuristic(
         "GETF",
-        "groups of like devices by balanced work, then who can start first; greedy groups, ignores congestion",
+        "groups of like devices, from a linear relaxation, then who can start first; ignores congestion",
         _getf,
     ),
     Heuristic("HEFT", "largest upward rank first, each where it ends first; ignores memory and congestion", _heft),
