@@ -9,6 +9,7 @@ import pytest
 
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
+from partita.problems.makespan import local_search
 from partita.problems.makespan.bounds.priced import PricedChain, binds
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.improving import try_everything
@@ -209,3 +210,40 @@ def test_memory_of_a_transformer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chain.fill(Monitor(60.0), np.zeros(1, dtype=np.int64))
     assert chain.path(np.zeros(3)).value < 0.95 * best.bound
     assert best.bound > 0.9 * best.value
+
+
+@needs_program
+def test_where_memory_costs_nothing_the_path_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of what paths hold together are not looked at then, which takes long and proves nothing."""
+    finished: list[bool] = []
+    monkeypatch.setattr(solvers._Plans, "finish", lambda self, path, *more: finished.append(path.price.any()))
+    free = dear = 0
+    for seed in range(40):
+        problem = beside(seed, memory=True)
+        room = float(round(sum(op.memory for op in problem.operators) * (0.4 if seed % 2 else 0.9)))
+        problem = problem.replace(devices=tuple(type(d)(name=d.name, memory=room) for d in problem.devices))
+        instance, best = build_instance(problem), Incumbent[MakespanPlan]()
+        parts = parts_of(instance, seed)
+        if parts is None or not binds(instance):
+            continue
+        before = len(finished)
+        done = close_priced(parts, best, MakespanOptions(threads=1), Monitor(10.0))
+        free += not done and len(finished) == before and not best.done
+        dear += len(finished) > before
+    assert all(finished)
+    assert free >= 5
+    assert dear >= 3
+
+
+def test_large_problems_are_annealed_as_a_whole_only_where_nothing_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_search, "WHOLE", 3)
+    instance, best = build_instance(tight(3)), Incumbent[MakespanPlan]()
+    monkeypatch.setattr(local_search, "first_states", lambda instance: [])
+    search(instance, best, seed=0, rounds=2)
+    assert "rounds" not in best.counters
+    state = np.zeros(instance.count, dtype=np.int32), instance.by_rank.copy()
+    search(instance, best, seed=0, rounds=2, states=[state])
+    assert best.counters["rounds"] == 2
+    assert best.answer is not None
+    search(instance, best, seed=0, rounds=2, states=[state])
+    assert best.counters["rounds"] == 2

@@ -19,15 +19,13 @@ from partita.ground.rounding import rounded_down
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.coarse import coarse_search
 from partita.problems.makespan.instance import MakespanInstance, build_instance
-from partita.problems.makespan.local_search import offer, offer_heuristics, search
+from partita.problems.makespan.local_search import WHOLE, offer, offer_heuristics, search
 from partita.problems.makespan.options import NONE_FOUND, MakespanOptions, Outcome, Solver
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.schedules import left_shifted
 from partita.problems.makespan.windows import Windows
 from partita.problems.outcome import outcome_of
 
-#: Operators up to which everything is annealed at once, at first; more leave no time for it.
-_FEW = 600
 #: Rounds of windows without success after which it ends.
 _PATIENCE = 12
 #: Placements and tasks of orders that are tried: about a second.
@@ -80,10 +78,10 @@ def first_schedules(
     if exhaustive and try_everything(instance, best):
         # Rounding may have the last word, so that it is not closed, but there is nothing more to find.
         return
-    if instance.count > _FEW and not best.done:
+    if instance.count > WHOLE and not best.done:
         coarse_search(instance, best, seed=seed)
     if not best.done:
-        search(instance, best, seed=seed, rounds=rounds if instance.count <= _FEW or best.answer is None else 0)
+        search(instance, best, seed=seed, rounds=rounds)
 
 
 def improve(

@@ -29,6 +29,8 @@ _PENALTIES = (2.0, 10.0, 0.5)
 #: Moves of a round for each operator, the fewest, and how they grow after a round without success.
 _MOVES, _FEWEST, _GROWTH, _MOST = 150, 1500, 1.1, 16.0
 
+#: Most operators of which all are annealed at once where there is a schedule; more leave no time for it.
+WHOLE = 600
 #: Where a price is paid for memory: the temperature at the start by makespan and price, and moves for each operator.
 _HOT, _PRICED = 0.05, 250
 
@@ -134,9 +136,12 @@ class ScheduleSearch(AnnealingSearch):
 def search(
     instance: MakespanInstance, best: Incumbent[MakespanPlan], *, seed: int, rounds: int, states: Sequence[State] = ()
 ) -> None:
-    """Improve the best schedule by so many rounds, unless the incumbent is done before; see ``ScheduleSearch``."""
+    """Improve the best schedule by so many rounds, unless the incumbent is done before; see ``ScheduleSearch``.
+
+    Of large problems places to start from are offered, and nothing is annealed unless nothing fits into memory so far.
+    """
     made = ScheduleSearch(instance, best, seed, states)
-    made.run(rounds=rounds)
+    made.run(rounds=rounds if instance.count <= WHOLE or best.answer is None else 0)
     if made.number:
         best.counters["rounds"] = best.counters.get("rounds", 0) + made.number
 

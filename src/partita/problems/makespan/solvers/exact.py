@@ -28,7 +28,7 @@ from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.priced import binds
 from partita.problems.makespan.improving import MakespanSearch, first_schedules, improve
 from partita.problems.makespan.instance import MakespanInstance
-from partita.problems.makespan.local_search import ScheduleSearch, state_of
+from partita.problems.makespan.local_search import WHOLE, ScheduleSearch, state_of
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan, MakespanProblem
 from partita.problems.makespan.separators import chain_of
@@ -52,8 +52,8 @@ _BOUNDS = 0.1
 #: Operators of a block above which leaving some out is tried, and the share of the time left for the path then.
 _FINE, _PATH = 40, 0.7
 #: Neighbourhoods after each run of windows, and runs without success after which the search for schedules ends; rounds
-#: of annealing all operators before each, and most operators for that.
-_EACH, _PATIENCE, _ROUNDS, _WHOLE = 6, 3, 6, 600
+#: of annealing all operators before each.
+_EACH, _PATIENCE, _ROUNDS = 6, 3, 6
 
 
 class MakespanExact(MakespanSearch):
@@ -123,7 +123,7 @@ def _rest(
         while failed < _PATIENCE and not over() and best.answer is not None:
             value, turn = best.value, turn + 1
             seed = options.seed + turn
-            if instance.count <= _WHOLE:
+            if instance.count <= WHOLE:
                 # Paths have blocks one after the other; these rounds also change what several have together.
                 ScheduleSearch(instance, best, seed, [state_of(instance, best.answer)]).run(over, rounds=_ROUNDS)
             improve(instance, best, seed=seed, threads=options.threads, stop=over, patience=_PATIENCE)

@@ -21,7 +21,7 @@ from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Status
 from partita.ground.rounding import lowered
 from partita.problems.makespan.bounds.priced import MORE, PricedChain, PricedPath
-from partita.problems.makespan.local_search import State, search, settle
+from partita.problems.makespan.local_search import WHOLE, State, search, settle
 from partita.problems.makespan.options import MakespanOptions
 from partita.problems.makespan.problem import MakespanPlan
 from partita.problems.makespan.schedules import list_schedule
@@ -92,7 +92,7 @@ def close_priced(thinned: Thinned, best: Incumbent[MakespanPlan], options: Makes
     if plans.parts or not entries:
         if not beside or best.value < value:
             plans.anneal(path, math.inf)
-    else:
+    elif path.price.any():
         plans.finish(path, entries, near)
     return bool(path.price.any()) and all(table.small for table in chain.tables.values())
 
@@ -191,6 +191,8 @@ class _Plans:
         self.later: Floats | None = None
         #: Whether some blocks have no best schedules in tables.
         self.parts = not all(table.finds for table in chain.tables.values())
+        #: Whether new plans are annealed window by window: all of it takes long.
+        self.windows = self.parts or thinned.whole.count > WHOLE
 
     def learn(self, state: State) -> None:
         """See how much later a schedule ends with what is left out elsewhere."""
@@ -227,7 +229,7 @@ class _Plans:
             met = True
             self.learn(state)
             seed = self.options.seed + 1
-            if self.parts:
+            if self.windows:
                 self._shift(state, seed)
             else:
                 search(self.thinned.whole, self.best, seed=seed, rounds=_ROUNDS, states=[state])
@@ -334,11 +336,12 @@ class _Plans:
             state = settle(*given, state, self.thinned.left_out, seed=seed, rounds=_SETTLED[self.parts])
             if self.parts:
                 self.learn(state)
+            elif self.later is None or self.best.value < value:
+                # Searches that begin anew are told of the best plan alone: all that any plan says is far too much.
+                self.later = self.thinned.later(state)
+            if self.windows:
                 self._shift(state, seed)
             else:
-                # Searches that begin anew are told of the best plan alone: all that any plan says is far too much.
-                if self.later is None or self.best.value < value:
-                    self.later = self.thinned.later(state)
                 search(*given, seed=seed, rounds=_ROUNDS, states=[state])
         return True
 
