@@ -12,8 +12,9 @@ The problems are compared and not the grid's coordinates: more devices do not al
 most relaxed first, so that bounds and infeasibility are there in time: a plan that meets a known bound ends the search.
 Afterwards plans are handed from harder to more relaxed points. All plans pass the evaluator of their point.
 
-A point waits for those that relax it and for no others: points that do not relax each other are solved side by side, if
-there are workers, with the answers of one after the other.
+What points say of one another is handed on, so a point asks those only that relax it with none between: a thousand
+points along one axis are a thousand questions, not half a million. It waits for those and for no others: points that
+do not relax each other are solved side by side, if there are workers, with the answers of one after the other.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from partita.conductor.solve import check_time_limit, options_of, run_solver
 from partita.engines.processes.pool import Pool
 from partita.engines.search.monitor import Monitor
 from partita.engines.search.result import Bound, Progress, Result, Rival, Status, StopReason, relative_gap
+from partita.ground.dags import directed_graph, ranks
 from partita.ground.rounding import CLOSE, OPTIMALITY_GAP
 from partita.ground.shown import brief
 from partita.problems import kind_of
@@ -154,15 +156,16 @@ def sweep(
     above = [[j for j in range(count) if j != i and facet.relaxes(problems[j], problems[i])] for i in range(count)]
     # A point that relaxes another one is relaxed by fewer itself; equal problems keep the grid's order.
     order = sorted(range(count), key=lambda i: (len(above[i]), i))
+    nearest = _nearest(order, above)
     done: dict[int, SweptPoint] = {}
 
     interrupted = False
-    waves = _waves(order, above)
+    waves = _waves(order, nearest)
     if here:
         waves = [[i] for wave in waves for i in wave]
     for wave in waves:
         try:
-            tasks = [(points[i], stated[i], tuple(done[j] for j in above[i] if j in done)) for i in wave]
+            tasks = [(points[i], stated[i], tuple(done[j] for j in nearest[i] if j in done)) for i in wave]
             found = workers.map(run.point, tasks)
         except KeyboardInterrupt:
             interrupted = True
@@ -174,19 +177,30 @@ def sweep(
         interrupted = any(one.result.stop_reason is StopReason.INTERRUPTED for one in found)
         if interrupted:
             break
+    harder_than = [[j for j in range(count) if i in nearest[j]] for i in range(count)]
     for i in reversed(order):
         if i in done:
-            harder = [done[j] for j in range(count) if j in done and i in above[j]]
+            harder = [done[j] for j in harder_than[i] if j in done]
             better = adopt_better(done[i].result, _neighbours(problems[i], harder), run.options)
             done[i] = dataclasses.replace(done[i], result=better)
     return Swept(tuple(done[i] for i in sorted(done)), interrupted)
 
 
-def _waves(order: Sequence[int], above: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Everything that relaxes a point, and comes before it in the order, is in an earlier wave than the point."""
+def _nearest(order: Sequence[int], above: Sequence[Sequence[int]]) -> list[list[int]]:
+    """By point: of those that relax it and come before it in the order, the ones that relax none of the others."""
+    import rustworkx
+
+    rank = ranks(order)
+    before = ((j, i) for i, easier in enumerate(above) for j in easier if rank[j] < rank[i])
+    reduced, _ = rustworkx.transitive_reduction(directed_graph(len(order), before))
+    return [sorted(reduced.predecessor_indices(i)) for i in range(len(order))]
+
+
+def _waves(order: Sequence[int], nearest: Sequence[Sequence[int]]) -> list[list[int]]:
+    """What a point asks is in an earlier wave than the point."""
     level: dict[int, int] = {}
     for i in order:
-        level[i] = 1 + max((level[j] for j in above[i] if j in level), default=-1)
+        level[i] = 1 + max((level[j] for j in nearest[i]), default=-1)
     waves: list[list[int]] = [[] for _ in range(1 + max(level.values()))]
     for i in order:
         waves[level[i]].append(i)

@@ -1,9 +1,17 @@
-"""Hybrid problems over device counts, memories and bandwidths."""
+"""Hybrid problems over device counts, memories and bandwidths.
+
+``relaxes``: on as many devices with at least as much memory and bandwidth, and nothing else different, what a plan
+holds is the same, and all that it computes and moves takes no longer. Device counts are not compared: in a step they
+say which stages are in one machine.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from partita.engines.search.result import Result
 from partita.ground.units import format_time
@@ -17,7 +25,7 @@ from partita.problems.hybrid.spaces import utilisation
 
 
 class HybridSweep(Sweep[HybridProblem, Plan]):
-    """Devices, their memory, and factors on every bandwidth; no point relaxes another."""
+    """Devices, their memory, and factors on every bandwidth."""
 
     kind: HybridKind
     axes: Sequence[Axis] = DEVICE_AXES
@@ -33,6 +41,14 @@ class HybridSweep(Sweep[HybridProblem, Plan]):
             "memory_bytes": problem.memory_bytes,
             "bandwidth": point.get("bandwidth", 1.0),
         }
+
+    def relaxes(self, easier: HybridProblem, harder: HybridProblem) -> bool:
+        """By what the module says."""
+        return _relaxes(easier, harder)
+
+    def transfer(self, plan: Plan, problem: HybridProblem) -> Plan:
+        """The plan as it is."""
+        return plan
 
     def figures(
         self,
@@ -73,6 +89,23 @@ class HybridSweep(Sweep[HybridProblem, Plan]):
             "model_flops_utilisation": ("MFU", share),
             "degrees": ("stages and degrees", lambda value, unit: str(value)),
         }
+
+
+def _relaxes(a: HybridProblem, b: HybridProblem) -> bool:
+    mine, other = a.hierarchy, b.hierarchy
+    if a.devices != b.devices or len(a.others) != len(b.others) or (mine is None) != (other is None):
+        return False
+    if a.memory_bytes is not None and (b.memory_bytes is None or a.memory_bytes < b.memory_bytes):
+        return False
+    if a.bandwidth_bytes_per_unit < b.bandwidth_bytes_per_unit:
+        return False
+    if mine is not None and other is not None:
+        same = mine.devices_per_machine == other.devices_per_machine
+        if not same or mine.machine_bandwidth_bytes_per_unit < other.machine_bandwidth_bytes_per_unit:
+            return False
+    alike = {field: getattr(b, field) for field in ("memory_bytes", "bandwidth_bytes_per_unit", "hierarchy", "others")}
+    same = msgspec.structs.replace(a, **alike) == b
+    return same and all(itertools.starmap(_relaxes, zip(a.others, b.others, strict=True)))
 
 
 def _efficiency(
