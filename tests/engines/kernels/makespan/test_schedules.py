@@ -16,7 +16,7 @@ from instances.strategies import examples, halves
 from partita.engines.kernels.graph_arrays import graph_of, partition_of
 from partita.engines.kernels.makespan.arrays import MakespanArrays, new_room
 from partita.engines.kernels.makespan.lists import close_window, find_lags, open_window, schedule, schedule_part
-from partita.engines.kernels.makespan.relaxations import cheapest_placement, find_labels, overfull
+from partita.engines.kernels.makespan.relaxations import cheapest_placement, find_labels, longest_chain, overfull
 
 Edges = list[tuple[int, int]]
 
@@ -254,16 +254,13 @@ def test_the_cheapest_placement_of_a_forest(made: tuple[MakespanArrays, Edges], 
     a, _ = made
     n, devices = a.time.shape
     able = a.time < math.inf
-    parent, flow, on_path = np.full(n, -1, np.int32), np.full(n, -1, np.int32), np.zeros(n, bool)
+    parent, flow = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
     for v in range(n):
         into = list(range(a.graph.pred_ptr[v], a.graph.pred_ptr[v + 1]))
         if into and data.draw(st.integers(0, 4)) > 0:
             e = data.draw(st.sampled_from(into))
             parent[v], flow[v] = a.graph.pred[e], a.in_flow[e]
-    end = data.draw(st.integers(-1, n - 1))
-    while end >= 0:
-        on_path[end] = True
-        end = parent[end]
+    through, along = (data.draw(values(n, 0.0, 1.0)) for _ in range(2))
     chain, weights = data.draw(halves(0, 2)), np.stack([data.draw(values(devices, 0.0, 2.0)) for _ in range(3)])
     price = data.draw(values(devices, 0.0, 2.0))
 
@@ -272,13 +269,13 @@ def test_the_cheapest_placement_of_a_forest(made: tuple[MakespanArrays, Edges], 
         for v, d in enumerate(device):
             used[d] += a.time[v, d]
             held[d] += a.memory[v]
-            used[-1] += a.time[v, d] if on_path[v] else 0.0
+            used[-1] += through[v] * a.time[v, d]
             if parent[v] >= 0 and flow[v] >= 0 and device[parent[v]] != d:
                 c = device[parent[v]]
                 moved = a.cost[flow[v], c, d]
                 used[devices + c] += moved
                 used[2 * devices + d] += moved
-                used[-1] += moved * on_path[v]
+                used[-1] += moved * along[v]
         return used, held
 
     def value(used: list[float], held: list[float]) -> float:
@@ -287,14 +284,32 @@ def test_the_cheapest_placement_of_a_forest(made: tuple[MakespanArrays, Edges], 
     placements = itertools.product(range(devices), repeat=n)
     best = min(value(*taken(row)) for row in placements if all(able[v, d] for v, d in enumerate(row)))
     used, held = np.ones(3 * devices + 1), np.ones(devices)
-    order = np.arange(n)
-    total = cheapest_placement(a, able, order, parent, flow, on_path, chain, weights, price, used, held)
+    device = np.zeros(n, np.int32)
+    shares = through, along, chain, weights, price
+    total = cheapest_placement(a, able, np.arange(n), parent, flow, *shares, device, used, held)
     assert total == pytest.approx(best)
     assert value(used.tolist(), held.tolist()) == pytest.approx(best)
-    assert any(
-        (taken(row)[0], taken(row)[1]) == (used.tolist(), held.tolist())
-        for row in itertools.product(range(devices), repeat=n)
-    )
+    assert taken(tuple(device.tolist())) == (used.tolist(), held.tolist())
+
+
+@examples(200)
+@given(makespans(most=6), st.data())
+def test_the_longest_chain(made: tuple[MakespanArrays, Edges], data: st.DataObject) -> None:
+    """Against all chains, with what comes from parents moved."""
+    a, edges = made
+    n = len(a.time)
+    takes, moves = data.draw(values(n, 0.0, 3.0)), data.draw(values(n, 0.0, 3.0))
+    before: list[list[int]] = [[u for u, w, *_ in edges if w == v] for v in range(n)]
+    parent = np.array([data.draw(st.sampled_from([-1, *us])) for us in before], np.int32)
+    length = [0.0] * n
+    for v in range(n):
+        length[v] = takes[v] + max((length[u] + moves[v] * (parent[v] == u) for u in before[v]), default=0.0)
+    through, along = np.ones(n), np.ones(n)
+    longest_chain(a, np.arange(n), parent, takes, moves, through, along)
+    chain = np.flatnonzero(through).tolist()
+    assert all(u in before[v] for u, v in itertools.pairwise(chain))
+    assert np.flatnonzero(along).tolist() == [v for u, v in itertools.pairwise(chain) if parent[v] == u]
+    assert float(through @ takes + along @ moves) == pytest.approx(max(length))
 
 
 @examples(100)

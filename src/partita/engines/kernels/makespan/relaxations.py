@@ -205,20 +205,23 @@ def cheapest_placement(
     order: Longs,
     parent: Ints,
     flow: Ints,
-    on_path: Bools,
+    through: Floats,
+    along: Floats,
     chain: float,
     weights: Floats,
     price: Floats,
+    device: Ints,
     used: Floats,
     held: Floats,
 ) -> float:
     """The least over the devices of all operators of the weighted sum, and what the placement found takes.
 
     ``able`` (n, D) says where operators may be, ``order`` is topological; ``parent`` and ``flow`` (n,) are of every
-    operator one that it waits for and the flow between them, −1 for none. ``on_path`` (n,) is whether it is on the
-    chain that has a weight, ``chain``; its parent is then the one before it there. ``weights`` (3, D) are of the work
-    of devices, of what leaves them and of what enters them, ``price`` (D,) of memory. ``used`` (3·D + 1,), work,
-    traffic and last the length of the chain, and ``held`` (D,) get what the placement takes.
+    operator one that it waits for and the flow between them, −1 for none. Chains together have a weight, ``chain``;
+    ``through`` (n,) is the share of them that goes through an operator, ``along`` (n,) that which comes to it from its
+    parent. ``weights`` (3, D) are of the work of devices, of what leaves them and of what enters them, ``price`` (D,)
+    of memory. ``device`` (n,) gets the placement, ``used`` (3·D + 1,), work, traffic and last the mean length of the
+    chains, and ``held`` (D,) what it takes.
     """
     n, devices = able.shape
     cost = np.empty((n, devices))
@@ -226,7 +229,7 @@ def cheapest_placement(
     for v in range(n):
         for d in range(devices):
             if able[v, d]:
-                weight = weights[0, d] + (chain if on_path[v] else 0.0)
+                weight = weights[0, d] + chain * through[v]
                 cost[v, d] = weight * a.time[v, d] + price[d] * a.memory[v]
             else:
                 cost[v, d] = math.inf
@@ -244,7 +247,7 @@ def cheapest_placement(
             for d in range(devices):
                 value = cost[v, d]
                 if f >= 0 and c != d:
-                    weight = weights[1, c] + weights[2, d] + (chain if on_path[v] else 0.0)
+                    weight = weights[1, c] + weights[2, d] + chain * along[v]
                     value += weight * a.cost[f, c, d]
                 if value < least:
                     least, chosen = value, d
@@ -252,7 +255,6 @@ def cheapest_placement(
             cost[u, c] += least
     used[:] = 0.0
     held[:] = 0.0
-    device = np.empty(n, dtype=np.int32)
     for place in range(n):
         v = order[place]
         u, f = parent[v], flow[v]
@@ -260,12 +262,42 @@ def cheapest_placement(
         device[v] = d
         used[d] += a.time[v, d]
         held[d] += a.memory[v]
-        if on_path[v]:
-            used[3 * devices] += a.time[v, d]
+        used[3 * devices] += through[v] * a.time[v, d]
         if u >= 0 and f >= 0 and device[u] != d:
             moved = a.cost[f, device[u], d]
             used[devices + device[u]] += moved
             used[2 * devices + d] += moved
-            if on_path[v]:
-                used[3 * devices] += moved
+            used[3 * devices] += along[v] * moved
     return total
+
+
+@compiled
+def longest_chain(
+    a: MakespanArrays, order: Longs, parent: Ints, takes: Floats, moves: Floats, through: Floats, along: Floats
+) -> None:
+    """Mark a longest chain where operators take so long (n,), and what comes from their parents is moved so long (n,).
+
+    ``through`` and ``along`` (n,) become 1 for operators on it, and for those whose parent is before them on it.
+    """
+    n = order.shape[0]
+    rest, next_one = np.zeros(n), np.full(n, -1, dtype=np.int64)
+    first = -1
+    for place in range(n - 1, -1, -1):
+        v = order[place]
+        for e in range(a.graph.succ_ptr[v], a.graph.succ_ptr[v + 1]):
+            w = a.graph.succ[e]
+            after = rest[w] + (moves[w] if parent[w] == v else 0.0)
+            if next_one[v] < 0 or after > rest[v]:
+                rest[v], next_one[v] = after, w
+        rest[v] += takes[v]
+        if first < 0 or rest[v] > rest[first]:
+            first = v
+    through[:] = 0.0
+    along[:] = 0.0
+    v = first
+    while v >= 0:
+        through[v] = 1.0
+        w = next_one[v]
+        if w >= 0 and parent[w] == v:
+            along[w] = 1.0
+        v = w

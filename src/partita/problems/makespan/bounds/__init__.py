@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from partita.problems.kind import BoundMethod
+from partita.problems.makespan.bounds.cases import Cases
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.energetic import Energetic
 from partita.problems.makespan.bounds.multipliers import Multipliers
@@ -14,5 +15,6 @@ DEFAULT_BOUNDS: tuple[BoundMethod[MakespanProblem], ...] = (
     DividedWork(),
     Multipliers(),
     Energetic(),
+    Cases(),
     Separators(),
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +18,11 @@ from partita.problems.makespan.instance import MakespanInstance, labels
 _ROUNDS, _WINDOWS, _LOOK = 12, 24, 4e7
 #: First step above what is known, and where bisection ends.
 _STEP, _PRECISION = 0.01, 1e-3
+#: Tails of operators of one device that are looked at.
+_TAILS = 24
+
+#: Whether nothing ends by a horizon, as ``refuted`` says it.
+Refutes = Callable[[MakespanInstance, float, Monitor, Longs], bool]
 
 
 class Energetic(InstanceBound):
@@ -30,15 +37,21 @@ class Energetic(InstanceBound):
         return destructive_bound(instance, value, monitor) if 0 < value < math.inf else value
 
 
-def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor) -> float:
-    """A bound of at least ``least``, which is one: horizons above it are refuted in growing steps, then bisected."""
+def destructive_bound(
+    instance: MakespanInstance, least: float, monitor: Monitor, refutes: Refutes | None = None
+) -> float:
+    """A bound of at least ``least``, which is one: horizons above it are refuted in growing steps, then bisected.
+
+    ``refutes`` stands for ``refuted``.
+    """
+    refutes = refutes or refuted
     stop = np.zeros(1, dtype=np.int64)
     low, step = least, _STEP
     high = math.inf
     # Most that is ever asked: everything one after the other.
     while not monitor.stopping and low * _PRECISION < high - low:
         at = low * (1 + step) if math.isinf(high) else (low + high) / 2
-        if refuted(instance, at, monitor, stop):
+        if refutes(instance, at, monitor, stop):
             low, step = at, 2 * step
             if step > 2**20:
                 break
@@ -48,30 +61,51 @@ def destructive_bound(instance: MakespanInstance, least: float, monitor: Monitor
 
 
 def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: Longs) -> bool:
-    """Whether no schedule ends by the horizon.
+    """Whether no schedule ends by the horizon; see ``narrowed``."""
+    return narrowed(instance, horizon, instance.able, monitor, stop) is None
+
+
+@dataclass(frozen=True)
+class Narrowed:
+    """Where operators can be in a schedule that ends by a horizon, as far as that is known."""
+
+    able: Bools  #: (n, D) Whether on a device.
+    #: (n, D) What passes at least until its end there, and after it; infinite where it cannot be.
+    head: Floats
+    tail: Floats
+
+
+def narrowed(instance: MakespanInstance, horizon: float, able: Bools, monitor: Monitor, stop: Longs) -> Narrowed | None:
+    """What is left of ``able`` (n, D), the devices that operators may be on, by a horizon; None if nothing ends by it.
 
     An operator cannot be on a device where its head and tail (``kernels.makespan.relaxations``) add up to more than the
     horizon; nor can those of its class. Without that device the labels of others grow, and so on. What is left with one
     device takes its memory for sure, so that classes that do not fit beside it are not there. Nothing ends by the
-    horizon if an operator has no device left, or some window of time holds more than all devices can do
-    (``kernels.makespan.relaxations``).
+    horizon if an operator has no device left, if those that have only one take too long there one by one, or if some
+    window of time holds more than all devices can do (``kernels.makespan.relaxations``).
     """
     from partita.engines.kernels.makespan.relaxations import overfull
 
     a = instance.arrays
-    time = np.where(instance.able, a.time, math.inf)
+    time = np.where(able, a.time, math.inf)
     while True:
         head, tail = labels(a, instance.ordered, time)
         keep = _with_room(instance, np.isfinite(time) & (head + tail <= up_to(horizon)))
         if not keep.any(axis=1).all():
-            return True
+            return None
+        left = Narrowed(keep, head, tail)
         if monitor.stopping:
-            return False
+            return left
         if (keep == np.isfinite(time)).all():
             break
         time = np.where(keep, time, math.inf)
     if not a.serial[0]:
-        return False
+        return left
+    alone = keep & (keep.sum(axis=1) == 1)[:, None]
+    for d in np.flatnonzero(alone.any(axis=0)).tolist():
+        mine = alone[:, d]
+        if _one_by_one(head[mine, d] - time[mine, d], time[mine, d], tail[mine, d]) > up_to(horizon):
+            return None
     count = max(2, min(_WINDOWS, int(math.sqrt(_LOOK / time.size / 4))))
 
     def spread(values: Floats) -> Floats:
@@ -81,7 +115,23 @@ def refuted(instance: MakespanInstance, horizon: float, monitor: Monitor, stop: 
         return found
 
     opens, closes = spread(head[keep] - time[keep]), spread(horizon - tail[keep])
-    return bool(overfull(a, time, head, tail, horizon, opens, closes, stop))
+    return None if overfull(a, time, head, tail, horizon, opens, closes, stop) else left
+
+
+def _one_by_one(release: Floats, takes: Floats, tail: Floats) -> float:
+    """What operators of one device take at least with what is before and after them.
+
+    Those with long tails, one by one from the release of any of them on, and the least of these tails: over all such
+    choices that is how long the best schedule with interruptions takes (Carlier, "The one-machine sequencing problem",
+    1982, §2). Some tails are enough for a bound.
+    """
+    order = np.argsort(release, kind="stable")
+    release, takes, tail = release[order], takes[order], tail[order]
+    found = 0.0
+    for least in np.unique(np.quantile(tail, np.linspace(0.0, 1.0, _TAILS), method="lower")).tolist():
+        long = tail >= least
+        found = max(found, float((release[long] + takes[long][::-1].cumsum()[::-1]).max()) + least)
+    return found
 
 
 def _with_room(instance: MakespanInstance, keep: Bools) -> Bools:

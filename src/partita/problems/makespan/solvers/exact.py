@@ -24,6 +24,7 @@ from partita.engines.mip.schedule import schedule_refusal
 from partita.engines.search.incumbent import Incumbent
 from partita.engines.search.monitor import Monitor
 from partita.problems.makespan.bounds import DEFAULT_BOUNDS
+from partita.problems.makespan.bounds.cases import Cases, cases_bound
 from partita.problems.makespan.bounds.chain import Separators
 from partita.problems.makespan.bounds.priced import binds
 from partita.problems.makespan.improving import MakespanSearch, first_schedules, improve
@@ -47,8 +48,8 @@ _ARCS, _BLOCK = 4_000, 100
 _TINY, _SMALL, _LARGE = 600, 4_000, 60_000
 #: Shares of the time that is left for the search for schedules before that, up to each of the latter.
 _SOON, _LATER = 0.3, 0.7
-#: Share of the time that is left for each bound.
-_BOUNDS = 0.1
+#: Share of the time that is left for each bound, and for cases of devices once the path is done.
+_BOUNDS, _CASES = 0.1, 0.25
 #: Operators of a block above which leaving some out is tried, and the share of the time left for the path then.
 _FINE, _PATH = 40, 0.7
 #: Neighbourhoods after each run of windows, and runs without success after which the search for schedules ends; rounds
@@ -83,13 +84,10 @@ class MakespanExact(MakespanSearch):
         thinned = None if by_path and largest <= _FINE else thin(instance)
         if thinned is not None and len({*thinned.chain.alike}) * instance.devices**2 > _ARCS:
             thinned = None
+        # The path bounds blocks itself, and cases take long.
+        later = {Cases.name} | ({Separators.name} if by_path or thinned else set())
         for method in DEFAULT_BOUNDS:
-            # The path bounds blocks itself.
-            if (
-                not best.done
-                and not ((by_path or thinned) and method.name == Separators.name)
-                and not method.supports(instance.problem)
-            ):
+            if not best.done and method.name not in later and not method.supports(instance.problem):
                 best.prove(method.bound(instance.problem, monitor.share(_BOUNDS)).value, method.name)
         parts = thinned or (not_thinned(instance) if by_path else None)
         # Where memory couples the blocks, what it costs comes first; the path without it says little then.
@@ -103,6 +101,8 @@ class MakespanExact(MakespanSearch):
             close_thinned(thinned, best, options, monitor.share(_PATH))
         if by_path and not (priced or best.done):
             ShortestPath(chain, best, options, monitor).close()
+        if best.bound > 0 and not best.done:
+            best.prove(cases_bound(instance, best.bound, monitor.share(_CASES)), Cases.name)
         _rest(instance, best, options, monitor)
 
 
