@@ -11,8 +11,6 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from partita.engines.search.result import Result
 from partita.ground.units import format_time
 from partita.nouns.pipeline import Plan
@@ -22,6 +20,9 @@ from partita.problems.hybrid.kind import HybridKind
 from partita.problems.hybrid.problem import HybridProblem
 from partita.problems.hybrid.report.tables import degrees_text, stage_degrees
 from partita.problems.hybrid.spaces import utilisation
+
+#: Fields that points which relax one another may differ in.
+_EASED = ("memory_bytes", "bandwidth_bytes_per_unit", "hierarchy", "others")
 
 
 class HybridSweep(Sweep[HybridProblem, Plan]):
@@ -44,7 +45,24 @@ class HybridSweep(Sweep[HybridProblem, Plan]):
 
     def relaxes(self, easier: HybridProblem, harder: HybridProblem) -> bool:
         """By what the module says."""
-        return _relaxes(easier, harder)
+        a, b = easier, harder
+        mine, other = a.hierarchy, b.hierarchy
+        if a.devices != b.devices or len(a.others) != len(b.others) or (mine is None) != (other is None):
+            return False
+        if a.memory_bytes is not None and (b.memory_bytes is None or a.memory_bytes < b.memory_bytes):
+            return False
+        if a.bandwidth_bytes_per_unit < b.bandwidth_bytes_per_unit:
+            return False
+        if mine is not None and other is not None:
+            same = mine.devices_per_machine == other.devices_per_machine
+            if not same or mine.machine_bandwidth_bytes_per_unit < other.machine_bandwidth_bytes_per_unit:
+                return False
+        same = all(
+            getattr(a, field) is getattr(b, field) or getattr(a, field) == getattr(b, field)
+            for field in a.__struct_fields__
+            if field not in _EASED
+        )
+        return same and all(itertools.starmap(self.relaxes, zip(a.others, b.others, strict=True)))
 
     def transfer(self, plan: Plan, problem: HybridProblem) -> Plan:
         """The plan as it is."""
@@ -89,23 +107,6 @@ class HybridSweep(Sweep[HybridProblem, Plan]):
             "model_flops_utilisation": ("MFU", share),
             "degrees": ("stages and degrees", lambda value, unit: str(value)),
         }
-
-
-def _relaxes(a: HybridProblem, b: HybridProblem) -> bool:
-    mine, other = a.hierarchy, b.hierarchy
-    if a.devices != b.devices or len(a.others) != len(b.others) or (mine is None) != (other is None):
-        return False
-    if a.memory_bytes is not None and (b.memory_bytes is None or a.memory_bytes < b.memory_bytes):
-        return False
-    if a.bandwidth_bytes_per_unit < b.bandwidth_bytes_per_unit:
-        return False
-    if mine is not None and other is not None:
-        same = mine.devices_per_machine == other.devices_per_machine
-        if not same or mine.machine_bandwidth_bytes_per_unit < other.machine_bandwidth_bytes_per_unit:
-            return False
-    alike = {field: getattr(b, field) for field in ("memory_bytes", "bandwidth_bytes_per_unit", "hierarchy", "others")}
-    same = msgspec.structs.replace(a, **alike) == b
-    return same and all(itertools.starmap(_relaxes, zip(a.others, b.others, strict=True)))
 
 
 def _efficiency(
