@@ -9,7 +9,7 @@ import pytest
 
 import partita as pt
 from partita.conductor import sweep
-from partita.conductor.sweep import _nearest, _waves
+from partita.conductor.sweep import _above, _nearest, _waves
 from partita.engines.search.result import Rival
 from partita.problems.throughput.generators.regal import regal_problem
 
@@ -36,6 +36,26 @@ def test_points_ask_those_without_one_between(seed: int) -> None:
     level = {i: number for number, wave in enumerate(waves) for i in wave}
     assert sorted(level) == list(range(len(above)))
     assert all(level[j] < level[i] for i in level for j in before[i])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_relaxes_whom_without_asking_of_all(seed: int) -> None:
+    above = drawn(seed)
+    asked: list[tuple[int, int]] = []
+
+    def relaxes(easier: int, harder: int) -> bool:
+        asked.append((easier, harder))
+        return easier in above[harder]
+
+    assert _above(len(above), relaxes) == above
+    assert len(set(asked)) == len(asked) < len(above) * (len(above) - 1)
+
+
+def test_neighbours_along_an_axis_are_enough() -> None:
+    asked: list[tuple[int, int]] = []
+    found = _above(50, lambda j, i: bool(asked.append((j, i))) or j > i)
+    assert found == [list(range(i + 1, 50)) for i in range(50)]
+    assert len(asked) == 2 * 49
 
 
 def test_answers_reach_all_points_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
