@@ -34,6 +34,25 @@ def row(times: tuple[float, ...] = (1.0, 2.0, 3.0), devices: int = 1, memory: fl
     )
 
 
+def problem_of(times: list[tuple[float, ...]], flows: dict[tuple[int, int], float]) -> MakespanProblem:
+    """Operators by their times, and flows with the time that they take between any two devices."""
+    devices = len(times[0])
+    return MakespanProblem(
+        name="drawn",
+        devices=tuple(Device(name=f"d{d}") for d in range(devices)),
+        operators=tuple(MakespanOperator(id=v, times=row) for v, row in enumerate(times)),
+        flows=tuple(
+            MakespanFlow(
+                id=f,
+                source=u,
+                target=v,
+                times=tuple(tuple(cost * (a != b) for b in range(devices)) for a in range(devices)),
+            )
+            for f, ((u, v), cost) in enumerate(flows.items())
+        ),
+    )
+
+
 def fork_joins(seed: int, blocks: int = 6, inside: int = 8, devices: int = 4, separate: bool = True) -> MakespanProblem:
     """Blocks with random operators and links; without separators, blocks are tied past each other."""
     rng = random.Random(seed)

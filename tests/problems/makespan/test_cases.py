@@ -15,8 +15,9 @@ from partita.problems.makespan.bounds.energetic import Energetic, narrowed
 from partita.problems.makespan.bounds.multipliers import multiplier_bound
 from partita.problems.makespan.bounds.simple import simple_bound
 from partita.problems.makespan.instance import build_instance
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import MakespanOperator, MakespanProblem
 from problems.makespan.brute_force import best_makespan
+from problems.makespan.samples import problem_of
 
 
 def drawn(seed: int, operators: int = 5) -> MakespanProblem:
@@ -26,23 +27,8 @@ def drawn(seed: int, operators: int = 5) -> MakespanProblem:
     speed = [rng.choice((1.0, 1.0, 2.0)) for _ in range(devices)]
     dear = rng.choice((0.5, 2.0, 4.0))
     edges = [(u, v) for v in range(1, operators) for u in range(v) if rng.random() < 0.45]
-    return MakespanProblem(
-        name=f"drawn {seed}",
-        devices=tuple(Device(name=f"d{d}") for d in range(devices)),
-        operators=tuple(
-            MakespanOperator(id=v, times=tuple(base * s for s in speed))
-            for v, base in enumerate(rng.randint(1, 6) / 2 for _ in range(operators))
-        ),
-        flows=tuple(
-            MakespanFlow(
-                id=f,
-                source=u,
-                target=v,
-                times=tuple(tuple(cost * (a != b) for b in range(devices)) for a in range(devices)),
-            )
-            for f, (u, v, cost) in enumerate((u, v, dear * rng.randint(1, 4) / 2) for u, v in edges)
-        ),
-    )
+    times = [tuple(base * s for s in speed) for base in [rng.randint(1, 6) / 2 for _ in range(operators)]]
+    return problem_of(times, {edge: dear * rng.randint(1, 4) / 2 for edge in edges})
 
 
 @cache
@@ -70,14 +56,8 @@ def test_never_above_the_best_schedule(most: float, monkeypatch: pytest.MonkeyPa
 
 def test_a_chain_that_cannot_move() -> None:
     """Moving takes longer than all of it, so that what runs beside the chain has to wait for its device, too."""
-    far = tuple(tuple(100.0 * (a != b) for b in range(3)) for a in range(3))
     edges = [(v, v + 1) for v in range(5)] + [edge for v in range(4) for edge in ((v, 6 + v), (6 + v, v + 2))]
-    problem = MakespanProblem(
-        name="beside",
-        devices=tuple(Device(name=f"d{d}") for d in range(3)),
-        operators=tuple(MakespanOperator(id=v, times=(1.0, 1.0, 1.0)) for v in range(10)),
-        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=far) for f, (u, v) in enumerate(edges)),
-    )
+    problem = problem_of([(1.0, 1.0, 1.0)] * 10, dict.fromkeys(edges, 100.0))
     assert Energetic().bound(problem, Monitor(30.0)).value < 9.5
     assert Cases().bound(problem, Monitor(30.0)).value == pytest.approx(10.0, rel=2e-3)
 
@@ -113,16 +93,8 @@ def test_prices_where_operators_may_be() -> None:
 
 def test_two_chains_share_the_weight_of_one() -> None:
     """Two towers on a fast device and two slow ones: one chain, or the work, says less than both together."""
-    times = (1.0, 4.0, 4.0)
-    operators = tuple(MakespanOperator(id=v, times=times) for v in range(20))
     edges = [(u, u + 1) for u in range(19) if u != 9]
-    near = tuple(tuple(0.1 * (a != b) for b in range(3)) for a in range(3))
-    problem = MakespanProblem(
-        name="towers",
-        devices=tuple(Device(name=name) for name in ("fast", "slow", "slower")),
-        operators=operators,
-        flows=tuple(MakespanFlow(id=f, source=u, target=v, times=near) for f, (u, v) in enumerate(edges)),
-    )
+    problem = problem_of([(1.0, 4.0, 4.0)] * 20, dict.fromkeys(edges, 0.1))
     # Of two chains of 10, the share x of one that is slow takes 10 + 30 x, the fast device 20 − 20 x with both so.
     instance = build_instance(problem)
     assert simple_bound(instance) < 14.0

@@ -17,31 +17,12 @@ from partita.problems.makespan.baselines import DEFAULT_BASELINES
 from partita.problems.makespan.evaluate import evaluate
 from partita.problems.makespan.instance import build_instance
 from partita.problems.makespan.options import MakespanOptions
-from partita.problems.makespan.problem import Device, MakespanFlow, MakespanOperator, MakespanProblem
+from partita.problems.makespan.problem import MakespanProblem
 from partita.problems.makespan.relaxations import device_fractions, favourite_children
-from problems.makespan.samples import fork_joins
+from problems.makespan.samples import fork_joins, problem_of
 from problems.makespan.test_baselines import PAPER
 
 pytestmark = pytest.mark.skipif(not available("highs"), reason="highspy is not installed")
-
-
-def problem_of(times: list[tuple[float, ...]], flows: dict[tuple[int, int], float]) -> MakespanProblem:
-    """Operators by their times, and flows with the time that they take between any two devices."""
-    devices = len(times[0])
-    return MakespanProblem(
-        name="drawn",
-        devices=tuple(Device(name=f"d{d}") for d in range(devices)),
-        operators=tuple(MakespanOperator(id=v, times=row) for v, row in enumerate(times)),
-        flows=tuple(
-            MakespanFlow(
-                id=f,
-                source=u,
-                target=v,
-                times=tuple(tuple(cost * (a != b) for b in range(devices)) for a in range(devices)),
-            )
-            for f, ((u, v), cost) in enumerate(flows.items())
-        ),
-    )
 
 
 def objective(name: str, problem: MakespanProblem) -> float:
