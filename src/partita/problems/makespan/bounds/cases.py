@@ -38,8 +38,7 @@ class Cases(InstanceBound):
     )
 
     def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
-        value = simple_bound(instance)
-        return cases_bound(instance, value, monitor) if 0 < value < math.inf else value
+        return cases_bound(instance, simple_bound(instance), monitor)
 
 
 def cases_bound(instance: MakespanInstance, least: float, monitor: Monitor) -> float:

@@ -106,7 +106,7 @@ class Separators(InstanceBound):
                     break
                 better.add(arc)
                 inner = chain.blocks[arc[0]].at(*arc[1:])
-                value = destructive_bound(inner, known[arc], monitor) if known[arc] > 0 else 0.0
+                value = destructive_bound(inner, known[arc], monitor)
                 known[arc] = max(known[arc], value, multiplier_bound(inner, monitor))
             found = chain.paths(length)
             if monitor.stopping or not arcs:

@@ -33,8 +33,7 @@ class Energetic(InstanceBound):
     argument = "within a smaller horizon some window of time would have to hold more work than the devices can do in it"
 
     def value(self, instance: MakespanInstance, monitor: Monitor) -> float:
-        value = simple_bound(instance)
-        return destructive_bound(instance, value, monitor) if 0 < value < math.inf else value
+        return destructive_bound(instance, simple_bound(instance), monitor)
 
 
 def destructive_bound(
@@ -42,8 +41,10 @@ def destructive_bound(
 ) -> float:
     """A bound of at least ``least``, which is one: horizons above it are refuted in growing steps, then bisected.
 
-    ``refutes`` stands for ``refuted``.
+    ``refutes`` stands for ``refuted``. A ``least`` of 0, or an infinite one, is all that is known.
     """
+    if not 0 < least < math.inf:
+        return least
     refutes = refutes or refuted
     stop = np.zeros(1, dtype=np.int64)
     low, step = least, _STEP

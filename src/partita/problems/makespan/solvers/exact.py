@@ -101,7 +101,7 @@ class MakespanExact(MakespanSearch):
             close_thinned(thinned, best, options, monitor.share(_PATH))
         if by_path and not (priced or best.done):
             ShortestPath(chain, best, options, monitor).close()
-        if best.bound > 0 and not best.done:
+        if not best.done:
             best.prove(cases_bound(instance, best.bound, monitor.share(_CASES)), Cases.name)
         _rest(instance, best, options, monitor)
 

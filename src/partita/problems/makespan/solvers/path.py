@@ -106,8 +106,7 @@ class Arc:
         if not (self.bounded or self.empty):
             self.bounded = True
             clock = Monitor(left_s if math.isfinite(left_s) else None)
-            if self.low > 0:
-                self.best.prove(destructive_bound(self.instance, self.low, clock), "energetic")
+            self.best.prove(destructive_bound(self.instance, self.low, clock), "energetic")
             self.best.prove(multiplier_bound(self.instance, clock), "multipliers")
             if self.open and not stop():
                 search(self.instance, self.best, seed=options.seed + 1, rounds=_MORE)
